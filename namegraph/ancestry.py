@@ -1,0 +1,213 @@
+"""What a node knows of its ancestors: sets for fast questions, pathnames and proofs for people.
+
+`A*(n)`, here the *ancestor set* of n, is every group from which n is reachable, and n itself; the components of one
+virtual node share one. The sets are kept as compressed bitmaps over node numbers and filled from the roots down, each
+from the sets of its parents, so that filling all of them costs one union an arc. They are a cache: what an update
+affects is forgotten (`forget`) and computed again on the next question.
+
+Pathnames are never stored: there can be 10**15 of them. They are listed lazily, from the arcs.
+
+Source: NG 4.4.2; protocol.md sections 3.2 and 4; invariant I5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pyroaring import BitMap
+
+from namegraph.graph import NameGraph
+from namegraph.records import NodeIndex
+
+CACHE_LIMIT_BYTES = 160 * 1024 * 1024
+"""Memory for ancestor sets (an estimate). Beyond it they are computed one at a time, by a walk up."""
+
+_BITMAP_OVERHEAD_BYTES = 120
+_CONTAINER_BYTES = 8192
+
+
+class AncestorSets:
+    """The ancestor set of every derived node, computed when asked for."""
+
+    def __init__(self, graph: NameGraph, *, cache_limit_bytes: int = CACHE_LIMIT_BYTES) -> None:
+        self._graph = graph
+        self._sets: dict[NodeIndex, BitMap] = {}
+        self._controlled: dict[NodeIndex, bool] = {}
+        """Answers of `is_controlled`, for nodes that have a set."""
+        self._bytes = 0
+        self._limit_bytes = cache_limit_bytes
+        self._fills_from_the_roots = True
+
+    def of(self, node: NodeIndex) -> BitMap:
+        """The ancestor set of a node, its own derived node included. The caller must not change it."""
+        representative = self._graph.representative(node)
+        found = self._sets.get(representative)
+        if found is not None:
+            return found
+        if self._fills_from_the_roots:
+            self._fill(representative)
+            found = self._sets.get(representative)
+            if found is not None:
+                return found
+        found = BitMap(self._graph.ancestors(self._graph.components(representative)))
+        self._keep(representative, found)
+        return found
+
+    def is_ancestor(self, *, ancestor: NodeIndex, node: NodeIndex) -> bool:
+        """Whether one or more arcs lead from `ancestor` to `node`: on a loop, a node is its own ancestor."""
+        if ancestor == node:
+            return node in self._graph.virtual_node_of
+        return ancestor in self.of(node)
+
+    def is_controlled(self, node: NodeIndex) -> bool:
+        """Whether the derived node of `node` is the sink of a duplication loop: some arc into it is controlled."""
+        representative = self._graph.representative(node)
+        known = self._controlled.get(representative)
+        if known is None:
+            known = self._tails_overlap(representative)
+            if representative in self._sets:
+                self._controlled[representative] = known
+        return known
+
+    def _tails_overlap(self, node: NodeIndex) -> bool:
+        # Disjoint sets are exactly those whose sizes add up to the size of their union, which is the node's own set.
+        room = len(self.of(node)) - len(self._graph.components(node))
+        for parent in self._graph.entering_tails(node):
+            room -= len(self.of(parent))
+            if room < 0:
+                return True
+        return False
+
+    def forget(self, nodes: Iterable[NodeIndex]) -> None:
+        """Drop the sets of these nodes. Call before their virtual nodes change."""
+        owner = self._graph.virtual_node_of
+        sets = self._sets
+        for node in nodes:
+            virtual_node = owner.get(node)
+            representative = node if virtual_node is None else virtual_node.components[0]
+            dropped = sets.pop(representative, None)
+            if dropped is not None:
+                self._bytes -= self._size(dropped)
+                self._controlled.pop(representative, None)
+
+    def forget_all(self) -> None:
+        """Drop everything."""
+        self._sets.clear()
+        self._controlled.clear()
+        self._bytes = 0
+
+    def extend(self, nodes: Iterable[NodeIndex], gained: BitMap) -> None:
+        """Say that these nodes gained ancestors, and nothing else changed about them."""
+        owner = self._graph.virtual_node_of
+        sets = self._sets
+        for node in nodes:
+            virtual_node = owner.get(node)
+            representative = node if virtual_node is None else virtual_node.components[0]
+            known = sets.get(representative)
+            if known is not None:
+                self._bytes -= self._size(known)
+                del sets[representative]
+                if not self._controlled.get(representative, True):
+                    del self._controlled[representative]
+                self._keep(representative, known | gained)
+
+    def _fill(self, wanted: NodeIndex) -> None:
+        graph, sets = self._graph, self._sets
+        stack = [wanted]
+        while stack:
+            node = stack[-1]
+            if node in sets:
+                stack.pop()
+                continue
+            above = graph.parent_representatives(node)
+            missing = [parent for parent in above if parent not in sets]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            found = BitMap(graph.components(node))
+            found = found.union(*(sets[parent] for parent in above)) if above else found
+            if len(found) > _CONTAINER_BYTES:
+                found.run_optimize()
+            if not self._keep(node, found):
+                return
+
+    def _keep(self, node: NodeIndex, found: BitMap) -> bool:
+        size = self._size(found)
+        if self._bytes + size > self._limit_bytes:
+            self.forget_all()
+            self._fills_from_the_roots = False
+            if size > self._limit_bytes:
+                return False
+        self._sets[node] = found
+        self._bytes += size
+        return self._fills_from_the_roots
+
+    def _size(self, found: BitMap) -> int:
+        containers = (found[-1] >> 16) + 1 if found else 1
+        return _BITMAP_OVERHEAD_BYTES + min(2 * len(found) + 16 * containers, _CONTAINER_BYTES * containers)
+
+
+def pathnames(graph: NameGraph, node: NodeIndex) -> Iterator[tuple[str, ...]]:
+    """Yield the pathnames of a node: labels of derived nodes from a root down to its own, lazily, in sorted order.
+
+    There may be far more than anybody can read: take as many as are wanted. Each costs no more than its length times
+    the number of parents on it.
+    """
+    start = graph.representative(node)
+    path = [start]
+    pending = [_sorted_parents(graph, start)]
+    if not pending[0]:
+        yield (graph.label(start),)
+        return
+    while pending:
+        if not pending[-1]:
+            pending.pop()
+            path.pop()
+            continue
+        above = pending[-1].pop()
+        parents = _sorted_parents(graph, above)
+        path.append(above)
+        if parents:
+            pending.append(parents)
+        else:
+            yield tuple(graph.label(derived) for derived in reversed(path))
+            path.pop()
+
+
+def prove(graph: NameGraph, ancestors: AncestorSets, *, group: NodeIndex, member: NodeIndex) -> list[NodeIndex]:
+    """A shortest chain of arcs group -> ... -> member, as its nodes; empty where there is none.
+
+    Only ancestors of the member that have `group` above them are visited, level by level from the member up.
+    """
+    if not ancestors.is_ancestor(ancestor=group, node=member):
+        return []
+    below: dict[NodeIndex, NodeIndex] = {}
+    level = [member]
+    while level:
+        above: list[NodeIndex] = []
+        for node in level:
+            for parent in sorted(graph.parents[node], key=graph.ids.__getitem__):
+                if parent == group:
+                    chain_down = [group, node]
+                    while chain_down[-1] != member:
+                        chain_down.append(below[chain_down[-1]])
+                    return chain_down
+                if parent not in below and parent != member and ancestors.is_ancestor(ancestor=group, node=parent):
+                    below[parent] = node
+                    above.append(parent)
+        level = above
+    raise AssertionError("an ancestor is reached by going up")
+
+
+def ancestor_groups(graph: NameGraph, ancestors: AncestorSets, node: NodeIndex) -> BitMap:
+    """Every group that has `node` as a member, directly or not; the caller may change the set."""
+    found = ancestors.of(node).copy()
+    if node not in graph.virtual_node_of:
+        found.discard(node)
+    return found
+
+
+def _sorted_parents(graph: NameGraph, node: NodeIndex) -> list[NodeIndex]:
+    # Last first, so that popping from the end visits them in order.
+    return sorted(graph.parent_representatives(node), key=graph.label, reverse=True)

@@ -1,0 +1,338 @@
+"""Collecting an update: from what a client asked for to the net change of the external group view, or a refusal.
+
+Operations are read one after another, each as if those before it were done, so that one atomic update may join and
+leave, create and delete in any order that would also work step by step. Nothing of the graph is changed here.
+
+Source: interfaces.md, semantics 4 to 7 and 11; protocol.md section 5, item 3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from namegraph.events import ChildKind, CreateGroup, DeleteGroup, ImportCommand, JoinArc, LeaveArc, Operation
+from namegraph.graph import NameGraph
+from namegraph.names import NodeId, ServerId, subnet_of
+from namegraph.records import NodeIndex, NodeKind
+from namegraph.refusals import Reason, RefusedError, refuse
+from namegraph.subnets import SubnetTable
+
+NEIGHBOURS_NAMED_LIMIT = 20
+"""How many parents and children a refused deletion names."""
+
+ArcKey = tuple[NodeIndex, NodeIndex]
+
+
+@dataclass(slots=True)
+class Changes:
+    """The net change that an update makes to the external group view. Groups of `kinds` are created or deleted."""
+
+    kinds: dict[NodeIndex, NodeKind] = field(default_factory=dict)
+    added: list[tuple[NodeIndex, NodeIndex, int]] = field(default_factory=list)
+    """(parent, child, communication cost)."""
+    removed: list[ArcKey] = field(default_factory=list)
+    already_there: int = 0
+    groups_created: int = 0
+
+
+class Collector:
+    """Reads the operations of one update over an unchanged graph."""
+
+    def __init__(self, graph: NameGraph, subnets: SubnetTable, server: ServerId) -> None:
+        self._graph = graph
+        self._subnets = subnets
+        self._server = server
+        self._kinds: dict[NodeIndex, NodeKind] = {}
+        self._arcs: dict[ArcKey, int | None] = {}
+        """Arcs that this update touched so far: their cost, or None where they are left."""
+        self._parent_counts: Counter[NodeIndex] = Counter()
+        """How many parents more (or fewer) a node has by now."""
+
+    def collect(self, operations: tuple[Operation, ...]) -> Changes:
+        """Return the net change, or raise `RefusedError` naming the operation that cannot be done."""
+        if not operations:
+            raise refuse(Reason.INVALID_REQUEST, "the update holds no operation")
+        for number, operation in enumerate(operations, start=1):
+            try:
+                self._read(operation)
+            except RefusedError as error:
+                if len(operations) == 1:
+                    raise
+                refusal = error.refusal
+                raise refuse(
+                    refusal.reason,
+                    f"operation {number} of {len(operations)}: {refusal.message}; nothing was done",
+                    **{**refusal.facts, "operation": str(number)},
+                ) from None
+        return self._net_change()
+
+    def _read(self, operation: Operation) -> None:
+        match operation:
+            case CreateGroup(group):
+                self._create(group)
+            case DeleteGroup(group, force):
+                self._delete(group, force=force)
+            case JoinArc():
+                self._join(operation)
+            case LeaveArc():
+                self._leave(operation)
+            case _:
+                assert_never(operation)
+
+    def _create(self, group: NodeId) -> None:
+        if self._subnets.home_of(group) is None:
+            raise unknown_subnet(group, self._server)
+        node = self._graph.intern(group)
+        match self._kind(node):
+            case NodeKind.GROUP:
+                raise refuse(Reason.GROUP_EXISTS, f"the group {group} exists already", group=group)
+            case NodeKind.PROCESS:
+                raise name_in_use(group)
+            case NodeKind.ABSENT:
+                self._kinds[node] = NodeKind.GROUP
+
+    def _delete(self, group: NodeId, *, force: bool) -> None:
+        node = self._require_group(group)
+        parents = list(self._parents(node))
+        children = list(self._children(node))
+        if (parents or children) and not force:
+            raise refuse(
+                Reason.GROUP_IN_USE,
+                f"the group {group} is in use: {self._in_words(parents, 'parent', 'parents')}, "
+                f"{self._in_words(children, 'member', 'members')}; leave them first, or delete with force",
+                group=group,
+                parents=",".join(self._named(parents)),
+                children=",".join(self._named(children)),
+            )
+        for parent in parents:
+            self._remove((parent, node))
+        for child in children:
+            self._remove((node, child))
+        self._kinds[node] = NodeKind.ABSENT
+
+    def _join(self, join: JoinArc) -> None:
+        parent = self._require_parent(join.parent, join.child)
+        if join.kind is ChildKind.GROUP:
+            self._require_group(join.child)
+        child = self._graph.intern(join.child)
+        kind = self._kind(child)
+        if join.kind is ChildKind.PROCESS and kind is NodeKind.GROUP:
+            raise refuse(
+                Reason.WRONG_KIND,
+                f"{join.child} is a group; join it as one",
+                group=join.parent,
+                member=join.child,
+            )
+        arc = (parent, child)
+        if self._is_present(arc):
+            raise refuse(
+                Reason.ALREADY_MEMBER,
+                f"{join.child} is an immediate member of {join.parent} already",
+                group=join.parent,
+                member=join.child,
+            )
+        self._arcs[arc] = join.cost
+        self._parent_counts[child] += 1
+        if kind is NodeKind.ABSENT:
+            self._kinds[child] = NodeKind.PROCESS
+
+    def _leave(self, leave: LeaveArc) -> None:
+        parent = self._require_parent(leave.parent, leave.child)
+        child = self._graph.index.get(leave.child)
+        if child is None or not self._is_present((parent, child)) or not self._fits(child, leave.kind):
+            as_what = "" if leave.kind is ChildKind.AUTO else f" as a {leave.kind.name.lower()}"
+            raise refuse(
+                Reason.NOT_A_MEMBER,
+                f"{leave.child} is no immediate member of {leave.parent}{as_what}",
+                group=leave.parent,
+                member=leave.child,
+            )
+        self._remove((parent, child))
+
+    def _require_parent(self, parent: NodeId, child: NodeId) -> NodeIndex:
+        if parent == child:
+            raise self_arc(parent)
+        return self._require_group(parent)
+
+    def _require_group(self, group: NodeId) -> NodeIndex:
+        node = self._graph.index.get(group)
+        if node is None or self._kind(node) is not NodeKind.GROUP:
+            raise self._group_not_found(group)
+        return node
+
+    def _group_not_found(self, group: NodeId) -> RefusedError:
+        return group_not_found(group, self._server, known_subnet=self._subnets.home_of(group) is not None)
+
+    def _remove(self, arc: ArcKey) -> None:
+        child = arc[1]
+        self._arcs[arc] = None
+        self._parent_counts[child] -= 1
+        parents_left = len(self._graph.parents[child]) + self._parent_counts[child]
+        if parents_left == 0 and self._kind(child) is NodeKind.PROCESS:
+            self._kinds[child] = NodeKind.ABSENT
+
+    def _kind(self, node: NodeIndex) -> NodeKind:
+        found = self._kinds.get(node)
+        return self._graph.kind(node) if found is None else found
+
+    def _fits(self, node: NodeIndex, kind: ChildKind) -> bool:
+        return kind is ChildKind.AUTO or kind.value == self._kind(node)
+
+    def _is_present(self, arc: ArcKey) -> bool:
+        if arc in self._arcs:
+            return self._arcs[arc] is not None
+        return self._graph.arc(*arc) is not None
+
+    def _children(self, node: NodeIndex) -> Iterator[NodeIndex]:
+        yield from (child for child in self._graph.children[node] if self._arcs.get((node, child), 0) is not None)
+        yield from (
+            child
+            for (parent, child), cost in self._arcs.items()
+            if parent == node and cost is not None and self._graph.arc(parent, child) is None
+        )
+
+    def _parents(self, node: NodeIndex) -> Iterator[NodeIndex]:
+        yield from (parent for parent in self._graph.parents[node] if self._arcs.get((parent, node), 0) is not None)
+        yield from (
+            parent
+            for (parent, child), cost in self._arcs.items()
+            if child == node and cost is not None and self._graph.arc(parent, child) is None
+        )
+
+    def _named(self, nodes: list[NodeIndex]) -> list[NodeId]:
+        return sorted(self._graph.ids[node] for node in nodes)[:NEIGHBOURS_NAMED_LIMIT]
+
+    def _in_words(self, nodes: list[NodeIndex], one: str, many: str) -> str:
+        if not nodes:
+            return f"no {many}"
+        named = self._named(nodes)
+        more = "" if len(nodes) == len(named) else f" and {len(nodes) - len(named)} more"
+        return f"{one if len(nodes) == 1 else many} {', '.join(named)}{more}"
+
+    def _net_change(self) -> Changes:
+        changes = Changes(
+            kinds={node: kind for node, kind in self._kinds.items() if kind is not self._graph.kind(node)}
+        )
+        for (parent, child), cost in self._arcs.items():
+            present = self._graph.arc(parent, child) is not None
+            if cost is not None and not present:
+                changes.added.append((parent, child, cost))
+            elif cost is None and present:
+                changes.removed.append((parent, child))
+        return changes
+
+
+def collect_import(graph: NameGraph, subnets: SubnetTable, server: ServerId, command: ImportCommand) -> Changes:
+    """Return the net change of a whole graph brought at once, or raise `RefusedError`."""
+    names, kinds = command.names, command.kinds
+    if not (len(command.parents) == len(command.children) == len(kinds)):
+        raise refuse(Reason.INVALID_REQUEST, "the import's columns are not of one length")
+    wanted = _kinds_wanted(command)
+    known = graph.index
+    existing = graph.kinds
+    for position, kind in enumerate(wanted):
+        name = names[position]
+        if kind == NodeKind.GROUP:
+            if subnets.home_of(name) is None:
+                raise unknown_subnet(name, server)
+            node = known.get(name)
+            if node is not None and existing[node] == NodeKind.PROCESS:
+                raise name_in_use(name)
+        elif kind == NodeKind.PROCESS:
+            node = known.get(name)
+            if node is not None and existing[node] == NodeKind.GROUP:
+                raise refuse(Reason.WRONG_KIND, f"{name} is a group; it cannot be imported as a process", member=name)
+    changes = Changes()
+    nodes = [graph.intern(name) for name in names]
+    for position, kind in enumerate(wanted):
+        node = nodes[position]
+        if kind != NodeKind.ABSENT and existing[node] == NodeKind.ABSENT:
+            changes.kinds[node] = NodeKind.GROUP if kind == NodeKind.GROUP else NodeKind.PROCESS
+            changes.groups_created += kind == NodeKind.GROUP
+    children = graph.children
+    seen: dict[NodeIndex, set[NodeIndex]] = {}
+    for parent_position, child_position in zip(command.parents, command.children, strict=True):
+        parent, child = nodes[parent_position], nodes[child_position]
+        seen_here = seen.get(parent)
+        if seen_here is None:
+            seen_here = seen[parent] = set(children[parent])
+        if child not in seen_here:
+            seen_here.add(child)
+            changes.added.append((parent, child, 0))
+    changes.already_there = len(command.kinds) - len(changes.added)
+    return changes
+
+
+def _kinds_wanted(command: ImportCommand) -> bytearray:
+    """What each name of an import stands for; ABSENT where no row names it."""
+    wanted = bytearray(len(command.names))
+    try:
+        for position in command.groups:
+            wanted[position] = NodeKind.GROUP
+        for position in set(command.parents):
+            wanted[position] = NodeKind.GROUP
+        # One look at every distinct (child, kind) pair, not at every arc.
+        pairs = set(zip(command.children, command.kinds, strict=True))
+        for position, kind in pairs:
+            if kind not in (NodeKind.GROUP, NodeKind.PROCESS):
+                raise refuse(Reason.INVALID_REQUEST, f"the import holds a child of kind {kind}; only 1 and 2 are known")
+            if kind == NodeKind.GROUP:
+                wanted[position] = NodeKind.GROUP
+        for position, kind in pairs:
+            if kind == NodeKind.PROCESS:
+                if wanted[position] == NodeKind.GROUP:
+                    name = command.names[position]
+                    raise refuse(
+                        Reason.WRONG_KIND,
+                        f"{name} comes both as a group and as a process in one import",
+                        member=name,
+                    )
+                wanted[position] = NodeKind.PROCESS
+    except IndexError:
+        raise refuse(Reason.INVALID_REQUEST, "the import's arcs number a name that it does not hold") from None
+    for parent, child in zip(command.parents, command.children, strict=True):
+        if parent == child:
+            raise self_arc(command.names[parent])
+    return wanted
+
+
+def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> RefusedError:
+    """The refusal for a group that does not exist, naming the server asked."""
+    if known_subnet:
+        return refuse(
+            Reason.GROUP_NOT_FOUND,
+            f"there is no group {group} (asked the server {server})",
+            group=group,
+            server=server,
+        )
+    return refuse(
+        Reason.GROUP_NOT_FOUND,
+        f"there is no group {group}: the server {server} knows nobody who owns the subnet {subnet_of(group)}",
+        group=group,
+        server=server,
+    )
+
+
+def unknown_subnet(group: NodeId, server: ServerId) -> RefusedError:
+    """The refusal to create a group where nobody could own it."""
+    subnet = subnet_of(group)
+    return refuse(
+        Reason.UNKNOWN_SUBNET,
+        f"the group {group} cannot be created: the server {server} knows nobody who owns the subnet {subnet}",
+        group=group,
+        subnet=subnet,
+        server=server,
+    )
+
+
+def name_in_use(name: NodeId) -> RefusedError:
+    """The refusal to create a group of a process's id."""
+    return refuse(Reason.NAME_IN_USE, f"{name} is a process that is in use; it cannot become a group", group=name)
+
+
+def self_arc(name: NodeId) -> RefusedError:
+    """The refusal of an arc from a group to itself."""
+    return refuse(Reason.SELF_ARC, f"{name} cannot be made an immediate member of itself", group=name, member=name)

@@ -1,0 +1,205 @@
+"""Committing an update: the graph changes in one step, and the rows that make the change durable come out of it.
+
+Ancestor sets of affected nodes are forgotten (or extended) before anything changes, while their old virtual nodes still
+name them. The sinks of duplication loops are compared before and after, so that callers learn what became controlled.
+
+Source: NG 4.5 to 4.7; protocol.md section 5, items 4 to 6.
+"""
+
+from __future__ import annotations
+
+from pyroaring import BitMap
+
+from namegraph.ancestry import AncestorSets
+from namegraph.changes import Changes
+from namegraph.events import EffectKind, GraphEffect
+from namegraph.graph import NameGraph, VirtualNode
+from namegraph.names import ServerId
+from namegraph.priorities import Priority
+from namegraph.records import ArcRecord, NodeIndex, NodeKind, NodeRecord, Records, VirtualNodeRecord
+from namegraph.subnets import SubnetTable
+from namegraph.virtual_nodes import Topology
+
+AFFECTED_COMPARED_LIMIT = 50_000
+"""Up to so many affected nodes are compared for what became controlled or released; beyond, only the children of the
+update's own arcs are, and all ancestor sets are forgotten at once. Keeps one update from holding up all others."""
+
+CHANGED_TAILS_LISTED_LIMIT = 10_000
+"""An update that changed more parents than this is remembered as one that changed everything."""
+
+
+def commit(
+    graph: NameGraph,
+    ancestors: AncestorSets,
+    changes: Changes,
+    topology: Topology,
+    *,
+    final_priority: Priority,
+    interned_from: int,
+    reports_control: bool,
+) -> tuple[Records, list[tuple[EffectKind, list[NodeIndex]]]]:
+    """Apply the update; return its rows, and its effects as (kind, groups or processes).
+
+    Nodes numbered `interned_from` and above are new since the update was collected. Without `reports_control` (an
+    import) what became controlled or released is not looked for.
+    """
+    heads = {child for _, child, _ in changes.added} | {child for _, child in changes.removed}
+    # Complete before and after alike: whatever the update puts below a head is below another head.
+    affected = graph.descendants(heads, limit=AFFECTED_COMPARED_LIMIT)
+    compared = (heads if affected is None else affected) if reports_control else set()
+    controlled_before = _controlled(graph, ancestors, compared)
+    gained = _gained_alone(ancestors, changes, topology)
+    if affected is None:
+        ancestors.forget_all()
+    elif gained is not None:
+        ancestors.extend(affected, gained)
+    else:
+        ancestors.forget(affected)
+
+    records = Records(counter=final_priority.counter)
+    touched = _apply_arcs(graph, changes, records, counter=final_priority.counter)
+    touched |= _apply_kinds(graph, changes)
+    touched |= _apply_topology(graph, topology, records)
+    touched.update(map(NodeIndex, range(interned_from, len(graph.ids))))
+    _record_nodes(graph, records, sorted(touched), counter=final_priority.counter)
+    _log_changed_tails(graph, changes)
+
+    effects = [(kind, list(components)) for kind, components in topology.effects]
+    controlled_after = _controlled_after(graph, ancestors, changes, topology, compared, controlled_before)
+    effects.append((EffectKind.CONTROLLED, sorted(controlled_after - controlled_before)))
+    effects.append((EffectKind.RELEASED, sorted(controlled_before - controlled_after)))
+    return records, [(kind, nodes) for kind, nodes in effects if nodes]
+
+
+def name_effects(
+    graph: NameGraph,
+    subnets: SubnetTable,
+    server: ServerId,
+    effects: list[tuple[EffectKind, list[NodeIndex]]],
+) -> tuple[GraphEffect, ...]:
+    """Effects as callers see them: ids and the servers that own them."""
+    named = []
+    for kind, nodes in effects:
+        ids = sorted(graph.ids[node] for node in nodes)
+        servers = sorted({subnets.home_of(name) or server for name in ids})
+        named.append(GraphEffect(kind, tuple(ids), tuple(servers)))
+    return tuple(named)
+
+
+def _controlled(graph: NameGraph, ancestors: AncestorSets, nodes: set[NodeIndex]) -> set[NodeIndex]:
+    """Those of the nodes whose derived node is the sink of a duplication loop."""
+    controlled: set[NodeIndex] = set()
+    looked_at: set[int] = set()
+    owner = graph.virtual_node_of
+    parents = graph.parents
+    for node in nodes:
+        virtual_node = owner.get(node)
+        if virtual_node is None:
+            if len(parents[node]) > 1 and ancestors.is_controlled(node):
+                controlled.add(node)
+        elif virtual_node.number not in looked_at:
+            looked_at.add(virtual_node.number)
+            if ancestors.is_controlled(node):
+                controlled.update(virtual_node.components)
+    return controlled
+
+
+def _controlled_after(
+    graph: NameGraph,
+    ancestors: AncestorSets,
+    changes: Changes,
+    topology: Topology,
+    compared: set[NodeIndex],
+    controlled_before: set[NodeIndex],
+) -> set[NodeIndex]:
+    # Where virtual nodes stay, arcs added can only make sinks and arcs left only unmake them.
+    same_topology = not topology.formed and not topology.dissolved
+    if same_topology and not changes.removed:
+        return controlled_before | _controlled(graph, ancestors, compared - controlled_before)
+    if same_topology and not changes.added:
+        return _controlled(graph, ancestors, controlled_before)
+    return _controlled(graph, ancestors, compared)
+
+
+def _gained_alone(ancestors: AncestorSets, changes: Changes, topology: Topology) -> BitMap | None:
+    """The ancestors that every affected node gains, where that is all that happens to them: one new normal arc."""
+    if len(changes.added) == 1 and not changes.removed and not topology.formed:
+        return ancestors.of(changes.added[0][0])
+    return None
+
+
+def _apply_arcs(graph: NameGraph, changes: Changes, records: Records, *, counter: int) -> set[NodeIndex]:
+    """Add and remove the arcs; return the nodes whose ancestry record that changes."""
+    children, parents, tombstones = graph.children, graph.parents, graph.tombstones
+    new_row = tuple.__new__  # half the time of calling the class, and an import makes half a million
+    touched: set[NodeIndex] = set()
+    for parent, child in changes.removed:
+        old = children[parent].pop(child)
+        del parents[child][parent]
+        tombstone = ArcRecord(parent, child, old.cost, old.version + 1, counter, present=False, suspended=False)
+        tombstones[parent, child] = tombstone
+        records.arcs.append(tombstone)
+        touched.add(child)
+    for parent, child, cost in changes.added:
+        buried = tombstones.pop((parent, child), None) if tombstones else None
+        version = 1 if buried is None else buried.version + 1
+        arc = new_row(ArcRecord, (parent, child, cost, version, counter, True, False))
+        children[parent][child] = arc
+        parents[child][parent] = arc
+        records.arcs.append(arc)
+        touched.add(child)
+    graph.arc_count += len(changes.added) - len(changes.removed)
+    return touched
+
+
+def _apply_kinds(graph: NameGraph, changes: Changes) -> set[NodeIndex]:
+    groups_changed = False
+    for node, kind in changes.kinds.items():
+        before = graph.kinds[node]
+        graph.group_count += (kind == NodeKind.GROUP) - (before == NodeKind.GROUP)
+        graph.process_count += (kind == NodeKind.PROCESS) - (before == NodeKind.PROCESS)
+        groups_changed |= NodeKind.GROUP in (kind, before)
+        graph.kinds[node] = kind
+    graph.group_changes += groups_changed
+    return set(changes.kinds)
+
+
+def _apply_topology(graph: NameGraph, topology: Topology, records: Records) -> set[NodeIndex]:
+    touched: set[NodeIndex] = set()
+    for virtual_node in topology.dissolved:
+        graph.forget_shadow_tree(virtual_node)
+        del graph.virtual_nodes[virtual_node.number]
+        for component in virtual_node.components:
+            del graph.virtual_node_of[component]
+        touched.update(virtual_node.components)
+        records.virtual_nodes.append(_virtual_node_row(virtual_node, present=False))
+    for virtual_node in topology.formed:
+        graph.virtual_nodes[virtual_node.number] = virtual_node
+        for component in virtual_node.components:
+            graph.virtual_node_of[component] = virtual_node
+        touched.update(virtual_node.components)
+        graph.next_virtual_node = max(graph.next_virtual_node, virtual_node.number + 1)
+        records.virtual_nodes.append(_virtual_node_row(virtual_node, present=True))
+    for virtual_node in topology.changed:
+        graph.forget_shadow_tree(virtual_node)
+    return touched
+
+
+def _virtual_node_row(virtual_node: VirtualNode, *, present: bool) -> VirtualNodeRecord:
+    counter, server = virtual_node.made_at
+    return VirtualNodeRecord(virtual_node.number, virtual_node.smallest, counter, server, present)
+
+
+def _record_nodes(graph: NameGraph, records: Records, nodes: list[NodeIndex], *, counter: int) -> None:
+    versions, ids, owner = graph.versions, graph.ids, graph.virtual_node_of
+    for node in nodes:
+        versions[node] = counter
+        virtual_node = owner.get(node)
+        number = None if virtual_node is None else virtual_node.number
+        records.nodes.append(NodeRecord(node, ids[node], graph.kind(node), number, counter))
+
+
+def _log_changed_tails(graph: NameGraph, changes: Changes) -> None:
+    graph.update_count += 1
+    tails = frozenset({parent for parent, _, _ in changes.added} | {parent for parent, _ in changes.removed})
+    graph.changed_tails.append((graph.update_count, tails if len(tails) <= CHANGED_TAILS_LISTED_LIMIT else None))

@@ -1,0 +1,50 @@
+"""Why the core refuses a command: a typed reason with its facts, never an exception that crosses `step`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """One value for each kind of refusal; the wire and the client use the same names."""
+
+    GROUP_NOT_FOUND = "GROUP_NOT_FOUND"
+    GROUP_EXISTS = "GROUP_EXISTS"
+    GROUP_IN_USE = "GROUP_IN_USE"
+    NAME_IN_USE = "NAME_IN_USE"
+    ALREADY_MEMBER = "ALREADY_MEMBER"
+    NOT_A_MEMBER = "NOT_A_MEMBER"
+    SELF_ARC = "SELF_ARC"
+    WRONG_KIND = "WRONG_KIND"
+    UNKNOWN_SUBNET = "UNKNOWN_SUBNET"
+    INVALID_NAME = "INVALID_NAME"
+    INVALID_REQUEST = "INVALID_REQUEST"
+    LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    UNAVAILABLE = "UNAVAILABLE"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refused command: `message` is one line for a person, `facts` the same for a program."""
+
+    reason: Reason
+    message: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+class RefusedError(Exception):
+    """Carries a refusal from where it is found to where it is answered."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+def refuse(reason: Reason, message: str, **facts: str) -> RefusedError:
+    """Build the error to raise for one refusal."""
+    return RefusedError(Refusal(reason, message, facts))

@@ -1,0 +1,75 @@
+"""A graph read back from what was made durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from namegraph.graph import NameGraph, VirtualNode
+from namegraph.priorities import Priority
+from namegraph.records import ArcRecord, NodeIndex, NodeKind, NodeRecord, StoredState, VirtualNodeRecord
+
+
+class InconsistentStateError(Exception):
+    """What was stored cannot have been written by this program: says which row and why."""
+
+
+def restore_graph(state: StoredState) -> NameGraph:
+    """Build the graph of a stored state; raises `InconsistentStateError`."""
+    graph = NameGraph()
+    components = _restore_nodes(graph, state.nodes)
+    _restore_virtual_nodes(graph, state.virtual_nodes, components)
+    _restore_arcs(graph, state.arcs)
+    return graph
+
+
+def _restore_nodes(graph: NameGraph, rows: Iterable[NodeRecord]) -> dict[int, list[NodeIndex]]:
+    components: dict[int, list[NodeIndex]] = {}
+    for index, node_id, kind, virtual_node, version in rows:
+        if graph.intern(node_id) != index:
+            raise InconsistentStateError(f"node {index} ({node_id}) is not the next one: {len(graph.ids) - 1} is")
+        graph.kinds[index] = kind
+        graph.versions[index] = version
+        graph.group_count += kind == NodeKind.GROUP
+        graph.process_count += kind == NodeKind.PROCESS
+        if virtual_node is not None:
+            components.setdefault(virtual_node, []).append(index)
+    return components
+
+
+def _restore_virtual_nodes(
+    graph: NameGraph, rows: Iterable[VirtualNodeRecord], components: dict[int, list[NodeIndex]]
+) -> None:
+    for number, smallest, counter, server, present in rows:
+        graph.next_virtual_node = max(graph.next_virtual_node, number + 1)
+        if not present:
+            continue
+        inside = components.pop(number, [])
+        if len(inside) < 2:
+            raise InconsistentStateError(f"virtual node {number} has {len(inside)} components")
+        virtual_node = VirtualNode(number, smallest, Priority(counter, server), tuple(inside))
+        graph.virtual_nodes[number] = virtual_node
+        for component in inside:
+            graph.virtual_node_of[component] = virtual_node
+    if components:
+        raise InconsistentStateError(f"node {min(components.values())[0]} is in a virtual node that is not there")
+
+
+def _restore_arcs(graph: NameGraph, rows: Iterable[ArcRecord]) -> None:
+    children, parents, kinds = graph.children, graph.parents, graph.kinds
+    known = len(graph.ids)
+    count = 0
+    for arc in rows:
+        parent, child = arc.parent, arc.child
+        if parent >= known or child >= known:
+            raise InconsistentStateError(f"an arc joins node {parent} to {child}; only {known} are there")
+        if arc.present:
+            if kinds[parent] != NodeKind.GROUP or kinds[child] == NodeKind.ABSENT:
+                raise InconsistentStateError(
+                    f"an arc joins {graph.ids[parent]} to {graph.ids[child]}, one of which is gone"
+                )
+            children[parent][child] = arc
+            parents[child][parent] = arc
+            count += 1
+        else:
+            graph.tombstones[parent, child] = arc
+    graph.arc_count = count

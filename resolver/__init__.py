@@ -1,0 +1,1 @@
+"""Questions about membership: resolution plans, checks, memberships, descriptions."""

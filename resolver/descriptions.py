@@ -1,0 +1,120 @@
+"""Everything there is to say about one group: its place in both views of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+
+from namegraph.ancestry import AncestorSets, pathnames
+from namegraph.duplication import blocked_originators, sources
+from namegraph.graph import ArcState, NameGraph
+from namegraph.names import NodeId, ServerId
+from namegraph.records import NodeIndex, NodeKind
+
+RD_ANCESTORS_LIMIT = 20_000
+"""Originators listed in all duplication-control records of one description together."""
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualNodeDescription:
+    """A virtual node and its components, sorted."""
+
+    vnid: str
+    components: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """The other end of an immediate arc."""
+
+    node_id: NodeId
+    kind: NodeKind
+    state: ArcState
+
+
+@dataclass(frozen=True, slots=True)
+class RdRecord:
+    """In NG's form, DL(source, sink): ancestors. Messages that `ancestors` originate do not cross parent -> child.
+
+    `source` and `sink` are vnids where they are virtual nodes.
+    """
+
+    source: str
+    sink: str
+    parent: NodeId
+    child: NodeId
+    ancestors: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group. Neighbours are sorted by id, records by (child, source), pathnames by their nodes."""
+
+    group: NodeId
+    home: ServerId
+    virtual_node: VirtualNodeDescription | None
+    parents: tuple[Neighbour, ...]
+    children: tuple[Neighbour, ...]
+    rd_records: tuple[RdRecord, ...]
+    rd_records_truncated: bool
+    pathnames: tuple[tuple[str, ...], ...]
+    pathnames_truncated: bool
+
+
+def describe(
+    graph: NameGraph, ancestors: AncestorSets, node: NodeIndex, *, home: ServerId, pathname_limit: int
+) -> GroupDescription:
+    """Describe a group that exists; at most `pathname_limit` pathnames are listed."""
+    ids = graph.ids
+    virtual_node = graph.virtual_node_of.get(node)
+    listed = list(islice(pathnames(graph, node), pathname_limit + 1))
+    rd_records, rd_records_truncated = _rd_records(graph, ancestors, node)
+    return GroupDescription(
+        group=ids[node],
+        home=home,
+        virtual_node=None
+        if virtual_node is None
+        else VirtualNodeDescription(
+            virtual_node.vnid, tuple(sorted(ids[component] for component in virtual_node.components))
+        ),
+        parents=tuple(
+            Neighbour(ids[parent], NodeKind.GROUP, graph.arc_state(arc))
+            for parent, arc in sorted(graph.parents[node].items(), key=lambda item: ids[item[0]])
+        ),
+        children=tuple(
+            Neighbour(ids[child], graph.kind(child), graph.arc_state(arc))
+            for child, arc in sorted(graph.children[node].items(), key=lambda item: ids[item[0]])
+        ),
+        rd_records=rd_records,
+        rd_records_truncated=rd_records_truncated,
+        pathnames=tuple(sorted(listed[:pathname_limit])),
+        pathnames_truncated=len(listed) > pathname_limit,
+    )
+
+
+def _rd_records(graph: NameGraph, ancestors: AncestorSets, node: NodeIndex) -> tuple[tuple[RdRecord, ...], bool]:
+    """The records of the group's own out-arcs, and whether there are more than can be listed."""
+    ids = graph.ids
+    records: list[RdRecord] = []
+    room = RD_ANCESTORS_LIMIT
+    for child, arc in sorted(graph.children[node].items(), key=lambda item: ids[item[0]]):
+        if graph.arc_state(arc) is not ArcState.NORMAL:
+            continue
+        blocked = blocked_originators(graph, ancestors, arc)
+        if not blocked:
+            continue
+        for source in sources(graph, blocked):
+            above = ancestors.of(source)
+            room -= len(above)
+            if room < 0:
+                return tuple(records), True
+            records.append(
+                RdRecord(
+                    source=graph.label(source),
+                    sink=graph.label(child),
+                    parent=ids[node],
+                    child=ids[child],
+                    ancestors=tuple(sorted(ids[ancestor] for ancestor in above)),
+                )
+            )
+    return tuple(records), False

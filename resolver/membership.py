@@ -1,0 +1,115 @@
+"""Questions about membership, answered from one server's state: no walk where the ancestors of the member tell."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from namegraph.ancestry import ancestor_groups, prove
+from namegraph.changes import group_not_found
+from namegraph.names import NodeId, Subnet, subnet_of
+from namegraph.records import NodeIndex, NodeKind
+from namegraph.server_core import ServerCore
+from resolver.descriptions import GroupDescription, describe
+from resolver.plans import Plan, PlanCache, WalkStep, walk
+
+
+class ExportRow(NamedTuple):
+    """One arc, or a group without members: then `child` is empty."""
+
+    parent: NodeId
+    child: str
+    kind: NodeKind
+
+
+class MembershipResolver:
+    """Reads a core. Names are canonical; `RefusedError` (GROUP_NOT_FOUND) where a group asked for does not exist."""
+
+    def __init__(self, core: ServerCore) -> None:
+        self._core = core
+        self._graph = core.graph
+        self._ancestors = core.ancestors
+        self._plans = PlanCache(core.graph)
+        self._sorted_groups: tuple[int, list[NodeId]] = (-1, [])
+
+    def resolve(self, group: NodeId) -> Plan:
+        """Who is in the group: the same plan object as long as the answer is the same."""
+        return self._plans.plan(self._require_group(group))
+
+    def walk(self, group: NodeId) -> Iterator[WalkStep]:
+        """How the resolution of the group goes. Holds for the graph as it is: read it before the next update."""
+        node = self._require_group(group)
+        return walk(self._graph, self._plans.plan(node), node)
+
+    def check(self, group: NodeId, member: NodeId) -> bool:
+        """Whether the member is in the group, directly or not. An unknown member is in no group."""
+        node = self._require_group(group)
+        of_member = self._graph.index.get(member)
+        return of_member is not None and self._ancestors.is_ancestor(ancestor=node, node=of_member)
+
+    def explain(self, group: NodeId, member: NodeId) -> list[NodeId]:
+        """A shortest chain of immediate memberships from the group to the member; empty where it is not in it."""
+        node = self._require_group(group)
+        of_member = self._graph.index.get(member)
+        if of_member is None:
+            return []
+        chain = prove(self._graph, self._ancestors, group=node, member=of_member)
+        return [self._graph.ids[step] for step in chain]
+
+    def memberships(self, member: NodeId) -> list[NodeId]:
+        """Every group the member is in, directly or not, sorted."""
+        node = self._graph.index.get(member)
+        if node is None:
+            return []
+        ids = self._graph.ids
+        return sorted([ids[group] for group in ancestor_groups(self._graph, self._ancestors, node)])
+
+    def describe(self, group: NodeId, *, pathname_limit: int) -> GroupDescription:
+        """The group's place in both views of the graph."""
+        node = self._require_group(group)
+        home = self._core.home_of(group)
+        return describe(self._graph, self._ancestors, node, home=home, pathname_limit=pathname_limit)
+
+    def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
+        """At most `limit` groups in the order of their ids, those after `after`."""
+        everything = self._groups_sorted()
+        start = 0 if after is None else bisect_right(everything, after)
+        if subnet is None:
+            return everything[start : start + limit]
+        found: list[NodeId] = []
+        for position in range(start, len(everything)):
+            if subnet_of(everything[position]) == subnet:
+                found.append(everything[position])
+                if len(found) == limit:
+                    break
+        return found
+
+    def export(self, *, subnet: Subnet | None) -> Iterator[ExportRow]:
+        """All arcs of the external group view by parent and child. Copies what it needs one group at a time."""
+        graph = self._graph
+        for group in self._groups_sorted():
+            if subnet is not None and subnet_of(group) != subnet:
+                continue
+            node = graph.group(group)
+            if node is None:
+                continue
+            children = sorted([(graph.ids[child], graph.kind(child)) for child in graph.children[node]])
+            for child, kind in children:
+                yield ExportRow(group, child, kind)
+            if not children:
+                yield ExportRow(group, "", NodeKind.GROUP)
+
+    def _groups_sorted(self) -> list[NodeId]:
+        graph = self._graph
+        if self._sorted_groups[0] != graph.group_changes:
+            listed = [name for node, name in enumerate(graph.ids) if graph.kinds[node] == NodeKind.GROUP]
+            listed.sort()
+            self._sorted_groups = (graph.group_changes, listed)
+        return self._sorted_groups[1]
+
+    def _require_group(self, group: NodeId) -> NodeIndex:
+        node = self._graph.group(group)
+        if node is None:
+            raise group_not_found(group, self._core.server, known_subnet=self._core.knows_subnet_of(group))
+        return node

@@ -1,0 +1,155 @@
+"""Resolution plans: what one originator reaches, computed on first use and kept until the graph changes beneath it.
+
+A plan is the tree of arcs that deliver for its originator: the shadow trees of the virtual nodes it reaches, and into
+every other derived node the first arc, in the order of `namegraph.duplication`, whose tail is reached. A walk over it
+needs no memory of where it has been.
+
+Source: NG 4.2, 4.3; protocol.md sections 4 and 8; invariants I4, I6.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from namegraph.duplication import arc_order
+from namegraph.graph import ArcState, NameGraph
+from namegraph.names import NodeId
+from namegraph.records import ArcRecord, NodeIndex, NodeKind
+
+PLANS_WEIGHT_LIMIT = 4_000_000
+"""Nodes reached by all plans kept together; the least recently used go first."""
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class Plan:
+    """What an originator reaches. `processes` and `groups` are sorted ids, each once."""
+
+    reached: frozenset[NodeIndex]
+    """The components of the originator and every group and process below them."""
+    processes: tuple[NodeId, ...]
+    groups: tuple[NodeId, ...]
+    """A group on a loop reaches itself; one that is on none does not."""
+    encoded: dict[str, object] = field(default_factory=dict)
+    """For the shell: forms of this answer that it made and wants to find again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkStep:
+    """One step of a walk from `tail` to `head`; over a shadow arc it may go from child to parent."""
+
+    tail: NodeId
+    head: NodeId
+    kind: NodeKind
+    state: ArcState
+
+
+class PlanCache:
+    """Plans by originator."""
+
+    def __init__(self, graph: NameGraph, *, weight_limit: int = PLANS_WEIGHT_LIMIT) -> None:
+        self._graph = graph
+        self._plans: OrderedDict[NodeIndex, tuple[Plan, int]] = OrderedDict()
+        """Plan and the update count at which it was last known to hold, by representative of the originator."""
+        self._weight = 0
+        self._weight_limit = weight_limit
+
+    def plan(self, group: NodeIndex) -> Plan:
+        """The plan of a group that exists: the same object as long as nothing below it changes."""
+        graph = self._graph
+        originator = graph.representative(group)
+        kept = self._plans.pop(originator, None)
+        if kept is not None:
+            plan, held_at = kept
+            if held_at == graph.update_count or self._still_holds(plan, held_at):
+                self._plans[originator] = (plan, graph.update_count)
+                return plan
+            self._weight -= len(plan.reached)
+        plan = make_plan(graph, group)
+        self._plans[originator] = (plan, graph.update_count)
+        self._weight += len(plan.reached)
+        while self._weight > self._weight_limit and len(self._plans) > 1:
+            _, (oldest, _) = self._plans.popitem(last=False)
+            self._weight -= len(oldest.reached)
+        return plan
+
+    def _still_holds(self, plan: Plan, held_at: int) -> bool:
+        # What a plan reaches, and how, changes only with an arc that leaves a node it reaches.
+        expected = self._graph.update_count
+        for update_count, tails in reversed(self._graph.changed_tails):
+            if update_count <= held_at:
+                return True
+            if update_count != expected or tails is None or not plan.reached.isdisjoint(tails):
+                return False
+            expected -= 1
+        return expected == held_at
+
+
+def make_plan(graph: NameGraph, group: NodeIndex) -> Plan:
+    """Compute the plan of a group: one walk down, level by level."""
+    reached = graph.descendants(graph.components(group))
+    assert reached is not None
+    ids, kinds = graph.ids, graph.kinds
+    processes = sorted([ids[node] for node in reached if kinds[node] == NodeKind.PROCESS])
+    groups = sorted([ids[node] for node in reached if kinds[node] == NodeKind.GROUP])
+    if group not in graph.virtual_node_of:
+        groups.remove(ids[group])
+    return Plan(frozenset(reached), tuple(processes), tuple(groups))
+
+
+def delivering_arcs(graph: NameGraph, plan: Plan, originator: NodeIndex) -> dict[NodeIndex, ArcRecord]:
+    """The arc that delivers each derived node of a plan but the originator, by representative."""
+    delivering: dict[NodeIndex, ArcRecord] = {}
+    owner = graph.virtual_node_of
+    first = graph.representative(originator)
+    for node in plan.reached:
+        virtual_node = owner.get(node)
+        representative = node if virtual_node is None else virtual_node.components[0]
+        if representative == first:
+            continue
+        for arc in graph.parents[node].values():
+            if arc.parent not in plan.reached or (virtual_node is not None and owner.get(arc.parent) is virtual_node):
+                continue
+            best = delivering.get(representative)
+            if best is None or arc_order(graph, arc) < arc_order(graph, best):
+                delivering[representative] = arc
+    return delivering
+
+
+def walk(graph: NameGraph, plan: Plan, group: NodeIndex) -> Iterator[WalkStep]:
+    """Yield the steps of the resolution of `group` in depth-first order, siblings by id: every node once.
+
+    The walk asks of each arc only whether it delivers for the originator, never whether a node was seen before.
+    """
+    delivering = delivering_arcs(graph, plan, group)
+    ids = graph.ids
+    stack = [(group, iter(_onward(graph, delivering, group, came_from=None)))]
+    while stack:
+        node, onward = stack[-1]
+        step = next(onward, None)
+        if step is None:
+            stack.pop()
+            continue
+        head, state = step
+        yield WalkStep(ids[node], ids[head], graph.kind(head), state)
+        stack.append((head, iter(_onward(graph, delivering, head, came_from=node))))
+
+
+def _onward(
+    graph: NameGraph, delivering: dict[NodeIndex, ArcRecord], node: NodeIndex, *, came_from: NodeIndex | None
+) -> list[tuple[NodeIndex, ArcState]]:
+    owner = graph.virtual_node_of
+    virtual_node = owner.get(node)
+    onward = []
+    for child, arc in graph.children[node].items():
+        inside = virtual_node is not None and owner.get(child) is virtual_node
+        if not inside and delivering.get(graph.representative(child)) is arc:
+            onward.append((child, ArcState.NORMAL))
+    if virtual_node is not None:
+        tree = graph.shadow_tree(virtual_node)
+        around = {child for child in graph.children[node] if (node, child) in tree}
+        around.update(parent for parent in graph.parents[node] if (parent, node) in tree)
+        onward += [(neighbour, ArcState.SHADOW) for neighbour in around if neighbour != came_from]
+    onward.sort(key=lambda step: graph.ids[step[0]])
+    return onward

@@ -1,0 +1,53 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ServerStatus(_message.Message):
+    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers")
+    class SuspendedArc(_message.Message):
+        __slots__ = ("parent", "child", "reason")
+        PARENT_FIELD_NUMBER: _ClassVar[int]
+        CHILD_FIELD_NUMBER: _ClassVar[int]
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        parent: str
+        child: str
+        reason: str
+        def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    class Peer(_message.Message):
+        __slots__ = ("address", "subnets", "state")
+        ADDRESS_FIELD_NUMBER: _ClassVar[int]
+        SUBNETS_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        address: str
+        subnets: _containers.RepeatedScalarFieldContainer[str]
+        state: str
+        def __init__(self, address: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., state: _Optional[str] = ...) -> None: ...
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    SUBNETS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    ARCS_FIELD_NUMBER: _ClassVar[int]
+    VIRTUAL_NODES_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    IN_DOUBT_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    server: str
+    subnets: _containers.RepeatedScalarFieldContainer[str]
+    groups: int
+    processes: int
+    arcs: int
+    virtual_nodes: int
+    revision: str
+    in_doubt: _containers.RepeatedScalarFieldContainer[str]
+    suspended: _containers.RepeatedCompositeFieldContainer[ServerStatus.SuspendedArc]
+    peers: _containers.RepeatedCompositeFieldContainer[ServerStatus.Peer]
+    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ...) -> None: ...

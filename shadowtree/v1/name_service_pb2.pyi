@@ -1,0 +1,321 @@
+from shadowtree.v1 import names_pb2 as _names_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class CreateGroupRequest(_message.Message):
+    __slots__ = ("group", "request_id")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    request_id: str
+    def __init__(self, group: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class DeleteGroupRequest(_message.Message):
+    __slots__ = ("group", "force", "request_id")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    force: bool
+    request_id: str
+    def __init__(self, group: _Optional[str] = ..., force: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class JoinRequest(_message.Message):
+    __slots__ = ("parent", "child", "kind", "request_id")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    child: str
+    kind: _names_pb2.ChildKind
+    request_id: str
+    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class LeaveRequest(_message.Message):
+    __slots__ = ("parent", "child", "kind", "request_id")
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    CHILD_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    parent: str
+    child: str
+    kind: _names_pb2.ChildKind
+    request_id: str
+    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class ApplyUpdatesRequest(_message.Message):
+    __slots__ = ("operations", "request_id")
+    class Operation(_message.Message):
+        __slots__ = ("leave", "parent", "child", "kind")
+        LEAVE_FIELD_NUMBER: _ClassVar[int]
+        PARENT_FIELD_NUMBER: _ClassVar[int]
+        CHILD_FIELD_NUMBER: _ClassVar[int]
+        KIND_FIELD_NUMBER: _ClassVar[int]
+        leave: bool
+        parent: str
+        child: str
+        kind: _names_pb2.ChildKind
+        def __init__(self, leave: _Optional[bool] = ..., parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ...) -> None: ...
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    operations: _containers.RepeatedCompositeFieldContainer[ApplyUpdatesRequest.Operation]
+    request_id: str
+    def __init__(self, operations: _Optional[_Iterable[_Union[ApplyUpdatesRequest.Operation, _Mapping]]] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class ImportChunk(_message.Message):
+    __slots__ = ("request_id", "names", "parents", "children", "kinds", "groups")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    names: _containers.RepeatedScalarFieldContainer[str]
+    parents: _containers.RepeatedScalarFieldContainer[int]
+    children: _containers.RepeatedScalarFieldContainer[int]
+    kinds: bytes
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, request_id: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., parents: _Optional[_Iterable[int]] = ..., children: _Optional[_Iterable[int]] = ..., kinds: _Optional[bytes] = ..., groups: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ImportSummary(_message.Message):
+    __slots__ = ("arcs", "groups_created", "already_there", "revision")
+    ARCS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_CREATED_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_THERE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    arcs: int
+    groups_created: int
+    already_there: int
+    revision: str
+    def __init__(self, arcs: _Optional[int] = ..., groups_created: _Optional[int] = ..., already_there: _Optional[int] = ..., revision: _Optional[str] = ...) -> None: ...
+
+class ExportRequest(_message.Message):
+    __slots__ = ("subnet", "at_least_revision")
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    at_least_revision: str
+    def __init__(self, subnet: _Optional[str] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class ExportChunk(_message.Message):
+    __slots__ = ("parents", "children", "kinds")
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    parents: _containers.RepeatedScalarFieldContainer[str]
+    children: _containers.RepeatedScalarFieldContainer[str]
+    kinds: bytes
+    def __init__(self, parents: _Optional[_Iterable[str]] = ..., children: _Optional[_Iterable[str]] = ..., kinds: _Optional[bytes] = ...) -> None: ...
+
+class DescribeGroupRequest(_message.Message):
+    __slots__ = ("group", "at_least_revision", "pathname_limit")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    PATHNAME_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    at_least_revision: str
+    pathname_limit: int
+    def __init__(self, group: _Optional[str] = ..., at_least_revision: _Optional[str] = ..., pathname_limit: _Optional[int] = ...) -> None: ...
+
+class GroupDescription(_message.Message):
+    __slots__ = ("group", "home", "virtual_node", "parents", "children", "rd_records", "pathnames", "pathnames_truncated", "revision")
+    class VirtualNode(_message.Message):
+        __slots__ = ("vnid", "components")
+        VNID_FIELD_NUMBER: _ClassVar[int]
+        COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+        vnid: str
+        components: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, vnid: _Optional[str] = ..., components: _Optional[_Iterable[str]] = ...) -> None: ...
+    class Neighbour(_message.Message):
+        __slots__ = ("id", "kind", "state")
+        ID_FIELD_NUMBER: _ClassVar[int]
+        KIND_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        id: str
+        kind: _names_pb2.ChildKind
+        state: _names_pb2.ArcState
+        def __init__(self, id: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., state: _Optional[_Union[_names_pb2.ArcState, str]] = ...) -> None: ...
+    class DuplicationControlRecord(_message.Message):
+        __slots__ = ("source", "sink", "parent", "child", "ancestors")
+        SOURCE_FIELD_NUMBER: _ClassVar[int]
+        SINK_FIELD_NUMBER: _ClassVar[int]
+        PARENT_FIELD_NUMBER: _ClassVar[int]
+        CHILD_FIELD_NUMBER: _ClassVar[int]
+        ANCESTORS_FIELD_NUMBER: _ClassVar[int]
+        source: str
+        sink: str
+        parent: str
+        child: str
+        ancestors: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, source: _Optional[str] = ..., sink: _Optional[str] = ..., parent: _Optional[str] = ..., child: _Optional[str] = ..., ancestors: _Optional[_Iterable[str]] = ...) -> None: ...
+    class Pathname(_message.Message):
+        __slots__ = ("nodes",)
+        NODES_FIELD_NUMBER: _ClassVar[int]
+        nodes: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, nodes: _Optional[_Iterable[str]] = ...) -> None: ...
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    VIRTUAL_NODE_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    RD_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    PATHNAMES_FIELD_NUMBER: _ClassVar[int]
+    PATHNAMES_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    home: str
+    virtual_node: GroupDescription.VirtualNode
+    parents: _containers.RepeatedCompositeFieldContainer[GroupDescription.Neighbour]
+    children: _containers.RepeatedCompositeFieldContainer[GroupDescription.Neighbour]
+    rd_records: _containers.RepeatedCompositeFieldContainer[GroupDescription.DuplicationControlRecord]
+    pathnames: _containers.RepeatedCompositeFieldContainer[GroupDescription.Pathname]
+    pathnames_truncated: bool
+    revision: str
+    def __init__(self, group: _Optional[str] = ..., home: _Optional[str] = ..., virtual_node: _Optional[_Union[GroupDescription.VirtualNode, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., rd_records: _Optional[_Iterable[_Union[GroupDescription.DuplicationControlRecord, _Mapping]]] = ..., pathnames: _Optional[_Iterable[_Union[GroupDescription.Pathname, _Mapping]]] = ..., pathnames_truncated: _Optional[bool] = ..., revision: _Optional[str] = ...) -> None: ...
+
+class ListGroupsRequest(_message.Message):
+    __slots__ = ("subnet", "page_size", "page_token", "at_least_revision")
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    page_size: int
+    page_token: str
+    at_least_revision: str
+    def __init__(self, subnet: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class ListGroupsResponse(_message.Message):
+    __slots__ = ("groups", "next_page_token", "revision")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    next_page_token: str
+    revision: str
+    def __init__(self, groups: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ..., revision: _Optional[str] = ...) -> None: ...
+
+class ResolveRequest(_message.Message):
+    __slots__ = ("group", "groups", "consistency", "at_least_revision", "walk")
+    class Consistency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CONSISTENCY_DATAGRAM: _ClassVar[ResolveRequest.Consistency]
+        CONSISTENCY_ORDERED: _ClassVar[ResolveRequest.Consistency]
+    CONSISTENCY_DATAGRAM: ResolveRequest.Consistency
+    CONSISTENCY_ORDERED: ResolveRequest.Consistency
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    WALK_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    groups: bool
+    consistency: ResolveRequest.Consistency
+    at_least_revision: str
+    walk: bool
+    def __init__(self, group: _Optional[str] = ..., groups: _Optional[bool] = ..., consistency: _Optional[_Union[ResolveRequest.Consistency, str]] = ..., at_least_revision: _Optional[str] = ..., walk: _Optional[bool] = ...) -> None: ...
+
+class ResolveChunk(_message.Message):
+    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk")
+    class HiddenGroup(_message.Message):
+        __slots__ = ("group", "count")
+        GROUP_FIELD_NUMBER: _ClassVar[int]
+        COUNT_FIELD_NUMBER: _ClassVar[int]
+        group: str
+        count: int
+        def __init__(self, group: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+    class WalkStep(_message.Message):
+        __slots__ = ("to", "kind", "state")
+        FROM_FIELD_NUMBER: _ClassVar[int]
+        TO_FIELD_NUMBER: _ClassVar[int]
+        KIND_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        to: str
+        kind: _names_pb2.ChildKind
+        state: _names_pb2.ArcState
+        def __init__(self, to: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., state: _Optional[_Union[_names_pb2.ArcState, str]] = ..., **kwargs) -> None: ...
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    HIDDEN_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    IN_TRANSITION_FIELD_NUMBER: _ClassVar[int]
+    WALK_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    processes: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    hidden: _containers.RepeatedCompositeFieldContainer[ResolveChunk.HiddenGroup]
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    in_transition: bool
+    walk: _containers.RepeatedCompositeFieldContainer[ResolveChunk.WalkStep]
+    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ...) -> None: ...
+
+class CheckRequest(_message.Message):
+    __slots__ = ("group", "member", "explain", "at_least_revision")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    EXPLAIN_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    member: str
+    explain: bool
+    at_least_revision: str
+    def __init__(self, group: _Optional[str] = ..., member: _Optional[str] = ..., explain: _Optional[bool] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class CheckResponse(_message.Message):
+    __slots__ = ("is_member", "pathname", "unreachable", "revision")
+    IS_MEMBER_FIELD_NUMBER: _ClassVar[int]
+    PATHNAME_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    is_member: bool
+    pathname: _containers.RepeatedScalarFieldContainer[str]
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    revision: str
+    def __init__(self, is_member: _Optional[bool] = ..., pathname: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., revision: _Optional[str] = ...) -> None: ...
+
+class CheckBulkRequest(_message.Message):
+    __slots__ = ("groups", "members", "at_least_revision")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    members: _containers.RepeatedScalarFieldContainer[str]
+    at_least_revision: str
+    def __init__(self, groups: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class CheckBulkResponse(_message.Message):
+    __slots__ = ("answers", "revision", "unreachable")
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    answers: bytes
+    revision: str
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListMembershipsRequest(_message.Message):
+    __slots__ = ("member", "at_least_revision")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    at_least_revision: str
+    def __init__(self, member: _Optional[str] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class ListMembershipsChunk(_message.Message):
+    __slots__ = ("revision", "groups", "unreachable")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, revision: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...

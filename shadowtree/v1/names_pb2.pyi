@@ -1,0 +1,65 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ChildKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHILD_KIND_AUTO: _ClassVar[ChildKind]
+    CHILD_KIND_GROUP: _ClassVar[ChildKind]
+    CHILD_KIND_PROCESS: _ClassVar[ChildKind]
+
+class ArcState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ARC_STATE_UNSPECIFIED: _ClassVar[ArcState]
+    ARC_STATE_NORMAL: _ClassVar[ArcState]
+    ARC_STATE_SHADOW: _ClassVar[ArcState]
+    ARC_STATE_FADE: _ClassVar[ArcState]
+    ARC_STATE_SUSPENDED: _ClassVar[ArcState]
+
+class EffectKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EFFECT_KIND_UNSPECIFIED: _ClassVar[EffectKind]
+    EFFECT_KIND_FORMED: _ClassVar[EffectKind]
+    EFFECT_KIND_GROWN: _ClassVar[EffectKind]
+    EFFECT_KIND_CHANGED: _ClassVar[EffectKind]
+    EFFECT_KIND_BROKEN: _ClassVar[EffectKind]
+    EFFECT_KIND_CONTROLLED: _ClassVar[EffectKind]
+    EFFECT_KIND_RELEASED: _ClassVar[EffectKind]
+CHILD_KIND_AUTO: ChildKind
+CHILD_KIND_GROUP: ChildKind
+CHILD_KIND_PROCESS: ChildKind
+ARC_STATE_UNSPECIFIED: ArcState
+ARC_STATE_NORMAL: ArcState
+ARC_STATE_SHADOW: ArcState
+ARC_STATE_FADE: ArcState
+ARC_STATE_SUSPENDED: ArcState
+EFFECT_KIND_UNSPECIFIED: EffectKind
+EFFECT_KIND_FORMED: EffectKind
+EFFECT_KIND_GROWN: EffectKind
+EFFECT_KIND_CHANGED: EffectKind
+EFFECT_KIND_BROKEN: EffectKind
+EFFECT_KIND_CONTROLLED: EffectKind
+EFFECT_KIND_RELEASED: EffectKind
+
+class Effect(_message.Message):
+    __slots__ = ("kind", "groups", "servers")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    kind: EffectKind
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    servers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[_Union[EffectKind, str]] = ..., groups: _Optional[_Iterable[str]] = ..., servers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Change(_message.Message):
+    __slots__ = ("revision", "effects")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    EFFECTS_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    effects: _containers.RepeatedCompositeFieldContainer[Effect]
+    def __init__(self, revision: _Optional[str] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ...) -> None: ...

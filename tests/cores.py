@@ -1,0 +1,70 @@
+"""A core driven by hand: plain calls in, outcomes out, and everything it made durable kept aside."""
+
+from itertools import count
+
+from namegraph.events import (
+    ChildKind,
+    Committed,
+    CreateGroup,
+    DeleteGroup,
+    ImportCommand,
+    JoinArc,
+    LeaveArc,
+    UpdateCommand,
+)
+from namegraph.names import NodeId, ServerId, Subnet, parse_name
+from namegraph.records import Records, RequestId
+from namegraph.refusals import Refusal
+from namegraph.server_core import ServerCore
+
+
+class CoreUnderTest:
+    """One core that owns the given subnets. Verbs return `Committed` or `Refusal`; `do` insists on a commit."""
+
+    def __init__(self, *subnets):
+        self.core = ServerCore(server=ServerId(min(subnets)), subnets=map(Subnet, subnets))
+        self.records = Records()
+        self._numbers = count()
+
+    def ask(self, *operations, request_id=None, now=0.0, deadline=None):
+        number = next(self._numbers)
+        command = UpdateCommand(number, RequestId(request_id or f"r{number}"), operations, deadline)
+        return self._step(command, now)
+
+    def do(self, *operations):
+        outcome = self.ask(*operations)
+        assert isinstance(outcome, Committed), outcome
+        return outcome
+
+    def create(self, *groups):
+        return [self.do(CreateGroup(parse_name(group))) for group in groups]
+
+    def delete(self, group, *, force=False):
+        return self.do(DeleteGroup(parse_name(group), force))
+
+    def join(self, parent, child, kind=ChildKind.AUTO):
+        return self.do(JoinArc(parse_name(parent), parse_name(child), kind))
+
+    def leave(self, parent, child):
+        return self.do(LeaveArc(parse_name(parent), parse_name(child)))
+
+    def bring(self, rows, *, request_id=None, groups=()):
+        """Import rows of (parent, child, kind number)."""
+        names: dict[NodeId, int] = {}
+        columns = [
+            [names.setdefault(parse_name(parent), len(names)) for parent, _, _ in rows],
+            [names.setdefault(parse_name(child), len(names)) for _, child, _ in rows],
+        ]
+        alone = [names.setdefault(parse_name(group), len(names)) for group in groups]
+        number = next(self._numbers)
+        request = RequestId(request_id or f"r{number}")
+        kinds = bytes(kind for _, _, kind in rows)
+        return self._step(ImportCommand(number, request, list(names), columns[0], columns[1], kinds, alone), 0.0)
+
+    def _step(self, command, now):
+        effects = self.core.step(command, now)
+        self.records.extend(effects.records)
+        (reply,) = effects.replies
+        assert reply.ticket == command.ticket
+        assert isinstance(reply.outcome, Committed | Refusal)
+        return reply.outcome
