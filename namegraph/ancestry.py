@@ -23,7 +23,8 @@ CACHE_LIMIT_BYTES = 160 * 1024 * 1024
 """Memory for ancestor sets (an estimate). Beyond it they are computed one at a time, by a walk up."""
 
 _BITMAP_OVERHEAD_BYTES = 120
-_CONTAINER_BYTES = 8192
+_SMALL_SET = 4096
+"""Up to so many numbers a set takes two bytes each; larger ones are compressed and measured."""
 
 
 class AncestorSets:
@@ -127,7 +128,7 @@ class AncestorSets:
             stack.pop()
             found = BitMap(graph.components(node))
             found = found.union(*(sets[parent] for parent in above)) if above else found
-            if len(found) > _CONTAINER_BYTES:
+            if len(found) > _SMALL_SET:
                 found.run_optimize()
             if not self._keep(node, found):
                 return
@@ -144,8 +145,14 @@ class AncestorSets:
         return self._fills_from_the_roots
 
     def _size(self, found: BitMap) -> int:
-        containers = (found[-1] >> 16) + 1 if found else 1
-        return _BITMAP_OVERHEAD_BYTES + min(2 * len(found) + 16 * containers, _CONTAINER_BYTES * containers)
+        if len(found) <= _SMALL_SET:
+            return _BITMAP_OVERHEAD_BYTES + 2 * len(found)
+        measured = found.get_statistics()
+        return _BITMAP_OVERHEAD_BYTES + (
+            measured["n_bytes_array_containers"]
+            + measured["n_bytes_run_containers"]
+            + measured["n_bytes_bitset_containers"]
+        )
 
 
 def pathnames(graph: NameGraph, node: NodeIndex) -> Iterator[tuple[str, ...]]:

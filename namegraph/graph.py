@@ -36,7 +36,7 @@ class ArcState(Enum):
     SUSPENDED = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class VirtualNode:
     """A strongly connected component of two or more groups. Its id is (`smallest`, `made_at`)."""
 

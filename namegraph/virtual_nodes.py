@@ -58,7 +58,7 @@ def compute_topology(
     topology = Topology()
     region = _region(graph, ancestors, new_arcs, removed)
     if region:
-        touched = {graph.virtual_node_of.get(node) for node in region} - {None}
+        touched = {vn for node in region if (vn := graph.virtual_node_of.get(node)) is not None}
         components = _components(graph, region, new_arcs, removed)
         _compare(graph, touched, components, topology, final_priority=final_priority)
     _add_changed_inside(graph, topology, [*new_arcs, *changes.removed])
@@ -94,14 +94,14 @@ def _region(
     added_below: dict[NodeIndex, list[NodeIndex]] = {}
     for parent, child in joining:
         added_below.setdefault(parent, []).append(child)
-    reached = starts
+    reached = set(starts)
     frontier = starts
     while frontier:
         below = set().union(*[graph.children[node] for node in frontier])
         below.update(child for node in frontier for child in added_below.get(node, ()))
         # What lies below but not above a tail is on no loop, and neither is anything under it.
         frontier = {node for node in below - reached if node in above}
-        reached = reached | frontier
+        reached |= frontier
     return region | reached
 
 
@@ -148,7 +148,7 @@ def _components(
 
 def _compare(
     graph: NameGraph,
-    touched: Iterable[VirtualNode | None],
+    touched: Iterable[VirtualNode],
     components: list[tuple[NodeIndex, ...]],
     topology: Topology,
     *,
@@ -172,7 +172,7 @@ def _compare(
         topology.formed.append(VirtualNode(number, smallest, final_priority, component))
         number += 1
     home_of_component = {node: place for place, (_, component) in enumerate(formed) for node in component}
-    for old in sorted((vn for vn in touched if vn is not None and vn.number not in kept), key=lambda vn: vn.smallest):
+    for old in sorted((vn for vn in touched if vn.number not in kept), key=lambda vn: vn.smallest):
         topology.dissolved.append(old)
         homes = {home_of_component.get(node, -1 - node) for node in old.components}
         if len(homes) > 1:

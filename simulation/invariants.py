@@ -21,7 +21,6 @@ from namegraph.names import NodeId
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
 
-
 T = TypeVar("T")
 
 
@@ -67,7 +66,7 @@ def check_all(core: ServerCore, truth: ExternalView) -> None:
 
 
 def check_external_view(core: ServerCore, truth: ExternalView) -> None:
-    """The server holds the external group view as users made it, each arc with its two ends agreeing (I7, one server)."""
+    """The server holds the external group view as users made it; the two ends of each arc agree (I7, one server)."""
     graph = core.graph
     kinds = {name: graph.kind(node) for name, node in graph.index.items()}
     groups = {name for name, kind in kinds.items() if kind is NodeKind.GROUP}
@@ -198,6 +197,6 @@ def _below(below: Mapping[T, Iterable[T]], starts: Iterable[T]) -> set[T]:
     return reached
 
 
-def _require(invariant: str, holds: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence at every call
+def _require(invariant: str, holds: bool, what: str) -> None:
     if not holds:
         raise InvariantViolatedError(f"{invariant}: {what}")

@@ -1,0 +1,62 @@
+"""What the documents point at is there, and what they say can be run exists."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted(
+    path
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
+)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+COMMAND = re.compile(r"^\$? ?shadowtree(?: --?[a-z-]+(?:[= ][^-\s]\S*)?)* ([a-z]+)(?: (create|delete|list|describe)\b)?", re.M)
+MAKE = re.compile(r"`make ([a-z]+)`|^\$? ?make ([a-z]+)", re.M)
+
+
+def ids(path):
+    return str(path.relative_to(ROOT))
+
+
+def anchors(text):
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
+def test_every_relative_link_leads_somewhere(document):
+    for target in LINK.findall(document.read_text()):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (document.parent / path).resolve() if path else document
+        assert found.exists(), f"{document.name} links to {target}"
+        if anchor and found.suffix == ".md":
+            assert anchor in anchors(found.read_text()), f"{document.name} links to {target}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
+def test_every_make_target_that_a_document_names_exists(document):
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = {first or second for first, second in MAKE.findall(document.read_text())}
+    assert named <= targets
+
+
+@pytest.fixture(scope="module")
+def commands():
+    listed = subprocess.run(
+        [sys.executable, "-m", "shadowtree", "--help"], capture_output=True, text=True, check=True, cwd=ROOT
+    ).stdout
+    return set(re.findall(r"^  ([a-z]+) ", listed, re.M))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
+def test_every_command_that_a_document_shows_exists(document, commands):
+    shown = set()
+    for block in re.findall(r"```(?:console|sh|shell|bash)?\n(.*?)```", document.read_text(), re.S):
+        shown |= {command for command, _ in COMMAND.findall(block)}
+    assert shown <= commands

@@ -1,0 +1,66 @@
+"""House rules that no linter knows."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("shadowtree", "namegraph", "resolver", "storage", "nameserver", "simulation")
+SOURCES = sorted(
+    path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "shadowtree/v1" not in path.as_posix()
+)
+
+
+def ids(path):
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=ids)
+def test_every_module_opens_with_what_it_is_for(source):
+    assert source.read_text().startswith('"""'), "a module begins with its docstring"
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=ids)
+def test_modules_are_named_after_an_idea(source):
+    assert source.stem not in {"utils", "util", "helpers", "common", "manager", "base", "misc"}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=ids)
+def test_no_work_is_left_in_comments(source):
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", source.read_text())
+
+
+def test_the_core_never_iterates_over_the_hash_order_of_strings():
+    """Sets of ids would make a seed replay differently; sets of numbers do not."""
+    offenders = [
+        f"{ids(source)}:{number}"
+        for source in SOURCES
+        if source.is_relative_to(ROOT / "namegraph")
+        for number, line in enumerate(source.read_text().splitlines(), start=1)
+        if re.search(r"for \w+ in set\(", line)
+    ]
+    assert not offenders
+
+
+def test_the_core_reads_no_clock_no_file_and_no_chance():
+    forbidden = re.compile(r"^(?:import|from) (time|datetime|random|os|pathlib|socket|asyncio|threading|secrets|uuid)\b", re.M)
+    offenders = [
+        ids(source)
+        for source in SOURCES
+        if source.is_relative_to(ROOT / "namegraph") and forbidden.search(source.read_text())
+    ]
+    assert not offenders
+
+
+def test_no_file_names_the_place_it_was_written_at():
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    pattern = re.compile("/" + r"(?:work|root|home/\w+)/")
+    text_suffixes = {".py", ".md", ".toml", ".proto", ".yaml", ".yml", ".txt", ".cfg", ".mako"}
+    offenders = [
+        name
+        for name in listed.splitlines()
+        if Path(name).suffix in text_suffixes and (ROOT / name).exists() and pattern.search((ROOT / name).read_text())
+    ]
+    assert not offenders
