@@ -12,6 +12,7 @@ Source: NG 4.4.2; protocol.md sections 3.2 and 4; invariant I5.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Iterator
 
 from pyroaring import BitMap
@@ -41,6 +42,9 @@ class AncestorSets:
 
     def of(self, node: NodeIndex) -> BitMap:
         """The ancestor set of a node, its own derived node included. The caller must not change it."""
+        found = self._sets.get(node)
+        if found is not None:
+            return found
         representative = self._graph.representative(node)
         found = self._sets.get(representative)
         if found is not None:
@@ -97,20 +101,89 @@ class AncestorSets:
         self._controlled.clear()
         self._bytes = 0
 
-    def extend(self, nodes: Iterable[NodeIndex], gained: BitMap) -> None:
-        """Say that these nodes gained ancestors, and nothing else changed about them."""
-        owner = self._graph.virtual_node_of
+    def arcs_added(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> set[NodeIndex] | None:
+        """Follow arcs (parent, child) that were added without any change of virtual nodes.
+
+        Returns the representatives for which `is_controlled` may have changed; None where there are no sets to follow
+        (they are all forgotten then). What is gained is passed down only as far as anything is gained by it.
+        """
+        if not self._fills_from_the_roots:
+            self.forget_all()
+            return None
+        pending = self._offer(arcs)
+        while (next_one := pending.pop()) is not None:
+            node, offered = next_one
+            known = self._sets.get(node)
+            if known is None:
+                continue
+            gained = offered - known
+            if gained and self._replace(node, known | gained):
+                for child in self._derived_children(node):
+                    pending.add(child, gained)
+        return self._look_again_at(pending.seen)
+
+    def arcs_removed(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> set[NodeIndex] | None:
+        """As `arcs_added`, for arcs that were removed without any change of virtual nodes."""
+        if not self._fills_from_the_roots:
+            self.forget_all()
+            return None
+        pending = self._offer(arcs)
+        # Smaller sets come first, so every parent is done before its children: the set of a parent is contained in
+        # that of its child.
+        while (next_one := pending.pop()) is not None:
+            node, lost = next_one
+            known = self._sets.get(node)
+            if known is None:
+                continue
+            lost = self._without_what_tails_keep(node, lost)
+            if lost and self._replace(node, known - lost):
+                for child in self._derived_children(node):
+                    pending.add(child, lost)
+        return self._look_again_at(pending.seen)
+
+    def _without_what_tails_keep(self, node: NodeIndex, lost: BitMap) -> BitMap:
         sets = self._sets
+        for parent in self._graph.entering_tails(node):
+            kept = sets.get(parent)
+            if kept is None:
+                kept = self.of(parent)
+            if not lost.isdisjoint(kept):
+                lost = lost - kept
+                if not lost:
+                    break
+        return lost
+
+    def _offer(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> _Pending:
+        graph = self._graph
+        pending = _Pending(self._sets)
+        for parent, child in arcs:
+            below = graph.representative(child)
+            if below != graph.representative(parent):
+                pending.add(below, self.of(parent))
+        return pending
+
+    def _look_again_at(self, nodes: set[NodeIndex]) -> set[NodeIndex] | None:
+        if not self._fills_from_the_roots:
+            self.forget_all()
+            return None
         for node in nodes:
-            virtual_node = owner.get(node)
-            representative = node if virtual_node is None else virtual_node.components[0]
-            known = sets.get(representative)
-            if known is not None:
-                self._bytes -= self._size(known)
-                del sets[representative]
-                if not self._controlled.get(representative, True):
-                    del self._controlled[representative]
-                self._keep(representative, known | gained)
+            self._controlled.pop(node, None)
+        return nodes
+
+    def _replace(self, node: NodeIndex, found: BitMap) -> bool:
+        self._bytes -= self._size(self._sets.pop(node))
+        return self._keep(node, found)
+
+    def _derived_children(self, node: NodeIndex) -> set[NodeIndex]:
+        """The representatives immediately below a derived node."""
+        graph, owner = self._graph, self._graph.virtual_node_of
+        below = set()
+        for component in graph.components(node):
+            for child in graph.children[component]:
+                inside = owner.get(child)
+                below.add(child if inside is None else inside.components[0])
+        below.discard(node)
+        return below
 
     def _fill(self, wanted: NodeIndex) -> None:
         graph, sets = self._graph, self._sets
@@ -153,6 +226,31 @@ class AncestorSets:
             + measured["n_bytes_run_containers"]
             + measured["n_bytes_bitset_containers"]
         )
+
+
+class _Pending:
+    """What is offered to nodes and not looked at yet; the node with the smallest set comes first."""
+
+    def __init__(self, sets: dict[NodeIndex, BitMap]) -> None:
+        self._sets = sets
+        self._offered: dict[NodeIndex, BitMap] = {}
+        self._heap: list[tuple[int, NodeIndex]] = []
+        self.seen: set[NodeIndex] = set()
+
+    def add(self, node: NodeIndex, offered: BitMap) -> None:
+        waiting = self._offered.get(node)
+        if waiting is not None:
+            self._offered[node] = waiting | offered
+            return
+        self.seen.add(node)
+        self._offered[node] = offered
+        heapq.heappush(self._heap, (len(self._sets.get(node, ())), node))
+
+    def pop(self) -> tuple[NodeIndex, BitMap] | None:
+        if not self._heap:
+            return None
+        _, node = heapq.heappop(self._heap)
+        return node, self._offered.pop(node)
 
 
 def pathnames(graph: NameGraph, node: NodeIndex) -> Iterator[tuple[str, ...]]:

@@ -217,11 +217,13 @@ class Collector:
             kinds={node: kind for node, kind in self._kinds.items() if kind is not self._graph.kind(node)}
         )
         for (parent, child), cost in self._arcs.items():
-            present = self._graph.arc(parent, child) is not None
-            if cost is not None and not present:
-                changes.added.append((parent, child, cost))
-            elif cost is None and present:
+            old = self._graph.arc(parent, child)
+            # The kind of its child and its cost are part of an arc: left and joined with another, it is another arc.
+            stays = old is not None and cost == old.cost and child not in changes.kinds
+            if old is not None and not stays:
                 changes.removed.append((parent, child))
+            if cost is not None and not stays:
+                changes.added.append((parent, child, cost))
         return changes
 
 

@@ -1,14 +1,13 @@
 """Committing an update: the graph changes in one step, and the rows that make the change durable come out of it.
 
-Ancestor sets of affected nodes are forgotten (or extended) before anything changes, while their old virtual nodes still
-name them. The sinks of duplication loops are compared before and after, so that callers learn what became controlled.
+Ancestor sets of affected nodes are forgotten before anything changes, while their old virtual nodes still name them, or
+brought up to date afterwards. The sinks of duplication loops are compared before and after, so that callers learn what
+became controlled.
 
 Source: NG 4.5 to 4.7; protocol.md section 5, items 4 to 6.
 """
 
 from __future__ import annotations
-
-from pyroaring import BitMap
 
 from namegraph.ancestry import AncestorSets
 from namegraph.changes import Changes
@@ -48,12 +47,10 @@ def commit(
     affected = graph.descendants(heads, limit=AFFECTED_COMPARED_LIMIT)
     compared = (heads if affected is None else affected) if reports_control else set()
     controlled_before = _controlled(graph, ancestors, compared)
-    gained = _gained_alone(ancestors, changes, topology)
+    is_followed = affected is not None and _can_be_followed(changes, topology)
     if affected is None:
         ancestors.forget_all()
-    elif gained is not None:
-        ancestors.extend(affected, gained)
-    else:
+    elif not is_followed:
         ancestors.forget(affected)
 
     records = Records(counter=final_priority.counter)
@@ -64,8 +61,12 @@ def commit(
     _record_nodes(graph, records, sorted(touched), counter=final_priority.counter)
     _log_changed_tails(graph, changes)
 
+    look_again = _follow(graph, ancestors, changes) if is_followed else None
+    if look_again is None or not reports_control:
+        controlled_after = _controlled(graph, ancestors, compared)
+    else:
+        controlled_after = (controlled_before - look_again) | _controlled(graph, ancestors, look_again)
     effects = [(kind, list(components)) for kind, components in topology.effects]
-    controlled_after = _controlled_after(graph, ancestors, changes, topology, compared, controlled_before)
     effects.append((EffectKind.CONTROLLED, sorted(controlled_after - controlled_before)))
     effects.append((EffectKind.RELEASED, sorted(controlled_before - controlled_after)))
     return records, [(kind, nodes) for kind, nodes in effects if nodes]
@@ -104,28 +105,20 @@ def _controlled(graph: NameGraph, ancestors: AncestorSets, nodes: set[NodeIndex]
     return controlled
 
 
-def _controlled_after(
-    graph: NameGraph,
-    ancestors: AncestorSets,
-    changes: Changes,
-    topology: Topology,
-    compared: set[NodeIndex],
-    controlled_before: set[NodeIndex],
-) -> set[NodeIndex]:
-    # Where virtual nodes stay, arcs added can only make sinks and arcs left only unmake them.
-    same_topology = not topology.formed and not topology.dissolved
-    if same_topology and not changes.removed:
-        return controlled_before | _controlled(graph, ancestors, compared - controlled_before)
-    if same_topology and not changes.added:
-        return _controlled(graph, ancestors, controlled_before)
-    return _controlled(graph, ancestors, compared)
+def _can_be_followed(changes: Changes, topology: Topology) -> bool:
+    """Whether ancestor sets only grow, or only shrink, and virtual nodes stay."""
+    return not (topology.formed or topology.dissolved or (changes.added and changes.removed))
 
 
-def _gained_alone(ancestors: AncestorSets, changes: Changes, topology: Topology) -> BitMap | None:
-    """The ancestors that every affected node gains, where that is all that happens to them: one new normal arc."""
-    if len(changes.added) == 1 and not changes.removed and not topology.formed:
-        return ancestors.of(changes.added[0][0])
-    return None
+def _follow(graph: NameGraph, ancestors: AncestorSets, changes: Changes) -> set[NodeIndex] | None:
+    """Bring ancestor sets up to date; return the nodes for which control may have changed (None: any affected one)."""
+    if changes.removed:
+        found = ancestors.arcs_removed(changes.removed)
+    else:
+        found = ancestors.arcs_added([(parent, child) for parent, child, _ in changes.added])
+    if found is None:
+        return None
+    return {component for representative in found for component in graph.components(representative)}
 
 
 def _apply_arcs(graph: NameGraph, changes: Changes, records: Records, *, counter: int) -> set[NodeIndex]:

@@ -1,0 +1,49 @@
+"""Figures and how they are printed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured value beside its target. `lower_is_better` false: a rate."""
+
+    what: str
+    value: float
+    target: float
+    unit: str
+    lower_is_better: bool = True
+    note: str = ""
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the target is reached."""
+        return self.value <= self.target if self.lower_is_better else self.value >= self.target
+
+
+def print_figures(figures: Sequence[Figure]) -> None:
+    """Print a table, one figure a line."""
+    width = max((len(figure.what) for figure in figures), default=0)
+    print(f"\n{'what':<{width}}  {'measured':>12}  {'target':>14}")
+    for figure in figures:
+        bound = "at most" if figure.lower_is_better else "at least"
+        target = f"{bound} {figure.target:,.4g}"
+        verdict = "" if figure.is_met else "  MISSED"
+        note = f"  ({figure.note})" if figure.note else ""
+        print(f"{figure.what:<{width}}  {figure.value:>12,.4g}  {target:>18} {figure.unit}{verdict}{note}")
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def median_seconds(call: Callable[[], object], *, repetitions: int) -> float:
+    """The median of the seconds that several calls take."""
+    return statistics.median(timed(call) for _ in range(repetitions))
