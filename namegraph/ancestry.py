@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from namegraph.graph import NameGraph
+from namegraph.graph import NameGraph, VirtualNode
 from namegraph.records import NodeIndex
 
 CACHE_LIMIT_BYTES = 160 * 1024 * 1024
@@ -26,6 +27,14 @@ CACHE_LIMIT_BYTES = 160 * 1024 * 1024
 _BITMAP_OVERHEAD_BYTES = 120
 _SMALL_SET = 4096
 """Up to so many numbers a set takes two bytes each; larger ones are compressed and measured."""
+
+
+class Offer(NamedTuple):
+    """What an arc brings to its child: the ancestor set of its parent before the update."""
+
+    parent: NodeIndex
+    child: NodeIndex
+    above: BitMap
 
 
 class AncestorSets:
@@ -85,15 +94,7 @@ class AncestorSets:
 
     def forget(self, nodes: Iterable[NodeIndex]) -> None:
         """Drop the sets of these nodes. Call before their virtual nodes change."""
-        owner = self._graph.virtual_node_of
-        sets = self._sets
-        for node in nodes:
-            virtual_node = owner.get(node)
-            representative = node if virtual_node is None else virtual_node.components[0]
-            dropped = sets.pop(representative, None)
-            if dropped is not None:
-                self._bytes -= self._size(dropped)
-                self._controlled.pop(representative, None)
+        self._drop({self._graph.representative(node) for node in nodes})
 
     def forget_all(self) -> None:
         """Drop everything."""
@@ -101,8 +102,15 @@ class AncestorSets:
         self._controlled.clear()
         self._bytes = 0
 
-    def arcs_added(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> set[NodeIndex] | None:
-        """Follow arcs (parent, child) that were added without any change of virtual nodes.
+    def offers(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> list[Offer]:
+        """What each of the arcs (parent, child) brings to its child. Ask before the update changes anything."""
+        of = self._graph.representative
+        return [Offer(parent, child, self.of(parent)) for parent, child in arcs if of(parent) != of(child)]
+
+    def arcs_added(
+        self, offers: Iterable[Offer], *, formed: Iterable[VirtualNode], dissolved: Iterable[VirtualNode]
+    ) -> set[NodeIndex] | None:
+        """Follow an update that only added arcs, and so formed virtual nodes and embedded others, after it was made.
 
         Returns the representatives for which `is_controlled` may have changed; None where there are no sets to follow
         (they are all forgotten then). What is gained is passed down only as far as anything is gained by it.
@@ -110,7 +118,22 @@ class AncestorSets:
         if not self._fills_from_the_roots:
             self.forget_all()
             return None
-        pending = self._offer(arcs)
+        pending = _Pending(self._sets)
+        self._drop(virtual_node.representative for virtual_node in dissolved)
+        merged: dict[NodeIndex, BitMap] = {}
+        for parent, child, above in offers:
+            below = self._graph.representative(child)
+            if below == self._graph.representative(parent):
+                # All components reach a tail inside, so what is above the tails is all there is above them.
+                merged[below] = merged.get(below, BitMap()) | above
+            else:
+                pending.add(below, above)
+        for virtual_node in formed:
+            self._drop(virtual_node.components)
+            self._keep(virtual_node.representative, merged[virtual_node.representative])
+            pending.seen.add(virtual_node.representative)
+            for child in self._derived_children(virtual_node.representative):
+                pending.add(child, merged[virtual_node.representative])
         while (next_one := pending.pop()) is not None:
             node, offered = next_one
             known = self._sets.get(node)
@@ -122,16 +145,24 @@ class AncestorSets:
                     pending.add(child, gained)
         return self._look_again_at(pending.seen)
 
-    def arcs_removed(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> set[NodeIndex] | None:
-        """As `arcs_added`, for arcs that were removed without any change of virtual nodes."""
+    def arcs_removed(self, offers: Iterable[Offer], *, dissolved: Iterable[VirtualNode]) -> set[NodeIndex] | None:
+        """As `arcs_added`, for an update that only removed arcs, and so broke virtual nodes."""
         if not self._fills_from_the_roots:
             self.forget_all()
             return None
-        pending = self._offer(arcs)
+        pending = _Pending(self._sets)
+        for _, child, above in offers:
+            pending.add(self._graph.representative(child), above)
+        broken = {virtual_node.representative: virtual_node for virtual_node in dissolved}
+        for representative in broken:
+            pending.add(representative, BitMap())
         # Smaller sets come first, so every parent is done before its children: the set of a parent is contained in
-        # that of its child.
+        # that of its child. A broken virtual node comes at the place that it had.
         while (next_one := pending.pop()) is not None:
             node, lost = next_one
+            if node in broken:
+                self._take_apart(broken[node], pending)
+                continue
             known = self._sets.get(node)
             if known is None:
                 continue
@@ -140,6 +171,26 @@ class AncestorSets:
                 for child in self._derived_children(node):
                     pending.add(child, lost)
         return self._look_again_at(pending.seen)
+
+    def _take_apart(self, virtual_node: VirtualNode, pending: _Pending) -> None:
+        """Give the parts of a broken virtual node their own sets, and say to those below what each part lost."""
+        before = self._sets.get(virtual_node.representative)
+        if before is None:
+            return
+        self._drop([virtual_node.representative])
+        parts = {self._graph.representative(component) for component in virtual_node.components}
+        for part in sorted(parts):
+            lost = before - self.of(part)
+            pending.seen.add(part)
+            for child in self._derived_children(part) - parts:
+                pending.add(child, lost)
+
+    def _drop(self, representatives: Iterable[NodeIndex]) -> None:
+        for representative in representatives:
+            dropped = self._sets.pop(representative, None)
+            if dropped is not None:
+                self._bytes -= self._size(dropped)
+                self._controlled.pop(representative, None)
 
     def _without_what_tails_keep(self, node: NodeIndex, lost: BitMap) -> BitMap:
         sets = self._sets
@@ -152,15 +203,6 @@ class AncestorSets:
                 if not lost:
                     break
         return lost
-
-    def _offer(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> _Pending:
-        graph = self._graph
-        pending = _Pending(self._sets)
-        for parent, child in arcs:
-            below = graph.representative(child)
-            if below != graph.representative(parent):
-                pending.add(below, self.of(parent))
-        return pending
 
     def _look_again_at(self, nodes: set[NodeIndex]) -> set[NodeIndex] | None:
         if not self._fills_from_the_roots:

@@ -9,7 +9,7 @@ Source: NG 4.5 to 4.7; protocol.md section 5, items 4 to 6.
 
 from __future__ import annotations
 
-from namegraph.ancestry import AncestorSets
+from namegraph.ancestry import AncestorSets, Offer
 from namegraph.changes import Changes
 from namegraph.events import EffectKind, GraphEffect
 from namegraph.graph import NameGraph, VirtualNode
@@ -22,6 +22,9 @@ from namegraph.virtual_nodes import Topology
 AFFECTED_COMPARED_LIMIT = 50_000
 """Up to so many affected nodes are compared for what became controlled or released; beyond, only the children of the
 update's own arcs are, and all ancestor sets are forgotten at once. Keeps one update from holding up all others."""
+
+ARCS_FOLLOWED_LIMIT = 1_000
+"""An update of more arcs forgets all ancestor sets below them: filling them again costs less than following each."""
 
 CHANGED_TAILS_LISTED_LIMIT = 10_000
 """An update that changed more parents than this is remembered as one that changed everything."""
@@ -47,11 +50,13 @@ def commit(
     affected = graph.descendants(heads, limit=AFFECTED_COMPARED_LIMIT)
     compared = (heads if affected is None else affected) if reports_control else set()
     controlled_before = _controlled(graph, ancestors, compared)
-    is_followed = affected is not None and _can_be_followed(changes, topology)
+    arcs = _arcs_changed(changes)
+    is_followed = affected is not None and len(arcs) <= ARCS_FOLLOWED_LIMIT and not (changes.added and changes.removed)
     if affected is None:
         ancestors.forget_all()
     elif not is_followed:
         ancestors.forget(affected)
+    offers = ancestors.offers(arcs) if is_followed else []
 
     records = Records(counter=final_priority.counter)
     touched = _apply_arcs(graph, changes, records, counter=final_priority.counter)
@@ -61,7 +66,7 @@ def commit(
     _record_nodes(graph, records, sorted(touched), counter=final_priority.counter)
     _log_changed_tails(graph, changes)
 
-    look_again = _follow(graph, ancestors, changes) if is_followed else None
+    look_again = _follow(graph, ancestors, changes, topology, offers) if is_followed else None
     if look_again is None or not reports_control:
         controlled_after = _controlled(graph, ancestors, compared)
     else:
@@ -105,17 +110,18 @@ def _controlled(graph: NameGraph, ancestors: AncestorSets, nodes: set[NodeIndex]
     return controlled
 
 
-def _can_be_followed(changes: Changes, topology: Topology) -> bool:
-    """Whether ancestor sets only grow, or only shrink, and virtual nodes stay."""
-    return not (topology.formed or topology.dissolved or (changes.added and changes.removed))
+def _arcs_changed(changes: Changes) -> list[tuple[NodeIndex, NodeIndex]]:
+    return [(parent, child) for parent, child, _ in changes.added] + changes.removed
 
 
-def _follow(graph: NameGraph, ancestors: AncestorSets, changes: Changes) -> set[NodeIndex] | None:
+def _follow(
+    graph: NameGraph, ancestors: AncestorSets, changes: Changes, topology: Topology, offers: list[Offer]
+) -> set[NodeIndex] | None:
     """Bring ancestor sets up to date; return the nodes for which control may have changed (None: any affected one)."""
     if changes.removed:
-        found = ancestors.arcs_removed(changes.removed)
+        found = ancestors.arcs_removed(offers, dissolved=topology.dissolved)
     else:
-        found = ancestors.arcs_added([(parent, child) for parent, child, _ in changes.added])
+        found = ancestors.arcs_added(offers, formed=topology.formed, dissolved=topology.dissolved)
     if found is None:
         return None
     return {component for representative in found for component in graph.components(representative)}

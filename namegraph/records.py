@@ -113,7 +113,7 @@ class Records:
 class StoredState:
     """Everything durable, as a server reads it when it starts. The iterables are read once, in this order.
 
-    `nodes` come sorted by index without gaps; `arcs` and `virtual_nodes` in any order, tombstones included.
+    `nodes` come sorted by number without gaps; `arcs` and `virtual_nodes` in any order, tombstones included.
     """
 
     server: ServerId

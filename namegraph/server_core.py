@@ -107,10 +107,9 @@ class ServerCore:
 
     def _first_answer_or_outcome(self, command: UpdateCommand | ImportCommand, now: float, records: Records) -> Outcome:
         """Raises `RefusedError` where nothing is to be remembered: the request itself is at fault, or too late."""
-        if not 0 < len(command.request_id) <= REQUEST_ID_LENGTH_LIMIT:
+        if not (0 < len(command.request_id) <= REQUEST_ID_LENGTH_LIMIT and command.request_id.isprintable()):
             raise refuse(
-                Reason.INVALID_REQUEST,
-                f"a request id has 1 to {REQUEST_ID_LENGTH_LIMIT} characters, not {len(command.request_id)}",
+                Reason.INVALID_REQUEST, f"a request id has 1 to {REQUEST_ID_LENGTH_LIMIT} printable characters"
             )
         digest = digest_of(command)
         first = self._outcomes.first_answer(command.request_id, digest)

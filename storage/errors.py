@@ -1,0 +1,58 @@
+"""Why a database refuses to open or to commit: each error is one line that says what, where, and what to do.
+
+All of them are `StorageError`. They are refusals or faults of the world outside; a row that a database cannot
+hold at all is our bug and stays the exception it is.
+"""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """Something is wrong with the database. The text is one line: what, where, and what to do."""
+
+    def __init__(self, *, database: str, problem: str, remedy: str) -> None:
+        super().__init__(f"database {database}: {problem}; {remedy}")
+        self.database = database
+        """The URL or file, without a password."""
+        self.problem = problem
+        self.remedy = remedy
+
+
+class DatabaseUrlError(StorageError):
+    """The URL is of no engine that we know, or is malformed."""
+
+
+class DriverMissingError(StorageError):
+    """The engine is known, but the package that talks to it is not installed."""
+
+
+class DatabaseInUseError(StorageError):
+    """Another server, or another program, holds this database."""
+
+
+class ServerIdentityError(StorageError):
+    """The database belongs to a server of another name, or is new and was given no name."""
+
+
+class DatabaseVersionError(StorageError):
+    """A newer version of the software wrote this database."""
+
+
+class NotOurDatabaseError(StorageError):
+    """The file is no database, or the database holds the tables of another program."""
+
+
+class DatabaseDamagedError(StorageError):
+    """The database is ours, but what it holds cannot be right."""
+
+
+class DatabaseFullError(StorageError):
+    """There is no room left. Nothing of the failed commit was stored; later ones work once there is room."""
+
+
+class DatabaseUnavailableError(StorageError):
+    """The database cannot be reached, read or written at present."""
+
+
+class DatabaseLostError(StorageError):
+    """Exclusive use was lost while running. This store commits no more; the server must be restarted."""

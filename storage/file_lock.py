@@ -1,0 +1,80 @@
+"""Exclusive use of a SQLite file by one server: an operating system lock on `FILE.lock` beside it.
+
+The lock belongs to the open file, so the system releases it when the process ends, however it ends. The lock
+file itself stays: removing it would let two servers each lock a file of that name. It holds the process id,
+for the message that the second server gives. Programs that only look at the database are not held up.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from storage.errors import DatabaseInUseError, DatabaseUnavailableError
+
+
+class FileLock:
+    """Held from the moment it is made until `release`, or until the process ends."""
+
+    def __init__(self, database: Path) -> None:
+        self.path = database.with_name(database.name + ".lock")
+        self._database = database
+        try:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise DatabaseUnavailableError(
+                database=str(database),
+                problem=f"cannot write {self.path}: {error.strerror}",
+                remedy="give a file in an existing folder that this user may write",
+            ) from error
+        try:
+            self._take()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def release(self) -> None:
+        """Let other servers have the database."""
+        os.close(self._descriptor)
+
+    def is_in_place(self) -> bool:
+        """Whether the lock file is still the one that we hold; if not, another server may hold its
+        successor."""
+        return names_open_file(self.path, self._descriptor)
+
+    def _take(self) -> None:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+            raise DatabaseInUseError(
+                database=str(self._database),
+                problem=f"another name server (process {holder or 'unknown'}) is using it",
+                remedy="stop that server, or give this one a database of its own",
+            ) from error
+        except OSError as error:
+            raise DatabaseUnavailableError(
+                database=str(self._database),
+                problem=f"cannot lock {self.path}: {error.strerror}",
+                remedy="give a file on a local disk",
+            ) from error
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+        except OSError as error:
+            raise DatabaseUnavailableError(
+                database=str(self._database),
+                problem=f"cannot write {self.path}: {error.strerror}",
+                remedy="make room on the disk",
+            ) from error
+
+
+def names_open_file(path: Path, descriptor: int) -> bool:
+    """Whether a path still leads to the file that is open under this descriptor."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    held = os.fstat(descriptor)
+    return (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)

@@ -1,0 +1,93 @@
+"""A store that forgets everything when the process ends: the fake for tests and simulations.
+
+It passes the contract suite of the real ones. `MemoryDatabase` stands for the file: it outlives the stores
+opened on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from namegraph.names import ServerId
+from namegraph.records import (
+    ArcRecord,
+    NodeIndex,
+    NodeRecord,
+    OutcomeRecord,
+    Records,
+    RequestId,
+    StoredState,
+    VirtualNodeRecord,
+)
+from storage.errors import DatabaseInUseError
+from storage.identity import settle_identity
+
+
+@dataclass(slots=True)
+class MemoryDatabase:
+    """What was committed, and which store has it open."""
+
+    server: ServerId | None = None
+    counter: int = 0
+    nodes: dict[NodeIndex, NodeRecord] = field(default_factory=dict)
+    arcs: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = field(default_factory=dict)
+    virtual_nodes: dict[int, VirtualNodeRecord] = field(default_factory=dict)
+    outcomes: dict[RequestId, OutcomeRecord] = field(default_factory=dict)
+    holder: MemoryStore | None = None
+
+
+class MemoryStore:
+    """A `Store` over a `MemoryDatabase`."""
+
+    def __init__(self, database: MemoryDatabase, *, server: ServerId | None = None) -> None:
+        if database.holder is not None:
+            raise DatabaseInUseError(
+                database="in memory", problem="another name server is using it", remedy="close that one first"
+            )
+        self._server = settle_identity(stored=database.server, given=server, database="in memory")
+        self._database = database
+        database.server = self._server
+        database.holder = self
+
+    @property
+    def server(self) -> ServerId:
+        """See `Store`."""
+        return self._server
+
+    def load(self) -> StoredState:
+        """See `Store`."""
+        self._check_open()
+        database = self._database
+        return StoredState(
+            server=self._server,
+            counter=database.counter,
+            nodes=[database.nodes[node] for node in sorted(database.nodes)],
+            virtual_nodes=list(database.virtual_nodes.values()),
+            arcs=list(database.arcs.values()),
+            outcomes=sorted(database.outcomes.values(), key=lambda outcome: outcome.sequence),
+        )
+
+    def commit(self, records: Records) -> None:
+        """See `Store`."""
+        self._check_open()
+        database = self._database
+        database.nodes.update((record.node, record) for record in records.nodes)
+        database.virtual_nodes.update((record.number, record) for record in records.virtual_nodes)
+        database.arcs.update(((record.parent, record.child), record) for record in records.arcs)
+        database.outcomes.update((record.request_id, record) for record in records.outcomes)
+        if records.forget_outcomes_through is not None:
+            database.outcomes = {
+                request: outcome
+                for request, outcome in database.outcomes.items()
+                if outcome.sequence > records.forget_outcomes_through
+            }
+        if records.counter is not None:
+            database.counter = records.counter
+
+    def close(self) -> None:
+        """See `Store`."""
+        if self._database.holder is self:
+            self._database.holder = None
+
+    def _check_open(self) -> None:
+        assert self._database.holder is self, "the store is closed"

@@ -1,0 +1,35 @@
+"""Opens the database that a URL names. Engines are imported only when they are asked for."""
+
+from __future__ import annotations
+
+from namegraph.names import ServerId
+from storage.errors import DriverMissingError
+from storage.store import Store
+
+
+def open_store(url: str, *, server: ServerId | None = None) -> Store:
+    """Open a database for exclusive use, bring its layout up to date and settle whose it is.
+
+    `sqlite:///FILE` is made if it does not exist; `postgresql://USER@HOST/DATABASE` must exist. The first
+    opening writes the server's name and needs it; later ones may leave it out. Raises `StorageError`: a wrong
+    URL, a database in use, of another server, from a newer version, damaged, or out of reach. Nothing is left
+    open then.
+    """
+    from storage.urls import parse_database_url, show_url
+
+    parsed = parse_database_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        from storage.sqlite import open_sqlite_store
+
+        return open_sqlite_store(parsed, server=server)
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise DriverMissingError(
+            database=show_url(parsed),
+            problem="PostgreSQL needs the package psycopg, which is not installed",
+            remedy="run: pip install 'shadowtree[postgres]'",
+        ) from error
+    from storage.postgresql import open_postgresql_store
+
+    return open_postgresql_store(parsed, server=server)

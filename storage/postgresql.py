@@ -1,0 +1,285 @@
+"""PostgreSQL, by psycopg 3. Large batches travel by COPY, small ones as pipelined inserts.
+
+Exclusive use is an advisory lock of the session, and every commit goes over that same session: when the
+connection breaks, the lock and the ability to commit end together, so that a server which lost its lock can
+do no harm. (A connection pooler that shares sessions between clients would break this; connect to the
+database itself.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import psycopg
+from sqlalchemy import URL, Column, Connection, MetaData, Select, Table, create_engine, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql.psycopg import dialect as psycopg_dialect
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+from sqlalchemy.schema import CreateTable
+
+from namegraph.names import ServerId
+from storage.errors import (
+    DatabaseDamagedError,
+    DatabaseFullError,
+    DatabaseInUseError,
+    DatabaseLostError,
+    DatabaseUnavailableError,
+    NotOurDatabaseError,
+    StorageError,
+)
+from storage.models import ARCS, NODES, OUTCOMES, VIRTUAL_NODES
+from storage.rows import Row, Slice
+from storage.sql_store import SqlStore, take_over
+from storage.urls import show_url
+
+LOCK_TIMEOUT_MS = 2_000
+"""How long to wait for a lock: the session of a server that was just killed takes a moment to end."""
+
+CLIENT_CHECK_MS = 500
+"""How often a session that is busy looks whether its server still lives; it must end within `LOCK_TIMEOUT_MS`."""
+
+CONNECTION_DEFAULTS: Mapping[str, str | int] = {
+    "application_name": "shadowtree",
+    "client_encoding": "utf8",
+    "connect_timeout": 10,
+    # Notice a database host that vanished within about half a minute instead of hours.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
+"""Used where the URL says nothing else."""
+
+LOCK_NAMESPACE = 0x53485452
+"""Tells our advisory locks from those of other programs; the second half of the key is the schema."""
+
+COPY_FROM_ROWS = 1_000
+"""From this many rows on, the temporary table of a COPY is worth making."""
+
+ROWS_PER_SLICE = 20_000
+"""Rows copied, compared for equal keys and inserted at a time; the same number is fetched at a time."""
+
+
+_CHECK_CLIENT = text(
+    "SELECT set_config(name, :interval_ms, false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
+)
+"""Does nothing before PostgreSQL 14, which does not know the setting."""
+
+
+def open_postgresql_store(url: URL, *, server: ServerId | None) -> SqlStore:
+    """Connect to the database that the URL names. See `storage.open_store`."""
+    engine = _PostgresqlEngine(url)
+    try:
+        engine.take_lock()
+        engine.check_settings()
+        return SqlStore(engine, take_over(engine, server=server))
+    except BaseException:
+        engine.close()
+        raise
+
+
+class _PostgresqlEngine:
+    """The `SqlEngine` of PostgreSQL."""
+
+    def __init__(self, url: URL) -> None:
+        self._database = show_url(url)
+        self._engine = create_engine(
+            url,
+            poolclass=NullPool,
+            connect_args={name: value for name, value in CONNECTION_DEFAULTS.items() if name not in url.query},
+        )
+        try:
+            self._connection = self._engine.connect()
+        except DBAPIError as error:
+            raise DatabaseUnavailableError(
+                database=self._database,
+                problem=f"cannot connect ({_first_line(error.orig)})",
+                remedy="check the URL, and that PostgreSQL runs there and lets this user in",
+            ) from error
+        driver_connection = self._connection.connection.driver_connection
+        assert isinstance(driver_connection, psycopg.Connection)
+        self._session: psycopg.Connection[Row] = driver_connection
+
+    @property
+    def database(self) -> str:
+        return self._database
+
+    @property
+    def connection(self) -> Connection:
+        return self._connection
+
+    def take_lock(self) -> None:
+        """Take exclusive use of the schema, or raise `DatabaseInUseError`."""
+        key = f"{LOCK_NAMESPACE}, hashtext(current_schema())"
+        try:
+            with self.translate_errors(), self._connection.begin():
+                self._connection.exec_driver_sql(f"SET SESSION lock_timeout = {LOCK_TIMEOUT_MS}")
+                self._connection.execute(_CHECK_CLIENT, {"interval_ms": str(CLIENT_CHECK_MS)})
+            with self.translate_errors(), self._connection.begin():
+                self._connection.exec_driver_sql(f"SELECT pg_advisory_lock({key})")
+        except DatabaseInUseError as error:
+            raise DatabaseInUseError(
+                database=self._database,
+                problem="another name server is using it",
+                remedy="stop that server, or give this one a database of its own",
+            ) from error
+
+    def check_settings(self) -> None:
+        """Refuse an encoding that cannot hold every name, and insist on durable commits."""
+        with self.translate_errors(), self._connection.begin():
+            encoding = self._connection.scalar(text("SHOW server_encoding"))
+            if encoding != "UTF8":
+                raise NotOurDatabaseError(
+                    database=self._database,
+                    problem=f"its encoding is {encoding}, which cannot hold every name",
+                    remedy="create a database with ENCODING 'UTF8'",
+                )
+            if self._connection.scalar(text("SHOW synchronous_commit")) == "off":
+                self._connection.exec_driver_sql("SET SESSION synchronous_commit = on")
+
+    def check_exclusive(self) -> None:
+        """Notice a connection that is gone; SQLAlchemy would replace it by one that does not hold the lock."""
+        if self._session.closed:
+            raise self._lost()
+
+    def write(self, table: Table, records: Sequence[Row]) -> None:
+        if len(records) < COPY_FROM_ROWS:
+            self._connection.exec_driver_sql(_UPSERTS[table], list(records))
+        else:
+            self._copy(table, records)
+
+    def read(self, statement: Select[Row]) -> Iterator[Slice]:
+        self.check_exclusive()
+        with self.translate_errors(), self._connection.begin(), self._session.cursor(name="state") as cursor:
+            cursor.execute(str(statement.compile(dialect=self._connection.dialect)).encode())
+            while rows := cursor.fetchmany(ROWS_PER_SLICE):
+                yield rows
+
+    def close(self) -> None:
+        self._connection.close()
+        self._engine.dispose()
+
+    @contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, DBAPIError) as error:
+            explained = self._explain(error.orig if isinstance(error, DBAPIError) else error)
+            if explained is None:
+                raise
+            raise explained from error
+
+    def _copy(self, table: Table, records: Sequence[Row]) -> None:
+        """Copy slices into a temporary table without keys, and insert from there."""
+        incoming, upsert = _incoming(table)
+        self._connection.execute(CreateTable(incoming))
+        statement = f"COPY {incoming.name} FROM STDIN (FORMAT BINARY)".encode()
+        types = [str(column.type.compile(dialect=_DIALECT)).lower() for column in incoming.columns]
+        keys = [table.columns.keys().index(column.name) for column in table.primary_key]
+        for start in range(0, len(records), ROWS_PER_SLICE):
+            # One statement may not touch a row twice, so of equal keys only the last goes on.
+            latest = {tuple(row[key] for key in keys): row for row in records[start : start + ROWS_PER_SLICE]}
+            with self._session.cursor() as cursor, cursor.copy(statement) as copy:
+                copy.set_types(types)
+                for row in latest.values():
+                    copy.write_row(row)
+            self._connection.exec_driver_sql(upsert)
+            self._connection.exec_driver_sql(f"TRUNCATE {incoming.name}")
+
+    def _explain(self, error: BaseException | None) -> StorageError | None:
+        """What to tell people about an error of PostgreSQL; None if it is our bug."""
+        if self._session.closed:
+            return self._lost()
+        state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
+        known = _KNOWN_ERRORS.get(state) or _KNOWN_ERRORS.get(state[:2])
+        if known is None:
+            return None
+        kind, problem, remedy = known
+        return kind(database=self._database, problem=problem.format(what=_first_line(error)), remedy=remedy)
+
+    def _lost(self) -> DatabaseLostError:
+        return DatabaseLostError(
+            database=self._database,
+            problem="the connection and with it exclusive use was lost; the last update may be stored or not",
+            remedy="see that PostgreSQL runs and start this server again",
+        )
+
+
+def _first_line(error: BaseException | None) -> str:
+    return (str(error).splitlines() or ["no reason given"])[0].strip()
+
+
+_DIALECT = psycopg_dialect(paramstyle="format")  # type: ignore[no-untyped-call]
+"""Compiles to `%s`, which takes tuples."""
+
+
+def _upsert(table: Table, incoming: Table | None = None) -> str:
+    """Insert values, or all rows of another table, replacing rows of the same key."""
+    statement = insert(table)
+    if incoming is not None:
+        statement = statement.from_select(table.columns.keys(), select(incoming))
+    keys = list(table.primary_key.columns)
+    others = {column.name: statement.excluded[column.name] for column in table.columns if column not in keys}
+    complete = statement.on_conflict_do_update(index_elements=keys, set_=others)
+    return str(complete.compile(dialect=_DIALECT))
+
+
+def _incoming(table: Table) -> tuple[Table, str]:
+    """A temporary table of the same columns, and the statement that moves its rows on."""
+    incoming = Table(
+        f"incoming_{table.name}",
+        MetaData(),
+        *(Column(column.name, column.type) for column in table.columns),
+        prefixes=["TEMPORARY"],
+        postgresql_on_commit="DROP",
+    )
+    return incoming, _upsert(table, incoming)
+
+
+_UPSERTS: Mapping[Table, str] = {table: _upsert(table) for table in (NODES, ARCS, VIRTUAL_NODES, OUTCOMES)}
+
+_UNEXPECTED: tuple[type[StorageError], str, str] = (
+    DatabaseDamagedError,
+    "its tables are not as expected ({what})",
+    "restore it from a backup",
+)
+_DAMAGED: tuple[type[StorageError], str, str] = (
+    DatabaseDamagedError,
+    "it is damaged ({what})",
+    "restore it from a backup",
+)
+_FORBIDDEN: tuple[type[StorageError], str, str] = (
+    DatabaseUnavailableError,
+    "it cannot be written ({what})",
+    "let this user create and write tables there",
+)
+_TROUBLED: tuple[type[StorageError], str, str] = (
+    DatabaseUnavailableError,
+    "PostgreSQL cannot do its work ({what})",
+    "look at its log",
+)
+
+_KNOWN_ERRORS: Mapping[str, tuple[type[StorageError], str, str]] = {
+    # By SQLSTATE, or by its first two characters, the class.
+    "53100": (DatabaseFullError, "the disk of PostgreSQL is full", "make room on that disk"),
+    "55P03": (
+        DatabaseInUseError,
+        f"another program has kept its tables locked for {LOCK_TIMEOUT_MS // 1000} seconds",
+        "close that program",
+    ),
+    "25006": _FORBIDDEN,
+    "42501": _FORBIDDEN,
+    "3F000": _FORBIDDEN,
+    "42P01": _UNEXPECTED,
+    "42703": _UNEXPECTED,
+    "XX001": _DAMAGED,
+    "XX002": _DAMAGED,
+    "08": _TROUBLED,
+    "40": _TROUBLED,
+    "53": _TROUBLED,
+    "57": _TROUBLED,
+    "58": _TROUBLED,
+    "XX": _TROUBLED,
+}

@@ -1,0 +1,72 @@
+"""Brings a database to the newest layout when it is opened, and refuses one that is newer or not ours.
+
+A database that is up to date costs two small queries; Alembic is imported only where there is work for it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection, String, column, inspect, select, table
+
+from storage.errors import DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
+from storage.models import SERVER
+
+NEWEST_REVISION = "0001"
+"""The last migration; a test compares it with the folder `migrations`."""
+
+_VERSION_TABLE = "alembic_version"
+
+
+def bring_up_to_date(connection: Connection, *, database: str) -> None:
+    """Run the migrations that are missing, in the transaction of the caller."""
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        _upgrade(connection)
+        return
+    if _VERSION_TABLE not in tables or SERVER.name not in tables:
+        raise NotOurDatabaseError(
+            database=database,
+            problem="it holds tables of another program",
+            remedy="give a new or empty database",
+        )
+    version_table = table(_VERSION_TABLE, column("version_num", String))
+    revisions = connection.execute(select(version_table.c.version_num)).scalars().all()
+    if len(revisions) != 1:
+        raise DatabaseDamagedError(
+            database=database,
+            problem=f"it states {len(revisions)} versions of its layout instead of one",
+            remedy="restore it from a backup",
+        )
+    revision = str(revisions[0])
+    if revision == NEWEST_REVISION:
+        return
+    if not _is_known(revision):
+        raise DatabaseVersionError(
+            database=database,
+            problem=f"a newer shadowtree wrote it (layout {revision!r}, known up to {NEWEST_REVISION!r})",
+            remedy="run that newer shadowtree, or restore a backup made before the upgrade",
+        )
+    _upgrade(connection)
+
+
+def migrations_folder() -> Path:
+    """Where the migrations are, in a checkout and in an installed package alike."""
+    import migrations
+
+    return Path(str(migrations.__file__)).parent
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    command.upgrade(config, "head")
+
+
+def _is_known(revision: str) -> bool:
+    from alembic.script import ScriptDirectory
+
+    return any(script.revision == revision for script in ScriptDirectory(migrations_folder()).walk_revisions())

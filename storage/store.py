@@ -1,0 +1,43 @@
+"""What every store offers, whatever engine is behind it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from namegraph.names import ServerId
+from namegraph.records import Records, StoredState
+
+
+class Store(Protocol):
+    """The durable state of one name server; opened by `storage.open_store`.
+
+    A store may be used from any thread, but from one at a time: the usual arrangement is one worker thread
+    that runs every call after the opening one.
+    """
+
+    @property
+    def server(self) -> ServerId:
+        """The durable name of the server whose state this is."""
+        ...
+
+    def load(self) -> StoredState:
+        """Return everything that was committed.
+
+        The rows are read from the database while the iterables are consumed: exhaust (or drop) them before
+        the first `commit`. Reading may raise `StorageError`.
+        """
+        ...
+
+    def commit(self, records: Records) -> None:
+        """Make the records durable, all or none; on return they survive a power loss.
+
+        A later row of the same key replaces an earlier one, in the records as in the database; outcomes are
+        forgotten last. Raises `StorageError`: then nothing was stored and a later call may succeed, except
+        after`DatabaseLostError`, which is final and leaves open whether these records were
+        stored. (Where a disk fails to flush, a crash before the next commit may bring the failed records back, whole.)
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the database up; may be called again."""
+        ...

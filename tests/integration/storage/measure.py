@@ -1,0 +1,92 @@
+"""Prints how long a store takes, on a random graph of the size of the example data.
+
+python -m tests.integration.storage.measure sqlite:////tmp/measured.db
+python -m tests.integration.storage.measure postgresql      (starts one of its own)
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+from namegraph.records import Records
+from storage import Store, open_store
+from tests.integration.storage.rows import ANNA, arc, node, outcome
+from tests.postgres import running_postgresql
+
+NODES = 71_442
+ARCS = 454_565
+LOADS = 5
+COMMITS = 500
+
+
+def graph(chance: random.Random) -> Records:
+    pairs = {(chance.randrange(NODES), chance.randrange(NODES)) for _ in range(ARCS)}
+    while len(pairs) < ARCS:
+        pairs.add((chance.randrange(NODES), chance.randrange(NODES)))
+    return Records(nodes=[node(number) for number in range(NODES)], arcs=[arc(*pair) for pair in sorted(pairs)])
+
+
+def update(chance: random.Random, number: int) -> Records:
+    """The rows of one join: its two ends, the arc, the answer."""
+    ends = chance.randrange(NODES), chance.randrange(NODES)
+    return Records(
+        nodes=[node(end, version=number) for end in ends],
+        arcs=[arc(*ends, version=number)],
+        outcomes=[outcome(f"request {number}", number, answer="x" * 200)],
+        counter=number,
+    )
+
+
+def seconds(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def read_all(store: Store) -> None:
+    state = store.load()
+    for rows in (state.nodes, state.virtual_nodes, state.arcs, state.outcomes):
+        for _ in rows:
+            pass
+
+
+def report(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+
+
+def measure(url: str) -> None:
+    chance = random.Random(1)
+    store = open_store(url, server=ANNA)
+    records = graph(chance)
+    report(f"commit of {NODES} nodes and {ARCS} arcs: {seconds(lambda: store.commit(records)):.2f} s")
+    store.close()
+    report(f"open again: {seconds(lambda: open_store(url).close()) * 1000:.1f} ms")
+    store = open_store(url)
+    loads = [seconds(lambda: read_all(store)) for _ in range(LOADS)]
+    report(f"load, median of {LOADS}: {statistics.median(loads):.2f} s")
+    number = 0
+    for grouped in (1, 16):
+        groups = []
+        for _ in range(COMMITS):
+            together = Records()
+            for _ in range(grouped):
+                number += 1
+                together.extend(update(chance, number))
+            groups.append(together)
+        taken = seconds(lambda groups=groups: [store.commit(group) for group in groups])
+        report(
+            f"{grouped} updates a commit: {COMMITS / taken:.0f} commits/s, {COMMITS * grouped / taken:.0f} updates/s"
+        )
+    store.close()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "postgresql":
+        with running_postgresql() as postgresql:
+            measure(postgresql.fresh_database())
+    else:
+        measure(sys.argv[1])

