@@ -73,6 +73,13 @@ class AncestorSets:
             return node in self._graph.virtual_node_of
         return ancestor in self.of(node)
 
+    def are_ancestors(self, pairs: Iterable[tuple[NodeIndex, NodeIndex]]) -> list[bool]:
+        """`is_ancestor` of very many (ancestor, node) pairs at once, in their order."""
+        sets, of, on_loop = self._sets.get, self.of, self._graph.virtual_node_of
+        return [
+            ancestor in (sets(node) or of(node)) if ancestor != node else node in on_loop for ancestor, node in pairs
+        ]
+
     def is_controlled(self, node: NodeIndex) -> bool:
         """Whether the derived node of `node` is the sink of a duplication loop: some arc into it is controlled."""
         representative = self._graph.representative(node)

@@ -274,7 +274,7 @@ def _kinds_wanted(command: ImportCommand) -> bytearray:
     try:
         for position in command.groups:
             wanted[position] = NodeKind.GROUP
-        for position in set(command.parents):
+        for position in dict.fromkeys(command.parents):
             wanted[position] = NodeKind.GROUP
         # One look at every distinct (child, kind) pair, not at every arc.
         pairs = set(zip(command.children, command.kinds, strict=True))

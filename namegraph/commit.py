@@ -94,20 +94,9 @@ def name_effects(
 
 def _controlled(graph: NameGraph, ancestors: AncestorSets, nodes: set[NodeIndex]) -> set[NodeIndex]:
     """Those of the nodes whose derived node is the sink of a duplication loop."""
-    controlled: set[NodeIndex] = set()
-    looked_at: set[int] = set()
-    owner = graph.virtual_node_of
-    parents = graph.parents
-    for node in nodes:
-        virtual_node = owner.get(node)
-        if virtual_node is None:
-            if len(parents[node]) > 1 and ancestors.is_controlled(node):
-                controlled.add(node)
-        elif virtual_node.number not in looked_at:
-            looked_at.add(virtual_node.number)
-            if ancestors.is_controlled(node):
-                controlled.update(virtual_node.components)
-    return controlled
+    owner, parents = graph.virtual_node_of, graph.parents
+    # Most nodes have one parent and are settled by that.
+    return {node for node in nodes if (len(parents[node]) > 1 or node in owner) and ancestors.is_controlled(node)}
 
 
 def _arcs_changed(changes: Changes) -> list[tuple[NodeIndex, NodeIndex]]:

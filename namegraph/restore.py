@@ -46,6 +46,8 @@ def _restore_virtual_nodes(
         inside = components.pop(number, [])
         if len(inside) < 2:
             raise InconsistentStateError(f"virtual node {number} has {len(inside)} components")
+        if any(graph.kinds[component] != NodeKind.GROUP for component in inside):
+            raise InconsistentStateError(f"virtual node {number} has a component that is no group")
         virtual_node = VirtualNode(number, smallest, Priority(counter, server), tuple(inside))
         graph.virtual_nodes[number] = virtual_node
         for component in inside:

@@ -91,14 +91,10 @@ def _region(
     starts = {head for head in heads if head in above}
     if not starts:
         return region
-    added_below: dict[NodeIndex, list[NodeIndex]] = {}
-    for parent, child in joining:
-        added_below.setdefault(parent, []).append(child)
     reached = set(starts)
     frontier = starts
     while frontier:
         below = set().union(*[graph.children[node] for node in frontier])
-        below.update(child for node in frontier for child in added_below.get(node, ()))
         # What lies below but not above a tail is on no loop, and neither is anything under it.
         frontier = {node for node in below - reached if node in above}
         reached |= frontier

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from namegraph.ancestry import ancestor_groups, prove
@@ -77,13 +78,10 @@ class MembershipResolver:
         start = 0 if after is None else bisect_right(everything, after)
         if subnet is None:
             return everything[start : start + limit]
-        found: list[NodeId] = []
-        for position in range(start, len(everything)):
-            if subnet_of(everything[position]) == subnet:
-                found.append(everything[position])
-                if len(found) == limit:
-                    break
-        return found
+        in_subnet = (
+            everything[place] for place in range(start, len(everything)) if subnet_of(everything[place]) == subnet
+        )
+        return list(islice(in_subnet, limit))
 
     def export(self, *, subnet: Subnet | None) -> Iterator[ExportRow]:
         """All arcs of the external group view by parent and child. Copies what it needs one group at a time."""

@@ -13,7 +13,7 @@ from namegraph.events import (
     UpdateCommand,
 )
 from namegraph.names import NodeId, ServerId, Subnet, parse_name
-from namegraph.records import Records, RequestId
+from namegraph.records import Records, RequestId, StoredState
 from namegraph.refusals import Refusal
 from namegraph.server_core import ServerCore
 
@@ -60,6 +60,25 @@ class CoreUnderTest:
         request = RequestId(request_id or f"r{number}")
         kinds = bytes(kind for _, _, kind in rows)
         return self._step(ImportCommand(number, request, list(names), columns[0], columns[1], kinds, alone), 0.0)
+
+    def stored(self):
+        """What a server would find when it starts: of the rows of one key the last one."""
+        rows = self.records
+        nodes = {row.node: row for row in rows.nodes}
+        outcomes = {row.request_id: row for row in rows.outcomes}
+        forgotten = -1 if rows.forget_outcomes_through is None else rows.forget_outcomes_through
+        return StoredState(
+            server=self.core.server,
+            counter=rows.counter or 0,
+            nodes=[nodes[node] for node in sorted(nodes)],
+            virtual_nodes=list({row.number: row for row in rows.virtual_nodes}.values()),
+            arcs=list({(row.parent, row.child): row for row in rows.arcs}.values()),
+            outcomes=[row for row in outcomes.values() if row.sequence > forgotten],
+        )
+
+    def restart(self):
+        """Go on with a core that knows only what was made durable."""
+        self.core = ServerCore.restore(self.stored(), subnets=self.core.subnets)
 
     def _step(self, command, now):
         effects = self.core.step(command, now)

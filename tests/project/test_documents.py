@@ -14,7 +14,9 @@ DOCUMENTS = sorted(
     if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-COMMAND = re.compile(r"^\$? ?shadowtree(?: --?[a-z-]+(?:[= ][^-\s]\S*)?)* ([a-z]+)(?: (create|delete|list|describe)\b)?", re.M)
+COMMAND = re.compile(
+    r"^\$? ?shadowtree(?: --?[a-z-]+(?:[= ][^-\s]\S*)?)* ([a-z]+)(?: (create|delete|list|describe)\b)?", re.M
+)
 MAKE = re.compile(r"`make ([a-z]+)`|^\$? ?make ([a-z]+)", re.M)
 
 

@@ -45,7 +45,9 @@ def test_the_core_never_iterates_over_the_hash_order_of_strings():
 
 
 def test_the_core_reads_no_clock_no_file_and_no_chance():
-    forbidden = re.compile(r"^(?:import|from) (time|datetime|random|os|pathlib|socket|asyncio|threading|secrets|uuid)\b", re.M)
+    forbidden = re.compile(
+        r"^(?:import|from) (time|datetime|random|os|pathlib|socket|asyncio|threading|secrets|uuid)\b", re.M
+    )
     offenders = [
         ids(source)
         for source in SOURCES

@@ -1,0 +1,86 @@
+"""A TOML file whose values know the line on which they stand."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+CONFIG_FILE_SIZE_LIMIT = 16 * 1024 * 1024
+"""Room for some hundred thousand peers; a larger file is a mistake."""
+
+_TABLE = re.compile(r"\s*\[+\s*([^\]]*?)\s*\]+")
+_PARSE_POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+
+
+class ConfigFileError(Exception):
+    """The file cannot be read or is no TOML; the message is one line with the file, and the line where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """The values of a TOML file, and the text they were read from."""
+
+    path: Path
+    values: Mapping[str, object]
+    lines: tuple[str, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> ConfigFile:
+        """Read a file, or raise `ConfigFileError`."""
+        try:
+            with path.open("rb") as file:
+                content = file.read(CONFIG_FILE_SIZE_LIMIT + 1)
+        except OSError as error:
+            raise ConfigFileError(f"{path}: {error.strerror}") from None
+        if len(content) > CONFIG_FILE_SIZE_LIMIT:
+            raise ConfigFileError(f"{path}: larger than {CONFIG_FILE_SIZE_LIMIT} bytes")
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise ConfigFileError(f"{path}:{line}: not UTF-8") from None
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigFileError(_one_line(path, text, str(error))) from None
+        except RecursionError:
+            raise ConfigFileError(f"{path}: nested too deeply") from None
+        return cls(path, values, tuple(text.splitlines()))
+
+    def place(self, key: str, culprit: str | None) -> str:
+        """``FILE:LINE: KEY``: where a key of the top level stands, or `culprit`, a text inside its value."""
+        start = self._line_of_key(key)
+        if start is None:
+            return f"{self.path}: {key}"
+        if culprit:
+            for number in range(start, len(self.lines)):
+                if culprit in self.lines[number]:
+                    return f"{self.path}:{number + 1}: {key}"
+        return f"{self.path}:{start + 1}: {key}"
+
+    def _line_of_key(self, key: str) -> int | None:
+        name = re.escape(key)
+        spelled = f"(?:{name}|\"{name}\"|'{name}')"
+        assignment = re.compile(rf"\s*{spelled}\s*[.=]")
+        header = re.compile(rf"{spelled}(?:\s*\..*)?\Z")
+        inside_table = False
+        for number, line in enumerate(self.lines):
+            table = _TABLE.match(line)
+            if table and "=" not in line.partition("#")[0]:
+                if header.match(table.group(1)):
+                    return number
+                inside_table = True
+            elif not inside_table and assignment.match(line):
+                return number
+        return None
+
+
+def _one_line(path: Path, text: str, message: str) -> str:
+    position = _PARSE_POSITION.search(message)
+    if position is None:
+        return f"{path}: {message}"
+    line = position.group(1) or max(1, len(text.splitlines()))
+    return f"{path}:{line}: {message[: position.start()]}"

@@ -1,0 +1,200 @@
+"""Composition root: builds one name server out of its parts, runs it, and ends it in good order.
+
+bind the port -> open the database -> restore the core -> accept calls, say so -> SIGTERM or SIGINT
+-> health NOT_SERVING, no new updates -> calls under way finish -> last flush -> close the database -> status 0
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+
+from namegraph.names import ServerId
+from namegraph.restore import InconsistentStateError
+from namegraph.server_core import ServerCore
+from nameserver.collector import growing_graph, tune_collector
+from nameserver.health import HEALTH_SERVICE, Health
+from nameserver.listening import ListenError, check_address
+from nameserver.run_loop import RunLoop
+from nameserver.services.admin_service import ADMIN_SERVICE, admin_service_handlers
+from nameserver.services.name_service import NAME_SERVICE, name_service_handlers
+from nameserver.settings import Settings
+from resolver.membership import MembershipResolver
+from storage.errors import ServerIdentityError, StorageError
+from storage.open import open_store
+from storage.store import Store
+
+RECEIVED_MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
+"""Room for the largest atomic update (APPLY_OPERATIONS_LIMIT); what is larger comes as a stream."""
+
+CALLS_AT_ONCE_LIMIT = 10_000
+"""More are refused with RESOURCE_EXHAUSTED: each holds some 20 kB."""
+
+CHANNEL_OPTIONS = (
+    # Two servers on one port would each get half of the calls.
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_receive_message_length", RECEIVED_MESSAGE_BYTES_LIMIT),
+    ("grpc.max_send_message_length", -1),
+    # A client that went away without a word is noticed, and what it holds here is given up.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+
+
+class StartError(Exception):
+    """The server cannot start, or cannot go on; the message is one line."""
+
+
+def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`."""
+    return asyncio.run(serve(settings, announce=_announce))
+
+
+def _announce(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+async def serve(settings: Settings, *, announce: Callable[[str], None]) -> int:
+    """As `run`, inside a running event loop; `announce` is given the line that says what is served where."""
+    ending = _ending_signal()
+    server = grpc.aio.server(options=CHANNEL_OPTIONS, maximum_concurrent_rpcs=CALLS_AT_ONCE_LIMIT)
+    address = _bind(server, settings.listen)
+    # All work on the database is done here, so that it is never done from two threads at once.
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker:
+        event_loop = asyncio.get_running_loop()
+        store, core = await event_loop.run_in_executor(worker, _restore, settings)
+        try:
+            return await _serve(server, settings, core, store, worker, ending, lambda: announce(_line(core, address)))
+        finally:
+            await server.stop(grace=None)
+            await event_loop.run_in_executor(worker, store.close)
+
+
+async def _serve(
+    server: grpc.aio.Server,
+    settings: Settings,
+    core: ServerCore,
+    store: Store,
+    worker: Executor,
+    ending: asyncio.Event,
+    announce: Callable[[], None],
+) -> int:
+    health = Health((NAME_SERVICE, ADMIN_SERVICE))
+
+    def report_storage(failure: str | None) -> None:
+        health.report(serving=failure is None)
+        _complain("the database can be written again" if failure is None else f"{failure}; trying until it works")
+
+    run_loop = RunLoop(core=core, store=store, worker=worker, clock=time.monotonic, on_storage_state=report_storage)
+    _add_services(server, settings, core, run_loop, health)
+    tune_collector()
+    health.report(serving=True)
+    flushing = asyncio.ensure_future(run_loop.flush_forever())
+    ended = asyncio.ensure_future(ending.wait())
+    try:
+        await server.start()
+        announce()
+        # The flushing ends by itself only where it cannot go on.
+        await asyncio.wait((flushing, ended), return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            await _drain(server, health, run_loop, flushing, settings.drain_seconds)
+        await flushing
+    except StorageError as error:
+        raise StartError(f"{error}; updates that were not acknowledged may be lost") from None
+    except TimeoutError:
+        raise StartError(
+            f"ended with updates that could not be written ({run_loop.storage_failure}); none was acknowledged"
+        ) from None
+    finally:
+        ended.cancel()
+        flushing.cancel()
+    return 0
+
+
+async def _drain(
+    server: grpc.aio.Server, health: Health, run_loop: RunLoop, flushing: asyncio.Future[None], seconds: float
+) -> None:
+    """End calls and flushes in good order; raises `TimeoutError` where the database takes no more."""
+    run_loop.refuse_updates("the server is shutting down; ask again when it is back, or another one")
+    health.end()
+    await server.stop(grace=seconds)
+    run_loop.finish()
+    # A flush may take its time, as after an import; but one that fails is not tried for ever.
+    while not flushing.done():
+        await asyncio.wait((flushing,), timeout=seconds)
+        if run_loop.storage_failure is not None:
+            raise TimeoutError
+
+
+def _restore(settings: Settings) -> tuple[Store, ServerCore]:
+    try:
+        store = _open_store(settings)
+    except StorageError as error:
+        raise StartError(str(error)) from None
+    try:
+        with growing_graph():
+            core = ServerCore.restore(store.load(), subnets=settings.subnets)
+    except (StorageError, InconsistentStateError) as error:
+        store.close()
+        raise StartError(str(error)) from None
+    return store, core
+
+
+def _open_store(settings: Settings) -> Store:
+    if settings.name is not None:
+        return open_store(settings.database, server=settings.name)
+    try:
+        return open_store(settings.database, server=None)
+    except ServerIdentityError:
+        # It is new, so it takes the name that servers have by default.
+        return open_store(settings.database, server=ServerId(settings.subnets[0]))
+
+
+def _bind(server: grpc.aio.Server, listen: str) -> str:
+    """Take the port; return the address with its number."""
+    try:
+        check_address(listen)
+        port = server.add_insecure_port(listen)
+    except (ListenError, RuntimeError) as error:
+        raise StartError(str(error)) from None
+    return f"{listen.rpartition(':')[0]}:{port}"
+
+
+def _add_services(
+    server: grpc.aio.Server, settings: Settings, core: ServerCore, run_loop: RunLoop, health: Health
+) -> None:
+    names = name_service_handlers(core=core, resolver=MembershipResolver(core), run_loop=run_loop)
+    admin = admin_service_handlers(core=core, peers=settings.peers, run_loop=run_loop)
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(NAME_SERVICE, names),
+            grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin),
+            grpc.method_handlers_generic_handler(HEALTH_SERVICE, health.handlers()),
+        )
+    )
+    reflection.enable_server_reflection((NAME_SERVICE, ADMIN_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), server)
+
+
+def _ending_signal() -> asyncio.Event:
+    """Set at SIGTERM and at SIGINT."""
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    return ending
+
+
+def _line(core: ServerCore, address: str) -> str:
+    return f"serving {','.join(core.subnets)} on {address}"
+
+
+def _complain(line: str) -> None:
+    sys.stderr.write(f"shadowtree: {line}\n")
+    sys.stderr.flush()

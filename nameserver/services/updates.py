@@ -1,0 +1,78 @@
+"""CreateGroup, DeleteGroup, Join, Leave and ApplyUpdates: each becomes one update of the core."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+
+from namegraph.events import Operation, UpdateCommand
+from namegraph.graph import NameGraph
+from namegraph.records import RequestId
+from namegraph.refusals import Reason, refuse
+from nameserver import wire
+from nameserver.run_loop import RunLoop
+from nameserver.services.calls import Context, deadline_of
+from shadowtree.v1 import name_service_pb2 as messages
+from shadowtree.v1 import names_pb2 as values
+
+APPLY_OPERATIONS_LIMIT = 100_000
+"""Operations of one atomic update: the core takes about a second over so many, and serves nobody else meanwhile."""
+
+
+class RequestIds:
+    """Request ids for callers that send none: they cannot repeat the request, but the core names every update."""
+
+    def __init__(self) -> None:
+        self._prefix = secrets.token_hex(8)
+        self._numbers = itertools.count(1)
+
+    def given_or_new(self, given: str) -> RequestId:
+        """The caller's request id, or one that was never used."""
+        return RequestId(given or f"{self._prefix}-{next(self._numbers)}")
+
+
+class UpdateCalls:
+    """Answers the calls that change a few arcs or groups."""
+
+    def __init__(self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds) -> None:
+        self._run_loop = run_loop
+        self._known = graph.index
+        self._request_ids = request_ids
+
+    async def create_group(self, request: messages.CreateGroupRequest, context: Context) -> values.Change:
+        """Make one group."""
+        return await self._update((wire.create_operation(request, self._known),), request.request_id, context)
+
+    async def delete_group(self, request: messages.DeleteGroupRequest, context: Context) -> values.Change:
+        """Remove one group."""
+        return await self._update((wire.delete_operation(request, self._known),), request.request_id, context)
+
+    async def join(self, request: messages.JoinRequest, context: Context) -> values.Change:
+        """Add one arc."""
+        return await self._update((wire.join_operation(request, self._known),), request.request_id, context)
+
+    async def leave(self, request: messages.LeaveRequest, context: Context) -> values.Change:
+        """Remove one arc."""
+        return await self._update((wire.leave_operation(request, self._known),), request.request_id, context)
+
+    async def apply_updates(self, request: messages.ApplyUpdatesRequest, context: Context) -> values.Change:
+        """Add and remove many arcs as one atomic update."""
+        count = len(request.operations)
+        if count > APPLY_OPERATIONS_LIMIT:
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"one atomic update holds at most {APPLY_OPERATIONS_LIMIT} operations, not {count}",
+                limit=str(APPLY_OPERATIONS_LIMIT),
+                field="operations",
+            )
+        return await self._update(wire.apply_operations(request, self._known), request.request_id, context)
+
+    async def _update(self, operations: tuple[Operation, ...], request_id: str, context: Context) -> values.Change:
+        run_loop = self._run_loop
+        command = UpdateCommand(
+            run_loop.new_ticket(),
+            self._request_ids.given_or_new(request_id),
+            operations,
+            deadline_of(context, run_loop),
+        )
+        return wire.change(await run_loop.carry_out(command))

@@ -1,0 +1,124 @@
+"""Shadowtree, a name service for nested groups: who is in this group, is X in it, which groups is X in.
+
+    import shadowtree
+
+    with shadowtree.Client("127.0.0.1:7400") as names:
+        names.join("staff@ubc.example", "ann@ubc.example")
+
+`shadowtree.aio.Client` has the same verbs, awaited. Importing this package is cheap: what is named here is loaded when
+it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shadowtree import aio as aio
+    from shadowtree.client.sync import Client as Client
+    from shadowtree.errors import AlreadyMember as AlreadyMember
+    from shadowtree.errors import BadFile as BadFile
+    from shadowtree.errors import DeadlineExceeded as DeadlineExceeded
+    from shadowtree.errors import GroupExists as GroupExists
+    from shadowtree.errors import GroupInUse as GroupInUse
+    from shadowtree.errors import GroupNotFound as GroupNotFound
+    from shadowtree.errors import InvalidName as InvalidName
+    from shadowtree.errors import InvalidRequest as InvalidRequest
+    from shadowtree.errors import LimitExceeded as LimitExceeded
+    from shadowtree.errors import NameInUse as NameInUse
+    from shadowtree.errors import NotAMember as NotAMember
+    from shadowtree.errors import OutcomeUnknown as OutcomeUnknown
+    from shadowtree.errors import PermissionDenied as PermissionDenied
+    from shadowtree.errors import SelfArc as SelfArc
+    from shadowtree.errors import ServerFault as ServerFault
+    from shadowtree.errors import ShadowtreeError as ShadowtreeError
+    from shadowtree.errors import Unavailable as Unavailable
+    from shadowtree.errors import UnknownSubnet as UnknownSubnet
+    from shadowtree.errors import WrongKind as WrongKind
+    from shadowtree.results import Change as Change
+    from shadowtree.results import Check as Check
+    from shadowtree.results import Child as Child
+    from shadowtree.results import Effect as Effect
+    from shadowtree.results import GroupDescription as GroupDescription
+    from shadowtree.results import GroupList as GroupList
+    from shadowtree.results import HiddenGroup as HiddenGroup
+    from shadowtree.results import ImportSummary as ImportSummary
+    from shadowtree.results import Memberships as Memberships
+    from shadowtree.results import Parent as Parent
+    from shadowtree.results import Peer as Peer
+    from shadowtree.results import RdRecord as RdRecord
+    from shadowtree.results import Resolution as Resolution
+    from shadowtree.results import ServerStatus as ServerStatus
+    from shadowtree.results import SkippedLine as SkippedLine
+    from shadowtree.results import SuspendedArc as SuspendedArc
+    from shadowtree.results import VirtualNode as VirtualNode
+    from shadowtree.results import WalkStep as WalkStep
+    from shadowtree.updates import Arc as Arc
+    from shadowtree.updates import Join as Join
+    from shadowtree.updates import Leave as Leave
+
+_PUBLIC_NAMES = {
+    "shadowtree.client.sync": ("Client",),
+    "shadowtree.errors": (
+        "AlreadyMember",
+        "BadFile",
+        "DeadlineExceeded",
+        "GroupExists",
+        "GroupInUse",
+        "GroupNotFound",
+        "InvalidName",
+        "InvalidRequest",
+        "LimitExceeded",
+        "NameInUse",
+        "NotAMember",
+        "OutcomeUnknown",
+        "PermissionDenied",
+        "SelfArc",
+        "ServerFault",
+        "ShadowtreeError",
+        "Unavailable",
+        "UnknownSubnet",
+        "WrongKind",
+    ),
+    "shadowtree.results": (
+        "Change",
+        "Check",
+        "Child",
+        "Effect",
+        "GroupDescription",
+        "GroupList",
+        "HiddenGroup",
+        "ImportSummary",
+        "Memberships",
+        "Parent",
+        "Peer",
+        "RdRecord",
+        "Resolution",
+        "ServerStatus",
+        "SkippedLine",
+        "SuspendedArc",
+        "VirtualNode",
+        "WalkStep",
+    ),
+    "shadowtree.updates": ("Arc", "Join", "Leave"),
+}
+
+_HOME = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> object:
+    if name == "aio":
+        return import_module("shadowtree.aio")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'shadowtree' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME, "aio"])

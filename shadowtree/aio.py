@@ -1,0 +1,7 @@
+"""The asynchronous client: the same verbs as `shadowtree.Client`, awaited."""
+
+from __future__ import annotations
+
+from shadowtree.client.asynchronous import Client
+
+__all__ = ["Client"]

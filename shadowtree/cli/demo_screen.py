@@ -1,0 +1,82 @@
+"""How the demo speaks: headings, explanations, commands, answers; in colour at a terminal, plain in a pipe."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import click
+
+LISTED: Final = 5
+"""How many of a long list are shown."""
+
+WIDEST: Final = 100
+
+
+class Screen:
+    """Prints the tour; `click` leaves the colours out where nobody sees them."""
+
+    def __init__(self) -> None:
+        self._width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
+        self._chapter = 0
+
+    def heading(self, title: str) -> None:
+        """Begin a chapter."""
+        self._chapter += 1
+        text = f"{self._chapter}. {title}"
+        click.echo("")
+        click.secho(text, bold=True, fg="cyan")
+        click.secho("-" * len(text), fg="cyan")
+
+    def say(self, text: str) -> None:
+        """Explain."""
+        click.echo(textwrap.fill(text, self._width, break_long_words=False, break_on_hyphens=False))
+
+    def command(self, arguments: str) -> None:
+        """Show the command that does the same."""
+        self.literal(f"shadowtree {arguments}")
+
+    def literal(self, line: str) -> None:
+        """Show a line for the shell."""
+        click.secho(f"  $ {line}", fg="yellow")
+
+    def answer(self, *lines: str) -> None:
+        """Show what came back."""
+        for line in lines:
+            click.secho(f"    {line}", fg="green")
+
+    def some(self, names: Sequence[str]) -> None:
+        """Show the first of a list."""
+        self.answer(*names[:LISTED])
+        if len(names) > LISTED:
+            self.answer(f"... and {len(names) - LISTED:,} more")
+
+    @contextmanager
+    def timed(self) -> Iterator[Stopwatch]:
+        """Measure what is done inside."""
+        watch = Stopwatch()
+        try:
+            yield watch
+        finally:
+            watch.stop()
+
+
+class Stopwatch:
+    """How long something took."""
+
+    def __init__(self) -> None:
+        self._begun = time.perf_counter()
+        self._seconds = 0.0
+
+    def stop(self) -> None:
+        """Note the time."""
+        self._seconds = time.perf_counter() - self._begun
+
+    def __str__(self) -> str:
+        if self._seconds >= 1:
+            return f"{self._seconds:.1f} s"
+        return f"{self._seconds * 1000:.{0 if self._seconds >= 0.01 else 1}f} ms"

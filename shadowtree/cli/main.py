@@ -1,0 +1,142 @@
+"""The `shadowtree` command: finds the command that was asked for, and turns errors into one line and a status."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NamedTuple, NoReturn
+
+import click
+
+from shadowtree.cli.options import Session, everywhere
+from shadowtree.cli.statuses import (
+    BROKEN_PIPE,
+    FAILED,
+    INTERRUPTED,
+    UNCERTAIN,
+    WRONG_USAGE,
+)
+from shadowtree.errors import OutcomeUnknown, ShadowtreeError, Unavailable
+
+
+class _Command(NamedTuple):
+    module: str
+    summary: str
+
+
+COMMANDS: Final[dict[str, _Command]] = {
+    "demo": _Command("demo", "Load a real graph and be shown around: the place to begin."),
+    "serve": _Command("serve", "Run one name server."),
+    "group": _Command("group", "Create, delete, list and describe groups."),
+    "join": _Command("membership", "Make somebody, or a group, a member of a group."),
+    "leave": _Command("membership", "Take a member out of a group."),
+    "apply": _Command("apply", "Make many joins and leaves as atomic updates."),
+    "import": _Command("transfer", "Load a whole graph from a file."),
+    "export": _Command("transfer", "Write the whole graph to a file."),
+    "resolve": _Command("resolve", "Say who is in a group, each once."),
+    "check": _Command("check", "Say whether somebody is in a group, and by which path."),
+    "memberships": _Command("memberships", "Say which groups somebody is in."),
+    "describe": _Command("describe", "Show one group and its place in the graph."),
+    "validate": _Command("validate", "Run a file of steps and expectations."),
+    "status": _Command("status", "Show how the server is."),
+    "completion": _Command("completion", "Print what makes the shell complete these commands."),
+}
+
+
+class LazyGroup(click.Group):
+    """Loads the module of a command when the command is run, so that the prompt comes at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The names, in the order in which a newcomer wants them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Load one command."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = import_module(f"shadowtree.cli.{entry.module}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+_EPILOG = """\b
+Examples:
+  shadowtree demo
+  shadowtree check staff@ubc.example ann@ubc.example --explain
+  shadowtree resolve staff@ubc.example --format json
+
+\b
+Exit status: 0 done, or yes; 1 no; 2 wrong usage; 3 incomplete or uncertain; 4 refused or failed.
+"""
+
+
+@click.command(cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="shadowtree", message="%(prog)s %(version)s")
+@everywhere(hidden=False)
+def shadowtree_command() -> None:
+    """A name service for nested groups: who is in this group, is X in it, which groups is X in.
+
+    The options below may stand before or after a command's name.
+    """
+
+
+def run() -> NoReturn:
+    """Run the command line and exit with its status."""
+    for stream in (sys.stdout, sys.stderr):
+        # Names are Unicode, and files of them UTF-8, whatever the locale says.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    status = status_of(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = BROKEN_PIPE
+    if status == BROKEN_PIPE:
+        # Nobody reads; keep the interpreter from trying again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+def status_of(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit status, with every error told in one line on standard error."""
+    try:
+        status = shadowtree_command.main(
+            args=list(arguments), prog_name="shadowtree", standalone_mode=False, obj=Session()
+        )
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return WRONG_USAGE
+    except click.UsageError as error:
+        return _complain(error.format_message(), WRONG_USAGE, _where_to_read(error.ctx))
+    except click.ClickException as error:
+        return _complain(error.format_message(), FAILED)
+    except click.Abort:
+        return INTERRUPTED
+    except ShadowtreeError as error:
+        return _complain(error.message, _status_for(error))
+    except BrokenPipeError:
+        return BROKEN_PIPE
+    return status if isinstance(status, int) else 0
+
+
+def _status_for(error: ShadowtreeError) -> int:
+    is_uncertain = isinstance(error, OutcomeUnknown) or (isinstance(error, Unavailable) and error.unreachable)
+    return UNCERTAIN if is_uncertain else FAILED
+
+
+def _complain(message: str, status: int, hint: str = "") -> int:
+    click.echo(f"shadowtree: {' '.join(message.split())}{hint}", err=True)
+    return status
+
+
+def _where_to_read(context: click.Context | None) -> str:
+    return f" (see `{context.command_path} --help`)" if context is not None else ""

@@ -1,0 +1,77 @@
+"""`shadowtree join` and `shadowtree leave`: one arc more, one arc less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowtree.cli.options import Session, everywhere, in_session, request_id_option
+from shadowtree.cli.output import print_change
+
+if TYPE_CHECKING:
+    from shadowtree.vocabulary import ChildKind
+
+_group_option = click.option("--group", "is_group", is_flag=True, help="MEMBER is a group, and must exist.")
+_process_option = click.option(
+    "--process", "is_process", is_flag=True, help="MEMBER is a process: a person, a program."
+)
+
+
+@click.command("join")
+@click.argument("parent")
+@click.argument("member")
+@_group_option
+@_process_option
+@request_id_option
+@everywhere()
+@in_session
+def join_command(
+    session: Session, parent: str, member: str, is_group: bool, is_process: bool, request_id: str | None
+) -> None:
+    """Make MEMBER an immediate member of the group PARENT.
+
+    MEMBER is a group if one of that id exists, else a process; --group and --process say which. Prints what the join
+    changed: a loop that was closed (formed, grown), groups that are now reached in several ways (controlled).
+
+    \b
+    Examples:
+      shadowtree join staff@ubc.example ann@ubc.example
+      shadowtree join staff@ubc.example lab@sfu.example --group
+    """
+    with session.connect() as names:
+        change = names.join(parent, member, _kind(is_group=is_group, is_process=is_process), request_id=request_id)
+    print_change(change, is_json=session.is_json)
+
+
+@click.command("leave")
+@click.argument("parent")
+@click.argument("member")
+@_group_option
+@_process_option
+@request_id_option
+@everywhere()
+@in_session
+def leave_command(
+    session: Session, parent: str, member: str, is_group: bool, is_process: bool, request_id: str | None
+) -> None:
+    """Take MEMBER out of the immediate members of the group PARENT.
+
+    MEMBER may still be in PARENT through another group: `shadowtree check` tells. Prints what the leave changed: a
+    loop that was broken, groups that are no longer reached in several ways (released).
+
+    \b
+    Example:
+      shadowtree leave staff@ubc.example ann@ubc.example
+    """
+    with session.connect() as names:
+        change = names.leave(parent, member, _kind(is_group=is_group, is_process=is_process), request_id=request_id)
+    print_change(change, is_json=session.is_json)
+
+
+def _kind(*, is_group: bool, is_process: bool) -> ChildKind:
+    if is_group and is_process:
+        raise click.UsageError("--group and --process exclude each other")
+    if is_group:
+        return "group"
+    return "process" if is_process else "auto"

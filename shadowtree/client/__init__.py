@@ -1,0 +1,1 @@
+"""The Python client: `sync` and `asynchronous` carry out the calls that `calls` describes and `answers` reads."""

@@ -1,0 +1,225 @@
+"""Describes every call as a value: which method, which message, how to read what comes back. Pure.
+
+The synchronous and the asynchronous client carry out the same calls; nothing here knows which of them does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+from shadowtree import results
+from shadowtree.client import answers
+from shadowtree.errors import InvalidName, InvalidRequest
+from shadowtree.updates import Join, Leave
+from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
+from shadowtree.vocabulary import ChildKind, Consistency, GroupId, MemberId, RequestId, Revision, SubnetName
+
+PAGE_SIZE: Final = 10_000
+"""Groups asked for in one page of a list: about half a megabyte."""
+
+_CHILD_KINDS: Final = {
+    "auto": names_pb2.CHILD_KIND_AUTO,
+    "group": names_pb2.CHILD_KIND_GROUP,
+    "process": names_pb2.CHILD_KIND_PROCESS,
+}
+_CONSISTENCIES: Final = {
+    "datagram": name_service_pb2.ResolveRequest.CONSISTENCY_DATAGRAM,
+    "ordered": name_service_pb2.ResolveRequest.CONSISTENCY_ORDERED,
+}
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryCall(Generic[Answer]):
+    """One message out, one back. `request_id` is set for writes alone."""
+
+    method: str
+    request: Any
+    read: Callable[[Any], Answer]
+    request_id: RequestId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCall(Generic[Answer]):
+    """One message out, many back; each attempt puts them together in a collector of its own."""
+
+    method: str
+    request: Any
+    collect: Callable[[], answers.Collector[Answer]]
+
+
+def new_request_id() -> RequestId:
+    """Make a request id that nobody else has."""
+    return os.urandom(16).hex()
+
+
+def create_group(group: GroupId, request_id: RequestId | None) -> UnaryCall[results.Change]:
+    """Make a group without members."""
+    request_id = request_id or new_request_id()
+    request = _message(name_service_pb2.CreateGroupRequest, group=group, request_id=request_id)
+    return UnaryCall("CreateGroup", request, answers.read_change, request_id)
+
+
+def delete_group(group: GroupId, *, force: bool, request_id: RequestId | None) -> UnaryCall[results.Change]:
+    """Remove a group; `force` leaves its parents and children first."""
+    request_id = request_id or new_request_id()
+    request = _message(name_service_pb2.DeleteGroupRequest, group=group, force=force, request_id=request_id)
+    return UnaryCall("DeleteGroup", request, answers.read_change, request_id)
+
+
+def join(
+    parent: GroupId, member: MemberId, *, kind: ChildKind, request_id: RequestId | None
+) -> UnaryCall[results.Change]:
+    """Add the arc parent -> member."""
+    request_id = request_id or new_request_id()
+    request = _message(
+        name_service_pb2.JoinRequest,
+        parent=parent,
+        child=member,
+        kind=_choice(_CHILD_KINDS, kind, "kind"),
+        request_id=request_id,
+    )
+    return UnaryCall("Join", request, answers.read_change, request_id)
+
+
+def leave(
+    parent: GroupId, member: MemberId, *, kind: ChildKind, request_id: RequestId | None
+) -> UnaryCall[results.Change]:
+    """Remove the arc parent -> member."""
+    request_id = request_id or new_request_id()
+    request = _message(
+        name_service_pb2.LeaveRequest,
+        parent=parent,
+        child=member,
+        kind=_choice(_CHILD_KINDS, kind, "kind"),
+        request_id=request_id,
+    )
+    return UnaryCall("Leave", request, answers.read_change, request_id)
+
+
+def apply(operations: Iterable[Join | Leave], request_id: RequestId | None) -> UnaryCall[results.Change]:
+    """Carry out all operations as one atomic update."""
+    request_id = request_id or new_request_id()
+    request = _message(
+        name_service_pb2.ApplyUpdatesRequest,
+        operations=[
+            _message(
+                name_service_pb2.ApplyUpdatesRequest.Operation,
+                leave=isinstance(operation, Leave),
+                parent=operation.parent,
+                child=operation.member,
+                kind=_choice(_CHILD_KINDS, operation.kind, "kind"),
+            )
+            for operation in operations
+        ],
+        request_id=request_id,
+    )
+    return UnaryCall("ApplyUpdates", request, answers.read_change, request_id)
+
+
+def describe(
+    group: GroupId, *, pathname_limit: int, at_least_revision: Revision | None
+) -> UnaryCall[results.GroupDescription]:
+    """Ask for one group and its place in the graph."""
+    request = _message(
+        name_service_pb2.DescribeGroupRequest,
+        group=group,
+        at_least_revision=at_least_revision or "",
+        pathname_limit=pathname_limit,
+    )
+    return UnaryCall("DescribeGroup", request, answers.read_description)
+
+
+def list_groups(
+    subnet: SubnetName | None, *, page_token: str, at_least_revision: Revision | None
+) -> UnaryCall[name_service_pb2.ListGroupsResponse]:
+    """Ask for one page of the groups."""
+    request = _message(
+        name_service_pb2.ListGroupsRequest,
+        subnet=subnet or "",
+        page_size=PAGE_SIZE,
+        page_token=page_token,
+        at_least_revision=at_least_revision or "",
+    )
+    return UnaryCall("ListGroups", request, _as_it_is)
+
+
+def resolve(
+    group: GroupId,
+    *,
+    groups: bool,
+    consistency: Consistency,
+    walk: bool,
+    at_least_revision: Revision | None,
+) -> StreamCall[results.Resolution]:
+    """Ask who is in a group."""
+    request = _message(
+        name_service_pb2.ResolveRequest,
+        group=group,
+        groups=groups,
+        consistency=_choice(_CONSISTENCIES, consistency, "consistency"),
+        walk=walk,
+        at_least_revision=at_least_revision or "",
+    )
+    return StreamCall("Resolve", request, partial(answers.ResolutionCollector, group))
+
+
+def check(
+    group: GroupId, member: MemberId, *, explain: bool, at_least_revision: Revision | None
+) -> UnaryCall[results.Check]:
+    """Ask whether a member is in a group."""
+    request = _message(
+        name_service_pb2.CheckRequest,
+        group=group,
+        member=member,
+        explain=explain,
+        at_least_revision=at_least_revision or "",
+    )
+    return UnaryCall("Check", request, partial(answers.read_check, group=group, member=member))
+
+
+def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamCall[results.Memberships]:
+    """Ask which groups a member is in."""
+    request = _message(
+        name_service_pb2.ListMembershipsRequest, member=member, at_least_revision=at_least_revision or ""
+    )
+    return StreamCall("ListMemberships", request, partial(answers.MembershipsCollector, member))
+
+
+def export(subnet: SubnetName | None, at_least_revision: Revision | None) -> name_service_pb2.ExportRequest:
+    """Ask for all groups and arcs."""
+    return _message(name_service_pb2.ExportRequest, subnet=subnet or "", at_least_revision=at_least_revision or "")
+
+
+def status() -> UnaryCall[results.ServerStatus]:
+    """Ask a server how it is."""
+    return UnaryCall("GetStatus", admin_pb2.GetStatusRequest(), answers.read_status)
+
+
+Message = TypeVar("Message")
+
+
+def _message(message_type: Callable[..., Message], /, **fields: object) -> Message:
+    """Build a message; text that is no Unicode (a command line in another encoding) is a bad name."""
+    try:
+        return message_type(**fields)
+    except UnicodeEncodeError as error:
+        text = str(error.object)
+        raise InvalidName(
+            f"invalid name {text[:80]!r}: character {error.start + 1} is no Unicode character", {"name": text[:80]}
+        ) from None
+
+
+def _choice(choices: dict[str, Any], chosen: str, what: str) -> Any:
+    if chosen not in choices:
+        raise InvalidRequest(f"{what} must be one of {', '.join(choices)}, not {chosen!r}", {what: chosen})
+    return choices[chosen]
+
+
+def _as_it_is(message: Any) -> Any:
+    return message

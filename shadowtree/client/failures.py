@@ -1,0 +1,110 @@
+"""Reads a failed gRPC call: which error of ours it is, and whether the call may have had an effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+
+from shadowtree.errors import (
+    ERROR_OF_REASON,
+    DeadlineExceeded,
+    InvalidRequest,
+    LimitExceeded,
+    OutcomeUnknown,
+    OutcomeUnknownAtDeadline,
+    PermissionDenied,
+    ServerFault,
+    ShadowtreeError,
+    Unavailable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from shadowtree.vocabulary import Address, RequestId
+
+DOMAIN: Final = "shadowtree"
+_DETAILS_KEY: Final = "grpc-status-details-bin"
+_NEVER_SENT: Final = ("failed to connect to all addresses", "DNS resolution failed", "Failed to create secure")
+_WHY_AFTER: Final = ("last error: ", "Failed to connect to remote host: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt.
+
+    `is_answer`: the server refused, and nothing was done. `was_sent`: the call may have reached a server.
+    `may_pass`: the same call may succeed a moment later.
+    """
+
+    error: ShadowtreeError
+    is_answer: bool
+    was_sent: bool
+    may_pass: bool
+
+
+def read_failure(error: Any, address: Address) -> Failure:
+    """Turn what gRPC raised (`grpc.RpcError`, `grpc.aio.AioRpcError`) into one of our errors."""
+    code, details = error.code(), error.details() or ""
+    info = _error_info(error.trailing_metadata())
+    if info is not None:
+        reason, facts = info
+        known = ERROR_OF_REASON.get(reason, ServerFault)
+        return Failure(known(details, facts), is_answer=known is not OutcomeUnknown, was_sent=True, may_pass=False)
+    if code is grpc.StatusCode.UNAVAILABLE:
+        never_sent = details.startswith(_NEVER_SENT)
+        why = details
+        for lead in _WHY_AFTER:
+            why = why.rpartition(lead)[2]
+        return Failure(
+            Unavailable(f"cannot reach the name server at {address}: {_one_line(why)}", {"server": address}),
+            is_answer=False,
+            was_sent=not never_sent,
+            may_pass=True,
+        )
+    return Failure(_without_reason(code, details, address), is_answer=False, was_sent=True, may_pass=False)
+
+
+def outcome_unknown(failure: ShadowtreeError, request_id: RequestId) -> OutcomeUnknown:
+    """The error for a write that may have been done."""
+    facts = {**failure.facts, "request_id": request_id}
+    message = f"it is unknown whether the update was done: {failure.message} (request id {request_id})"
+    if isinstance(failure, DeadlineExceeded):
+        return OutcomeUnknownAtDeadline(message, facts)
+    return OutcomeUnknown(message, facts)
+
+
+def _without_reason(code: grpc.StatusCode, details: str, address: Address) -> ShadowtreeError:
+    facts = {"server": address}
+    why = _one_line(details) or code.name
+    if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceeded(f"no answer from the name server at {address} in the time given", facts)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return LimitExceeded(why, facts)
+    if code in (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED):
+        return PermissionDenied(why, facts)
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return InvalidRequest(why, facts)
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return ServerFault(f"the server at {address} does not know this call: {why}", facts)
+    return ServerFault(f"the name server at {address} failed: {code.name}: {why}", facts)
+
+
+def _error_info(trailing_metadata: Any) -> tuple[str, Mapping[str, str]] | None:
+    """Find reason and facts in the details of the status; these messages are loaded only for an error."""
+    packed = next((value for key, value in trailing_metadata or () if key == _DETAILS_KEY), None)
+    if packed is None:
+        return None
+    from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+
+    info = error_details_pb2.ErrorInfo()
+    for detail in status_pb2.Status.FromString(packed).details:
+        if detail.Unpack(info) and info.domain == DOMAIN:
+            return info.reason, dict(info.metadata)
+    return None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,44 @@
+"""Which formats a file can have, and how its name tells."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from shadowtree.errors import InvalidRequest
+
+
+class FileFormat(StrEnum):
+    """A format for the arcs of a graph."""
+
+    TSV = "tsv"
+    TSV_GZ = "tsv.gz"
+    JSONL = "jsonl"
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the bytes are gzip data."""
+        return self is FileFormat.TSV_GZ
+
+
+STANDARD_STREAM: Final = "-"
+"""In place of a file's name: standard input or output."""
+
+
+def format_of(path: str, chosen: str | None = None) -> FileFormat:
+    """Return the format that was chosen, else the one that the file's name tells."""
+    if chosen is not None:
+        if chosen not in list(FileFormat):
+            raise InvalidRequest(f"unknown file format {chosen!r}; there are {', '.join(FileFormat)}")
+        return FileFormat(chosen)
+    if path == STANDARD_STREAM:
+        return FileFormat.TSV
+    for file_format in (FileFormat.TSV_GZ, FileFormat.TSV, FileFormat.JSONL):
+        if Path(path).name.endswith(f".{file_format}"):
+            return file_format
+    raise InvalidRequest(
+        f"{path}: the name tells no format ({', '.join('.' + known for known in FileFormat)}); say which with "
+        "--file-format",
+        {"file": path},
+    )

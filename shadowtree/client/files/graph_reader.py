@@ -1,0 +1,68 @@
+"""Reads a whole graph from a file into columns, checking every line.
+
+TSV: ``parent<TAB>child<TAB>group|member``; ``G<TAB><TAB>group`` is a group without members. JSON lines: objects with
+the keys ``parent``, ``child`` and ``kind``, with the same meaning.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import repeat
+
+from shadowtree.client.files.formats import FileFormat
+from shadowtree.client.files.lines import LineBlock, OnBadLine, Progress, read_line_blocks, shown_name
+from shadowtree.client.graph_columns import BadRowError, GraphColumns
+from shadowtree.errors import BadFile
+from shadowtree.results import SkippedLine
+
+_JSON_KEYS = {"parent", "child", "kind"}
+_JSON_KINDS = {"group": "group", "member": "member", "process": "member"}
+
+
+def read_graph(
+    path: str,
+    file_format: FileFormat,
+    columns: GraphColumns,
+    *,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> tuple[SkippedLine, ...]:
+    """Add all arcs of a file to `columns`; returns the lines left out.
+
+    Raises `BadFile` for the first bad line, or with `skip_bad` only for a file that is broken as a whole.
+    """
+    skipped: list[SkippedLine] = []
+
+    def on_bad_line(number: int, why: str) -> None:
+        if not skip_bad:
+            raise BadFile.at(shown_name(path), number, why)
+        skipped.append(SkippedLine(line=number, reason=why))
+
+    blocks = read_line_blocks(path, is_compressed=file_format.is_compressed, on_bad_line=on_bad_line, progress=progress)
+    for block in blocks:
+        if file_format is FileFormat.JSONL:
+            _add_json_lines(block, columns, on_bad_line)
+        else:
+            columns.add_rows(map(str.split, block.lines, repeat("\t")), first=block.first, on_bad_row=on_bad_line)
+    return tuple(skipped)
+
+
+def _add_json_lines(block: LineBlock, columns: GraphColumns, on_bad_line: OnBadLine) -> None:
+    for number, line in enumerate(block.lines, start=block.first):
+        try:
+            columns.add(*_read_json_line(line))
+        except BadRowError as error:
+            on_bad_line(number, str(error))
+
+
+def _read_json_line(line: str) -> tuple[str, str, str]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadRowError(f"this is no JSON: {error}") from None
+    if not isinstance(value, dict) or set(value) != _JSON_KEYS:
+        raise BadRowError("this is no JSON object with exactly the keys parent, child and kind")
+    parent, child, kind = value["parent"], value["child"], value["kind"]
+    if not (isinstance(parent, str) and isinstance(child, str) and isinstance(kind, str)):
+        raise BadRowError("parent, child and kind must be texts")
+    return parent, child, _JSON_KINDS.get(kind, kind)

@@ -1,0 +1,84 @@
+"""Writes a graph to a file so that it is there whole or not at all, and reads back to the same graph."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BufferedWriter
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Final
+
+from shadowtree.client.files.formats import STANDARD_STREAM, FileFormat
+from shadowtree.client.files.lines import shown_name
+from shadowtree.errors import BadFile
+from shadowtree.updates import Arc
+
+_KINDS: Final = {"group": "group", "process": "member"}
+
+WriteArc = Callable[[Arc], None]
+
+
+@contextmanager
+def graph_writer(path: str, file_format: FileFormat) -> Iterator[WriteArc]:
+    """Give a function that writes one arc; the file takes its place when the block is left without an error."""
+    with _sink(path) as raw:
+        if file_format.is_compressed:
+            # No time and no name inside, so that equal graphs make equal files.
+            with (
+                gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0, compresslevel=6) as packed,
+                BufferedWriter(packed, buffer_size=256 * 1024) as lines,
+            ):
+                yield _line_writer(lines, file_format)
+        else:
+            yield _line_writer(raw, file_format)
+
+
+def _line_writer(stream: IO[bytes] | BufferedWriter, file_format: FileFormat) -> WriteArc:
+    def write_tsv(arc: Arc) -> None:
+        stream.write(f"{arc.parent}\t{arc.child}\t{_KINDS[arc.kind]}\n".encode())
+
+    def write_json(arc: Arc) -> None:
+        row = {"parent": arc.parent, "child": arc.child, "kind": _KINDS[arc.kind]}
+        stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+
+    return write_json if file_format is FileFormat.JSONL else write_tsv
+
+
+@contextmanager
+def _sink(path: str) -> Iterator[IO[bytes]]:
+    if path == STANDARD_STREAM:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = Path(path)
+    try:
+        if target.exists() and not target.is_file():
+            # A pipe or a device: nothing can take its place.
+            with target.open("wb") as stream:
+                yield stream
+            return
+        with NamedTemporaryFile(
+            dir=target.parent, prefix=f".{target.name[:64]}.", suffix=".part", delete=False
+        ) as stream:
+            part = Path(stream.name)
+            try:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+                part.chmod(_default_mode())
+                part.replace(target)
+            finally:
+                part.unlink(missing_ok=True)
+    except OSError as error:
+        raise BadFile.at(shown_name(path), None, f"cannot write it: {error.strerror or error}") from None
+
+
+def _default_mode() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask

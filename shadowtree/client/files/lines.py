@@ -1,0 +1,153 @@
+"""Reads text files line by line, whatever is in them: bounded memory, and a file and line number for every fault.
+
+A file that is broken as a whole (not there, cut off, no gzip data) raises `BadFile`. A line that is broken (too long,
+no UTF-8, NUL bytes) is reported to `on_bad_line`, which decides whether to go on.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from shadowtree.client.files.formats import STANDARD_STREAM
+from shadowtree.errors import BadFile
+
+LINE_LIMIT_BYTES: Final = 64 * 1024
+"""The longest legal line has two ids of 255 characters and a domain each: under 3 kilobytes."""
+
+BLOCK_BYTES: Final = 1024 * 1024
+"""Read at once: large enough that splitting it into lines is cheap per line."""
+
+OnBadLine = Callable[[int, str], None]
+Progress = Callable[[int, int], None]
+"""Told how many bytes of the file were read, and of how many (0 where that is not known)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineBlock:
+    """Consecutive lines, without their line ends; `first` is the number of the first one, from 1."""
+
+    first: int
+    lines: list[str]
+
+
+def read_line_blocks(
+    path: str, *, is_compressed: bool, on_bad_line: OnBadLine, progress: Progress | None = None
+) -> Iterator[LineBlock]:
+    """Yield all good lines of a file in order, in blocks; "-" is standard input."""
+    name = shown_name(path)
+    try:
+        with _open(path) as (raw, size):
+            # `read1` hands over what stands before a fault; `read` would lose it, and with it the line number.
+            read = gzip.GzipFile(fileobj=raw, mode="rb").read1 if is_compressed else raw.read
+            splitter = _Splitter(on_bad_line)
+            try:
+                while data := read(BLOCK_BYTES):
+                    yield from splitter.feed(data)
+                    if progress is not None:
+                        progress(raw.tell() if size else 0, size)
+            except EOFError:
+                raise BadFile.at(name, splitter.next_line, "the gzip data ends too early (cut off?)") from None
+            except (gzip.BadGzipFile, zlib.error) as error:
+                raise BadFile.at(name, splitter.next_line, f"this is no sound gzip data: {error}") from None
+            yield from splitter.finish()
+    except OSError as error:
+        raise BadFile.at(name, None, f"cannot read it: {error.strerror or error}") from None
+
+
+def shown_name(path: str) -> str:
+    """What messages call the file."""
+    return "standard input" if path == STANDARD_STREAM else path
+
+
+@contextmanager
+def _open(path: str) -> Iterator[tuple[IO[bytes], int]]:
+    if path == STANDARD_STREAM:
+        yield sys.stdin.buffer, 0
+        return
+    with Path(path).open("rb") as file:
+        yield file, Path(path).stat().st_size
+
+
+class _Splitter:
+    """Cuts blocks of bytes into lines; holds the unfinished last line, never more of it than the limit."""
+
+    def __init__(self, on_bad_line: OnBadLine) -> None:
+        self._on_bad_line = on_bad_line
+        self._rest = b""
+        self._is_skipping = False
+        self.next_line = 1
+
+    def feed(self, data: bytes) -> Iterator[LineBlock]:
+        """Take more of the file."""
+        if self._is_skipping:
+            _, newline, data = data.partition(b"\n")
+            if not newline:
+                return
+            self._is_skipping = False
+            self.next_line += 1
+        data = self._rest + data
+        end = data.rfind(b"\n") + 1
+        self._rest = data[end:]
+        if end:
+            yield from self._decode(data[: end - 1])
+        if len(self._rest) > LINE_LIMIT_BYTES:
+            self._rest = b""
+            self._is_skipping = True
+            self._on_bad_line(self.next_line, _TOO_LONG)
+
+    def finish(self) -> Iterator[LineBlock]:
+        """Take the end of the file."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            yield from self._decode(rest)
+
+    def _decode(self, data: bytes) -> Iterator[LineBlock]:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            yield from self._decode_one_by_one(data)
+            return
+        lines = text.split("\n")
+        if "\0" in text or len(max(lines, key=len)) > LINE_LIMIT_BYTES // 4:
+            yield from self._decode_one_by_one(data)
+            return
+        yield LineBlock(self.next_line, lines)
+        self.next_line += len(lines)
+
+    def _decode_one_by_one(self, data: bytes) -> Iterator[LineBlock]:
+        """Look at each line of a block that has bad ones; yield the stretches between these."""
+        first, good = self.next_line, list[str]()
+        for number, line in enumerate(data.split(b"\n"), start=self.next_line):
+            why = _why_bad(line)
+            if why is None:
+                good.append(line.decode())
+                continue
+            if good:
+                yield LineBlock(first, good)
+            self._on_bad_line(number, why)
+            first, good = number + 1, []
+        if good:
+            yield LineBlock(first, good)
+        self.next_line += data.count(b"\n") + 1
+
+
+_TOO_LONG: Final = f"the line is longer than {LINE_LIMIT_BYTES // 1024} KiB"
+
+
+def _why_bad(line: bytes) -> str | None:
+    if len(line) > LINE_LIMIT_BYTES:
+        return _TOO_LONG
+    if b"\0" in line:
+        return f"byte {line.index(0) + 1} of the line is NUL"
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        return f"byte {error.start + 1} of the line (0x{line[error.start]:02X}) is no UTF-8"
+    return None

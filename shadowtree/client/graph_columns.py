@@ -1,0 +1,172 @@
+"""A graph on its way to a server: names numbered as they come, arcs as columns of numbers.
+
+Rows are checked as they are added: names, kinds, self-arcs, one role for each name, known subnets. A row that is bad
+leaves no trace. Nothing is sent before the caller has added all of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from namegraph.names import InvalidNameError, NodeId, parse_name, subnet_of
+from shadowtree.v1 import name_service_pb2, names_pb2
+from shadowtree.vocabulary import RequestId, SubnetName
+
+ARCS_IN_CHUNK: Final = 50_000
+"""About half a megabyte of three columns."""
+
+NAMES_IN_CHUNK: Final = 2_000
+"""Names of the greatest legal length, 1.3 kilobytes each, still make a message under gRPC's default limit, 4 MB."""
+
+_GROUP_BYTE: Final[int] = names_pb2.CHILD_KIND_GROUP
+_PROCESS_BYTE: Final[int] = names_pb2.CHILD_KIND_PROCESS
+
+_GROUP: Final = "group"
+_MEMBER: Final = "member"
+
+OnBadRow = Callable[[int, str], None]
+
+
+class BadRowError(ValueError):
+    """A row that cannot be part of the graph; the message says why."""
+
+
+class GraphColumns:
+    """Collects the arcs of one import.
+
+    `subnets`: those whose groups may come (None: any). `only_subnet`: arcs from parents elsewhere are left out.
+    """
+
+    def __init__(self, *, subnets: Collection[SubnetName] | None = None, only_subnet: SubnetName | None = None) -> None:
+        self._subnets = None if subnets is None else frozenset(subnets)
+        self._only_subnet = only_subnet
+        self._names: list[NodeId] = []
+        self._parents = array("I")
+        self._children = array("I")
+        self._kinds = bytearray()
+        self._groups = array("I")
+        # Numbers of names, and of the texts that stood for them, by what they are.
+        self._numbers: dict[str, dict[str, int]] = {_GROUP: {}, _MEMBER: {}}
+        # Those that may be parents.
+        self._parent_numbers = self._numbers[_GROUP] if only_subnet is None else {}
+
+    @property
+    def arc_count(self) -> int:
+        """How many arcs were added."""
+        return len(self._parents)
+
+    @property
+    def group_subnets(self) -> set[SubnetName]:
+        """The subnets of all groups added."""
+        return {subnet_of(self._names[number]) for number in set(self._numbers[_GROUP].values())}
+
+    def add_rows(self, rows: Iterable[Sequence[str]], *, first: int, on_bad_row: OnBadRow) -> None:
+        """Add rows of (parent, child, kind); `first` is the number by which `on_bad_row` is told the first of them."""
+        parent_numbers = self._parent_numbers
+        group_numbers, member_numbers = self._numbers[_GROUP], self._numbers[_MEMBER]
+        parents, children, kinds = self._parents, self._children, self._kinds
+        for position, row in enumerate(rows):
+            # The fast way, for texts that were all seen before; anything else goes through `add`.
+            try:
+                parent, child, kind = row
+                parent_number = parent_numbers[parent]
+                if kind == _MEMBER:
+                    child_number, kind_byte = member_numbers[child], _PROCESS_BYTE
+                elif kind == _GROUP:
+                    child_number, kind_byte = group_numbers[child], _GROUP_BYTE
+                else:
+                    child_number, kind_byte = parent_number, 0
+            except (KeyError, ValueError):
+                child_number, parent_number = -1, -1
+            if child_number == parent_number:
+                try:
+                    self._add_row(row)
+                except BadRowError as error:
+                    on_bad_row(first + position, str(error))
+                continue
+            parents.append(parent_number)
+            children.append(child_number)
+            kinds.append(kind_byte)
+
+    def _add_row(self, row: Sequence[str]) -> None:
+        if len(row) != 3:
+            raise BadRowError(f"{len(row)} columns instead of 3 (parent, child, group or member; tabs between)")
+        self.add(*row)
+
+    def add(self, parent: str, child: str, kind: str) -> None:
+        """Add one arc, or with an empty `child` a group without members; `BadRowError` says what is wrong with it."""
+        if kind not in self._numbers:
+            raise BadRowError(f"the kind is {_short(kind)} instead of 'group' or 'member'")
+        if child == "" and kind == _MEMBER:
+            raise BadRowError("the child is empty; only a group without members is written so, with kind 'group'")
+        found_parent = self._find(parent, _GROUP)
+        found_child = self._find(child, kind) if child else None
+        if found_child == found_parent:
+            raise BadRowError(f"{_short(parent)} cannot be a member of itself")
+        if self._only_subnet is not None:
+            if self._subnet(found_parent) != self._only_subnet:
+                return
+            self._parent_numbers[parent] = self._admit(parent, _GROUP, found_parent)
+        parent_number = self._admit(parent, _GROUP, found_parent)
+        if found_child is None:
+            self._groups.append(parent_number)
+            return
+        self._parents.append(parent_number)
+        self._children.append(self._admit(child, kind, found_child))
+        self._kinds.append(_GROUP_BYTE if kind == _GROUP else _PROCESS_BYTE)
+
+    def chunks(self, request_id: RequestId) -> Iterator[name_service_pb2.ImportChunk]:
+        """Yield the messages of the import: all names, then all arcs."""
+        first = name_service_pb2.ImportChunk(request_id=request_id, groups=self._groups)
+        yield first
+        for start in range(0, len(self._names), NAMES_IN_CHUNK):
+            yield name_service_pb2.ImportChunk(names=self._names[start : start + NAMES_IN_CHUNK])
+        for start in range(0, self.arc_count, ARCS_IN_CHUNK):
+            end = start + ARCS_IN_CHUNK
+            yield name_service_pb2.ImportChunk(
+                parents=self._parents[start:end],
+                children=self._children[start:end],
+                kinds=bytes(self._kinds[start:end]),
+            )
+
+    def _find(self, text: str, kind: str) -> int | NodeId:
+        """The number of a name that was admitted before, else the name itself, checked."""
+        numbers = self._numbers[kind]
+        number = numbers.get(text)
+        if number is not None:
+            return number
+        try:
+            name = parse_name(text)
+        except InvalidNameError as error:
+            raise BadRowError(str(error)) from None
+        number = numbers.get(name)
+        if number is not None:
+            return number
+        other = _MEMBER if kind == _GROUP else _GROUP
+        if name in self._numbers[other]:
+            raise BadRowError(f"{name} is a {kind} here and a {other} further up")
+        if kind == _GROUP and self._subnets is not None and subnet_of(name) not in self._subnets:
+            raise BadRowError(f"group {name}: no name server owns the subnet {subnet_of(name)}")
+        return name
+
+    def _admit(self, text: str, kind: str, found: int | NodeId) -> int:
+        """Number a name that is new, and remember the text that stood for it."""
+        numbers = self._numbers[kind]
+        if isinstance(found, int):
+            number = found
+        elif found in numbers:
+            number = numbers[found]
+        else:
+            number = numbers[found] = len(self._names)
+            self._names.append(found)
+        numbers[text] = number
+        return number
+
+    def _subnet(self, found: int | NodeId) -> SubnetName:
+        return subnet_of(self._names[found] if isinstance(found, int) else found)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "...")

@@ -1,0 +1,92 @@
+"""What both clients do to bring a graph to a server: check it whole, then describe the call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+
+from shadowtree import results
+from shadowtree.client.answers import read_import_summary
+from shadowtree.client.calls import new_request_id
+from shadowtree.client.files.formats import format_of
+from shadowtree.client.files.graph_reader import read_graph
+from shadowtree.client.graph_columns import BadRowError, GraphColumns
+from shadowtree.errors import InvalidRequest
+from shadowtree.updates import Arc
+from shadowtree.v1 import name_service_pb2
+from shadowtree.vocabulary import RequestId, SubnetName
+
+ImportProgress = Callable[[str, int, int], None]
+"""Told the phase ("checking" in bytes, "sending" in messages), how much of it is done, and of how much (0: unknown)."""
+
+_FILE_KINDS = {"group": "group", "process": "member"}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportCall:
+    """One import, checked and ready to be sent, more than once if need be."""
+
+    columns: GraphColumns
+    skipped: tuple[results.SkippedLine, ...]
+    request_id: RequestId
+    progress: ImportProgress | None
+
+    def messages(self) -> Iterable[name_service_pb2.ImportChunk]:
+        """Make the messages to send."""
+        chunks = list(self.columns.chunks(self.request_id))
+        for sent, chunk in enumerate(chunks):
+            if self.progress is not None:
+                self.progress("sending", sent, len(chunks))
+            yield chunk
+        if self.progress is not None:
+            self.progress("sending", len(chunks), len(chunks))
+
+    def read(self, message: name_service_pb2.ImportSummary) -> results.ImportSummary:
+        """Read the answer."""
+        return replace(read_import_summary(message), skipped=self.skipped)
+
+
+def known_subnets(status: results.ServerStatus) -> set[SubnetName]:
+    """All subnets that a server owns or knows the owner of."""
+    return {*status.subnets, *(subnet for peer in status.peers for subnet in peer.subnets)}
+
+
+def import_of_file(
+    path: str | PathLike[str],
+    *,
+    file_format: str | None,
+    skip_bad: bool,
+    only_subnet: SubnetName | None,
+    subnets: Iterable[SubnetName],
+    request_id: RequestId | None,
+    progress: ImportProgress | None,
+) -> ImportCall:
+    """Read and check a file; raises `BadFile`."""
+    path = fspath(path)
+    columns = GraphColumns(subnets=set(subnets), only_subnet=only_subnet)
+    skipped = read_graph(
+        path,
+        format_of(path, file_format),
+        columns,
+        skip_bad=skip_bad,
+        progress=None if progress is None else lambda done, total: progress("checking", done, total),
+    )
+    return ImportCall(columns, skipped, request_id or new_request_id(), progress)
+
+
+def import_of_arcs(
+    arcs: Iterable[Arc],
+    *,
+    subnets: Iterable[SubnetName],
+    request_id: RequestId | None,
+    progress: ImportProgress | None,
+) -> ImportCall:
+    """Check arcs; raises `InvalidRequest` naming the first bad one by its number, from 1."""
+    columns = GraphColumns(subnets=set(subnets))
+    for number, arc in enumerate(arcs, start=1):
+        try:
+            columns.add(arc.parent, arc.child, _FILE_KINDS.get(arc.kind, arc.kind))
+        except BadRowError as error:
+            raise InvalidRequest(f"arc {number}: {error}", {"arc": str(number)}) from None
+    return ImportCall(columns, (), request_id or new_request_id(), progress)

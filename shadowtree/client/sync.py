@@ -1,0 +1,354 @@
+"""The synchronous client. A `Client` may be shared by threads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from os import PathLike, fspath
+from queue import SimpleQueue
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from shadowtree import results
+from shadowtree.client import answers, calls
+from shadowtree.client.bulk_check import BulkCheck
+from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, checked_address
+from shadowtree.client.failures import read_failure
+from shadowtree.client.retry import Attempts
+from shadowtree.updates import Arc, Join, Leave
+from shadowtree.v1 import name_service_pb2
+from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
+from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
+from shadowtree.vocabulary import (
+    Address,
+    ChildKind,
+    Consistency,
+    GroupId,
+    MemberId,
+    RequestId,
+    Revision,
+    Seconds,
+    SubnetName,
+)
+
+if TYPE_CHECKING:
+    from shadowtree.client.imports import ImportCall, ImportProgress
+
+Answer = TypeVar("Answer")
+
+
+class Client:
+    """Asks one name server, which answers for all of them.
+
+    Every call takes `timeout` in seconds (without one: that of the client, else none); writes take `request_id`, reads
+    `at_least_revision`. What can be tried again is tried again while the time lasts. Errors are `ShadowtreeError`.
+    """
+
+    def __init__(self, address: Address = DEFAULT_ADDRESS, *, timeout: Seconds | None = None) -> None:
+        self.address = checked_address(address)
+        self._timeout = timeout
+        self._channel = grpc.insecure_channel(self.address, options=OPTIONS)
+        self._names: Any = NameServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._admin: Any = AdminServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        """End the connection; calls under way are cancelled."""
+        self._channel.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # -- writes
+
+    def create_group(
+        self, group: GroupId, *, request_id: RequestId | None = None, timeout: Seconds | None = None
+    ) -> results.Change:
+        """Make a group without members."""
+        return self._call(calls.create_group(group, request_id), timeout)
+
+    def delete_group(
+        self,
+        group: GroupId,
+        force: bool = False,
+        *,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Change:
+        """Remove a group; with `force` even one that has parents or children, which are left first."""
+        return self._call(calls.delete_group(group, force=force, request_id=request_id), timeout)
+
+    def join(
+        self,
+        parent: GroupId,
+        member: MemberId,
+        kind: ChildKind = "auto",
+        *,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Change:
+        """Make `member` an immediate member of `parent`."""
+        return self._call(calls.join(parent, member, kind=kind, request_id=request_id), timeout)
+
+    def leave(
+        self,
+        parent: GroupId,
+        member: MemberId,
+        kind: ChildKind = "auto",
+        *,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Change:
+        """Take `member` out of the immediate members of `parent`."""
+        return self._call(calls.leave(parent, member, kind=kind, request_id=request_id), timeout)
+
+    def apply(
+        self,
+        operations: Iterable[Join | Leave],
+        *,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Change:
+        """Carry out several joins and leaves as one atomic update."""
+        return self._call(calls.apply(operations, request_id), timeout)
+
+    def import_file(
+        self,
+        path: str | PathLike[str],
+        *,
+        file_format: str | None = None,
+        skip_bad: bool = False,
+        subnet: SubnetName | None = None,
+        progress: ImportProgress | None = None,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.ImportSummary:
+        """Bring the graph of a file to the server as one atomic update, once the whole file was found good.
+
+        Raises `BadFile` for the first bad line; with `skip_bad` bad lines are left out and listed in the summary.
+        With `subnet` only arcs whose parent is there are taken.
+        """
+        from shadowtree.client.imports import import_of_file, known_subnets
+
+        call = import_of_file(
+            path,
+            file_format=file_format,
+            skip_bad=skip_bad,
+            only_subnet=subnet,
+            subnets=known_subnets(self.status(timeout=timeout)),
+            request_id=request_id,
+            progress=progress,
+        )
+        return self._import(call, timeout)
+
+    def import_arcs(
+        self,
+        arcs: Iterable[Arc],
+        *,
+        progress: ImportProgress | None = None,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.ImportSummary:
+        """Bring a graph to the server as one atomic update; missing groups are created, arcs that exist skipped."""
+        from shadowtree.client.imports import import_of_arcs, known_subnets
+
+        subnets = known_subnets(self.status(timeout=timeout))
+        return self._import(import_of_arcs(arcs, subnets=subnets, request_id=request_id, progress=progress), timeout)
+
+    # -- reads
+
+    def resolve(
+        self,
+        group: GroupId,
+        groups: bool = False,
+        consistency: Consistency = "datagram",
+        walk: bool = False,
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Resolution:
+        """Find everybody in a group, each once; with `groups` also the groups reached, with `walk` the way there."""
+        call = calls.resolve(
+            group, groups=groups, consistency=consistency, walk=walk, at_least_revision=at_least_revision
+        )
+        return self._collect(call, timeout)
+
+    def check(
+        self,
+        group: GroupId,
+        member: MemberId,
+        explain: bool = False,
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Check:
+        """Find out whether a member is in a group; with `explain` also by which path.
+
+        Raises `Unavailable` where a part of the graph out of reach could turn a "no" into a "yes".
+        """
+        call = calls.check(group, member, explain=explain, at_least_revision=at_least_revision)
+        return self._call(call, timeout)
+
+    def check_many(
+        self,
+        pairs: Iterable[tuple[GroupId, MemberId]],
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> Iterator[results.Check]:
+        """Check many pairs of (group, member) over one stream; yields the answers in order, as they come.
+
+        An uncertain one has `is_member` None. A pair that cannot be asked ends the iteration with its error, after
+        the answers before it.
+        """
+        bulk = BulkCheck(pairs, at_least_revision)
+        requests: SimpleQueue[name_service_pb2.CheckBulkRequest | None] = SimpleQueue()
+        stream = self._names.CheckBulk(iter(requests.get, None), timeout=self._time(timeout))
+        try:
+            while True:
+                for request in bulk.next_requests():
+                    requests.put(request)
+                if bulk.is_sent:
+                    requests.put(None)
+                response = next(stream, None)
+                if response is None:
+                    break
+                yield from bulk.read(response)
+        except grpc.RpcError as error:
+            raise read_failure(error, self.address).error from None
+        finally:
+            stream.cancel()
+            requests.put(None)
+        bulk.end_of_stream()
+
+    def memberships(
+        self,
+        member: MemberId,
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Memberships:
+        """Find every group that a group or process is in, directly or not."""
+        return self._collect(calls.memberships(member, at_least_revision), timeout)
+
+    def describe(
+        self,
+        group: GroupId,
+        pathname_limit: int = 0,
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.GroupDescription:
+        """Show one group: parents, children, its loop if it is in one, how it is reached."""
+        call = calls.describe(group, pathname_limit=pathname_limit, at_least_revision=at_least_revision)
+        return self._call(call, timeout)
+
+    def groups(
+        self,
+        subnet: SubnetName | None = None,
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.GroupList:
+        """List all groups, or those of one subnet."""
+        pages, token = answers.Pages(), ""
+        while True:
+            call = calls.list_groups(subnet, page_token=token, at_least_revision=at_least_revision)
+            token = pages.add(self._call(call, timeout))
+            if not token:
+                return pages.finish()
+
+    def export(
+        self,
+        subnet: SubnetName | None = None,
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> Iterator[Arc]:
+        """Yield all arcs, sorted, and each group without members as an arc with an empty child."""
+        request = calls.export(subnet, at_least_revision)
+        stream = self._names.Export(request, timeout=self._time(timeout))
+        try:
+            for chunk in stream:
+                yield from answers.read_export_chunk(chunk)
+        except grpc.RpcError as error:
+            raise read_failure(error, self.address).error from None
+        finally:
+            stream.cancel()
+
+    def export_file(
+        self,
+        path: str | PathLike[str],
+        *,
+        file_format: str | None = None,
+        subnet: SubnetName | None = None,
+        progress: Callable[[int], None] | None = None,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> int:
+        """Write all arcs to a file, which is there whole or not at all; returns the number of lines."""
+        from shadowtree.client.files.formats import format_of
+        from shadowtree.client.files.graph_writer import graph_writer
+
+        lines = 0
+        with graph_writer(fspath(path), format_of(fspath(path), file_format)) as write:
+            for arc in self.export(subnet, at_least_revision=at_least_revision, timeout=timeout):
+                write(arc)
+                lines += 1
+                if progress is not None and lines % 10_000 == 0:
+                    progress(lines)
+        return lines
+
+    def status(self, *, timeout: Seconds | None = None) -> results.ServerStatus:
+        """Ask the server how it is."""
+        return self._call(calls.status(), timeout)
+
+    # -- how calls are carried out
+
+    def _time(self, timeout: Seconds | None) -> Seconds | None:
+        return self._timeout if timeout is None else timeout
+
+    def _call(self, call: calls.UnaryCall[Answer], timeout: Seconds | None) -> Answer:
+        method = getattr(self._admin if call.method == "GetStatus" else self._names, call.method)
+        message = self._attempt(lambda remaining: method(call.request, timeout=remaining), timeout, call.request_id)
+        return call.read(message)
+
+    def _collect(self, call: calls.StreamCall[Answer], timeout: Seconds | None) -> Answer:
+        method = getattr(self._names, call.method)
+
+        def attempt(remaining: Seconds | None) -> Answer:
+            collector = call.collect()
+            for message in method(call.request, timeout=remaining):
+                collector.add(message)
+            return collector.finish()
+
+        return self._attempt(attempt, timeout, None)
+
+    def _import(self, call: ImportCall, timeout: Seconds | None) -> results.ImportSummary:
+        message = self._attempt(
+            lambda remaining: self._names.Import(iter(call.messages()), timeout=remaining), timeout, call.request_id
+        )
+        return call.read(message)
+
+    def _attempt(
+        self,
+        attempt: Callable[[Seconds | None], Answer],
+        timeout: Seconds | None,
+        request_id: RequestId | None,
+    ) -> Answer:
+        attempts = Attempts(now=time.monotonic(), timeout=self._time(timeout), request_id=request_id)
+        while True:
+            try:
+                return attempt(attempts.timeout(time.monotonic()))
+            except grpc.RpcError as error:
+                failure = read_failure(error, self.address)
+            time.sleep(attempts.pause_after(failure, time.monotonic()))

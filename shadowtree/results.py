@@ -1,0 +1,253 @@
+"""What the client returns: frozen values whose fields are the keys of the JSON that the command line prints.
+
+Lists are sorted tuples. `revision` is opaque: hand it to a later read as `at_least_revision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shadowtree.errors import Unavailable
+from shadowtree.vocabulary import (
+    Address,
+    ArcState,
+    EffectKind,
+    GroupId,
+    MemberId,
+    NodeKind,
+    Revision,
+    SubnetName,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that an update did to what resolution walks.
+
+    `formed`, `grown`, `changed`, `broken`: a virtual node (the groups of one loop, or of loops that share groups).
+    `controlled`, `released`: groups that began or ceased to be reached in several ways, only one of which delivers.
+    """
+
+    kind: EffectKind
+    groups: tuple[GroupId, ...]
+    servers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The answer to a write."""
+
+    revision: Revision
+    effects: tuple[Effect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenGroup:
+    """A group whose members the caller may not see: how many there are."""
+
+    group: GroupId
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WalkStep:
+    """One arc that the walk crossed. A shadow arc is crossed either way, so `source` may be its child."""
+
+    source: GroupId
+    target: MemberId
+    kind: NodeKind
+    state: ArcState
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Everybody in a group, each once.
+
+    `groups` is empty unless it was asked for. Where `unreachable` is not empty, these groups could not be entered and
+    members may be missing. `walk`, in depth-first order, is there where it was asked for.
+    """
+
+    group: GroupId
+    processes: tuple[MemberId, ...]
+    groups: tuple[GroupId, ...]
+    hidden: tuple[HiddenGroup, ...]
+    unreachable: tuple[GroupId, ...]
+    in_transition: bool
+    revision: Revision
+    walk: tuple[WalkStep, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing was out of reach and no update was under way."""
+        return not self.unreachable and not self.in_transition
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Whether a member is in a group, directly or not; its truth value is `is_member`.
+
+    `is_member` is None where a part out of reach could turn a "no" into a "yes". `pathname` runs from the group to the
+    member, each an immediate member of the one before; it is there where it was asked for and the answer is "yes".
+    """
+
+    group: GroupId
+    member: MemberId
+    is_member: bool | None
+    pathname: tuple[MemberId, ...] = ()
+    unreachable: tuple[GroupId, ...] = ()
+    revision: Revision = ""
+
+    def __bool__(self) -> bool:
+        if self.is_member is None:
+            raise uncertain(self)
+        return self.is_member
+
+
+def uncertain(check: Check) -> Unavailable:
+    """The error for a check that could not be answered; names the part out of reach."""
+    return Unavailable(
+        f"cannot tell whether {check.member} is in {check.group}: out of reach: {', '.join(check.unreachable)}",
+        {
+            "group": check.group,
+            "member": check.member,
+            "unreachable": "\n".join(check.unreachable),
+            "revision": check.revision,
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Memberships:
+    """Every group that a member is in, directly or not."""
+
+    member: MemberId
+    groups: tuple[GroupId, ...]
+    unreachable: tuple[GroupId, ...]
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualNode:
+    """The groups of one loop, or of loops that share groups: each is a member of every other."""
+
+    vnid: str
+    components: tuple[GroupId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """A group that a group is an immediate member of, and the state of the arc."""
+
+    id: GroupId
+    state: ArcState
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """An immediate member of a group, and the state of the arc."""
+
+    id: MemberId
+    kind: NodeKind
+    state: ArcState
+
+
+@dataclass(frozen=True, slots=True)
+class RdRecord:
+    """For the arc parent -> child: what is first sent to one of `ancestors` must not cross it."""
+
+    source: str
+    sink: str
+    parent: GroupId
+    child: MemberId
+    ancestors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group and its place in the graph.
+
+    `home` is the server that owns it. `pathnames` lead from a root to it, over virtual nodes by their vnids; there
+    can be very many, so they are cut off somewhere and `pathnames_truncated` says so. `rd_records` are those of its own
+    arcs to its children; in the rare case that they are too many, `rd_records_truncated` says so.
+    """
+
+    group: GroupId
+    home: str
+    virtual_node: VirtualNode | None
+    parents: tuple[Parent, ...]
+    children: tuple[Child, ...]
+    rd_records: tuple[RdRecord, ...]
+    pathnames: tuple[tuple[str, ...], ...]
+    pathnames_truncated: bool
+    revision: Revision
+    rd_records_truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList:
+    """Ids of groups, sorted; iterates over them."""
+
+    groups: tuple[GroupId, ...]
+
+    def __iter__(self) -> Iterator[GroupId]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __contains__(self, group: object) -> bool:
+        return group in self.groups
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedLine:
+    """A line of a file that was left out, and why."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """What an import did: arcs added, groups created, arcs that existed before, lines left out."""
+
+    arcs: int
+    groups_created: int
+    already_there: int
+    skipped: tuple[SkippedLine, ...]
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedArc:
+    """An arc whose other end is out of reach."""
+
+    parent: GroupId
+    child: MemberId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another name server, as the one that was asked sees it."""
+
+    address: Address
+    subnets: tuple[SubnetName, ...]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerStatus:
+    """One name server: what it owns and how it is."""
+
+    server: str
+    subnets: tuple[SubnetName, ...]
+    groups: int
+    processes: int
+    arcs: int
+    virtual_nodes: int
+    revision: Revision
+    in_doubt: tuple[Revision, ...]
+    suspended: tuple[SuspendedArc, ...]
+    peers: tuple[Peer, ...]

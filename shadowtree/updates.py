@@ -1,0 +1,34 @@
+"""What a caller hands to the client: joins and leaves of one atomic update, and arcs of a whole graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shadowtree.vocabulary import ChildKind, GroupId, MemberId, NodeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Make `member` an immediate member of `parent`."""
+
+    parent: GroupId
+    member: MemberId
+    kind: ChildKind = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Take `member` out of the immediate members of `parent`."""
+
+    parent: GroupId
+    member: MemberId
+    kind: ChildKind = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """One arc of a graph that is imported or exported; an empty `child` of kind group: a group without members."""
+
+    parent: GroupId
+    child: MemberId
+    kind: NodeKind

@@ -1,0 +1,382 @@
+"""A name service small enough to trust at a glance: one process, arcs in a set, every question a plain search.
+
+It keeps what the client and the command line rely on: the wire contract, its errors with their details, request ids.
+It has no shadow trees: arcs inside a loop are all `shadow`, and it never speaks of duplication control.
+"""
+
+# Methods have the names of the wire contract.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from namegraph.names import InvalidNameError, parse_name, subnet_of
+from namegraph.refusals import Reason
+from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
+from shadowtree.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
+from shadowtree.v1.name_service_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
+
+GROUP, PROCESS = names_pb2.CHILD_KIND_GROUP, names_pb2.CHILD_KIND_PROCESS
+_CODES = {
+    Reason.GROUP_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.NOT_A_MEMBER: grpc.StatusCode.NOT_FOUND,
+    Reason.GROUP_EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    Reason.ALREADY_MEMBER: grpc.StatusCode.ALREADY_EXISTS,
+    Reason.GROUP_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.INVALID_NAME: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.SELF_ARC: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.UNKNOWN_SUBNET: grpc.StatusCode.NOT_FOUND,
+    Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+class RefusedError(Exception):
+    """Ends a call with a reason and its facts."""
+
+    def __init__(self, reason: Reason, message: str, **facts: str) -> None:
+        super().__init__(message)
+        self.reason, self.message, self.facts = reason, message, facts
+
+
+@dataclass
+class FakeGraph:
+    """Groups and arcs, and what tests set to make trouble."""
+
+    subnets: tuple[str, ...] = ("x.example", "y.example")
+    groups: set[str] = field(default_factory=set)
+    arcs: dict[tuple[str, str], int] = field(default_factory=dict)
+    revision: int = 0
+    answers: dict[str, names_pb2.Change] = field(default_factory=dict)
+    unreachable: set[str] = field(default_factory=set)
+    calls: list[str] = field(default_factory=list)
+    drop_answers: int = 0
+    """So many coming writes are done, but their answers lost."""
+
+    def children(self, group: str) -> list[str]:
+        return sorted(child for parent, child in self.arcs if parent == group)
+
+    def reached(self, group: str) -> set[str]:
+        found: set[str] = set()
+        stack = [group]
+        while stack:
+            node = stack.pop()
+            for child in self.children(node):
+                if child not in found:
+                    found.add(child)
+                    if child not in self.unreachable:
+                        stack.append(child)
+        return found
+
+    def loop_of(self, group: str) -> list[str]:
+        if group not in self.reached(group):
+            return []
+        return sorted(other for other in self.reached(group) if group in self.reached(other))
+
+    def path(self, group: str, member: str) -> list[str]:
+        stack = [[group]]
+        seen = set()
+        while stack:
+            path = stack.pop(0)
+            for child in self.children(path[-1]):
+                if child == member:
+                    return [*path, child]
+                if child not in seen:
+                    seen.add(child)
+                    stack.append([*path, child])
+        return []
+
+
+class FakeNameService(NameServiceServicer):
+    """Answers for `graph`."""
+
+    def __init__(self, graph: FakeGraph) -> None:
+        self.graph = graph
+        self._lock = threading.Lock()
+
+    def CreateGroup(self, request: Any, context: Any) -> Any:
+        return self._write(request, context, lambda: self._create(request.group))
+
+    def DeleteGroup(self, request: Any, context: Any) -> Any:
+        return self._write(request, context, lambda: self._delete(request.group, request.force))
+
+    def Join(self, request: Any, context: Any) -> Any:
+        return self._write(request, context, lambda: self._join(request))
+
+    def Leave(self, request: Any, context: Any) -> Any:
+        return self._write(request, context, lambda: self._leave(request))
+
+    def ApplyUpdates(self, request: Any, context: Any) -> Any:
+        def apply() -> list[names_pb2.Effect]:
+            effects = []
+            for operation in request.operations:
+                effects += self._leave(operation) if operation.leave else self._join(operation)
+            return effects
+
+        return self._write(request, context, apply)
+
+    def Import(self, requests: Any, context: Any) -> Any:
+        with _refusals(context):
+            names: list[str] = []
+            arcs, groups = [], []
+            for chunk in requests:
+                names += chunk.names
+                groups += chunk.groups
+                arcs += zip(chunk.parents, chunk.children, chunk.kinds, strict=True)
+            before_groups, before_arcs = len(self.graph.groups), len(self.graph.arcs)
+            self.graph.groups.update(names[number] for number in groups)
+            for parent, child, kind in arcs:
+                self.graph.groups.add(names[parent])
+                if kind == GROUP:
+                    self.graph.groups.add(names[child])
+                self.graph.arcs[names[parent], names[child]] = kind
+            self.graph.revision += 1
+            added = len(self.graph.arcs) - before_arcs
+            return name_service_pb2.ImportSummary(
+                arcs=added,
+                groups_created=len(self.graph.groups) - before_groups,
+                already_there=len(arcs) - added,
+                revision=self._revision(),
+            )
+
+    def Export(self, request: Any, context: Any) -> Any:
+        chunk = name_service_pb2.ExportChunk()
+        rows = sorted((parent, child, kind) for (parent, child), kind in self.graph.arcs.items())
+        empty = self.graph.groups - {parent for parent, _, _ in rows}
+        kinds = bytearray()
+        for parent, child, kind in sorted([*rows, *((group, "", GROUP) for group in empty)]):
+            if request.subnet in ("", subnet_of(parse_name(parent))):
+                chunk.parents.append(parent)
+                chunk.children.append(child)
+                kinds.append(kind)
+        chunk.kinds = bytes(kinds)
+        yield chunk
+
+    def Resolve(self, request: Any, context: Any) -> Any:
+        with _refusals(context):
+            self._must_exist(request.group)
+            reached = self.graph.reached(request.group)
+            chunk = name_service_pb2.ResolveChunk(revision=self._revision())
+            chunk.processes.extend(sorted(reached - self.graph.groups))
+            chunk.unreachable.extend(sorted(reached & self.graph.unreachable))
+            yield chunk
+            if request.groups:
+                yield name_service_pb2.ResolveChunk(groups=sorted(reached & self.graph.groups))
+            if request.walk:
+                yield self._walk(request.group)
+
+    def _walk(self, group: str) -> Any:
+        chunk = name_service_pb2.ResolveChunk()
+        seen, stack = {group}, [group]
+        while stack:
+            node = stack.pop()
+            for child in self.graph.children(node):
+                if child not in seen:
+                    seen.add(child)
+                    stack.append(child)
+                    step = chunk.walk.add(to=child, kind=self.graph.arcs[node, child], state=self._state(node, child))
+                    setattr(step, "from", node)
+        return chunk
+
+    def Check(self, request: Any, context: Any) -> Any:
+        with _refusals(context):
+            self.graph.calls.append("Check")
+            self._must_exist(request.group)
+            reached = self.graph.reached(request.group)
+            is_member = request.member in reached
+            return name_service_pb2.CheckResponse(
+                is_member=is_member,
+                pathname=self.graph.path(request.group, request.member) if request.explain else (),
+                unreachable=() if is_member else sorted(reached & self.graph.unreachable),
+                revision=self._revision(),
+            )
+
+    def CheckBulk(self, requests: Any, context: Any) -> Any:
+        for request in requests:
+            answers = bytearray()
+            refused = None
+            for group, member in zip(request.groups, request.members, strict=True):
+                if group not in self.graph.groups:
+                    refused = group
+                    break
+                reached = self.graph.reached(group)
+                answers.append(1 if member in reached else 2 if reached & self.graph.unreachable else 0)
+            yield name_service_pb2.CheckBulkResponse(
+                answers=bytes(answers),
+                revision=self._revision(),
+                unreachable=sorted(self.graph.unreachable) if 2 in answers else (),
+            )
+            if refused:
+                with _refusals(context):
+                    self._must_exist(refused)
+
+    def ListMemberships(self, request: Any, context: Any) -> Any:
+        groups = sorted(group for group in self.graph.groups if request.member in self.graph.reached(group))
+        yield name_service_pb2.ListMembershipsChunk(
+            revision=self._revision(), groups=groups, unreachable=sorted(self.graph.unreachable)
+        )
+
+    def DescribeGroup(self, request: Any, context: Any) -> Any:
+        with _refusals(context):
+            self._must_exist(request.group)
+            group = request.group
+            description = name_service_pb2.GroupDescription(group=group, home="fake", revision=self._revision())
+            loop = self.graph.loop_of(group)
+            if loop:
+                description.virtual_node.vnid = f"{loop[0]}#1"
+                description.virtual_node.components.extend(loop)
+            for (parent, child), kind in sorted(self.graph.arcs.items()):
+                if parent == group:
+                    description.children.add(id=child, kind=kind, state=self._state(parent, child))
+                if child == group:
+                    description.parents.add(id=parent, kind=GROUP, state=self._state(parent, child))
+            description.pathnames.add(nodes=[group])
+            return description
+
+    def ListGroups(self, request: Any, context: Any) -> Any:
+        names = [g for g in sorted(self.graph.groups) if request.subnet in ("", subnet_of(parse_name(g)))]
+        after = [g for g in names if g > request.page_token]
+        page = after[:2]
+        return name_service_pb2.ListGroupsResponse(
+            groups=page, next_page_token=page[-1] if len(after) > len(page) else "", revision=self._revision()
+        )
+
+    def _revision(self) -> str:
+        return f"fake.{self.graph.revision}"
+
+    def _state(self, parent: str, child: str) -> int:
+        return names_pb2.ARC_STATE_SHADOW if child in self.graph.loop_of(parent) else names_pb2.ARC_STATE_NORMAL
+
+    def _write(self, request: Any, context: Any, do: Any) -> Any:
+        with _refusals(context), self._lock:
+            self.graph.calls.append(type(request).__name__)
+            if request.request_id not in self.graph.answers:
+                effects = do()
+                self.graph.revision += 1
+                self.graph.answers[request.request_id] = names_pb2.Change(revision=self._revision(), effects=effects)
+            if self.graph.drop_answers:
+                self.graph.drop_answers -= 1
+                context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+            return self.graph.answers[request.request_id]
+
+    def _create(self, group: str) -> list[names_pb2.Effect]:
+        name = _name(group)
+        if subnet_of(parse_name(name)) not in self.graph.subnets:
+            raise RefusedError(Reason.UNKNOWN_SUBNET, f"no server owns the subnet of {name}", group=name)
+        if name in self.graph.groups:
+            raise RefusedError(Reason.GROUP_EXISTS, f"group {name} exists already", group=name)
+        self.graph.groups.add(name)
+        return []
+
+    def _delete(self, group: str, force: bool) -> list[names_pb2.Effect]:
+        self._must_exist(group)
+        arcs = [arc for arc in self.graph.arcs if group in arc]
+        if arcs and not force:
+            raise RefusedError(Reason.GROUP_IN_USE, f"group {group} still has parents or children", group=group)
+        for arc in arcs:
+            del self.graph.arcs[arc]
+        self.graph.groups.remove(group)
+        return []
+
+    def _join(self, operation: Any) -> list[names_pb2.Effect]:
+        parent, child = _name(operation.parent), _name(operation.child)
+        if parent == child:
+            raise RefusedError(Reason.SELF_ARC, f"{parent} cannot be a member of itself", parent=parent, child=child)
+        self._must_exist(parent)
+        if operation.kind == GROUP:
+            self._must_exist(child)
+        if (parent, child) in self.graph.arcs:
+            raise RefusedError(
+                Reason.ALREADY_MEMBER, f"{child} is a member of {parent} already", parent=parent, child=child
+            )
+        is_group = operation.kind != PROCESS and child in self.graph.groups
+        self.graph.arcs[parent, child] = GROUP if is_group else PROCESS
+        loop = self.graph.loop_of(parent) if is_group else []
+        if child not in loop:
+            return []
+        return [names_pb2.Effect(kind=names_pb2.EFFECT_KIND_FORMED, groups=loop, servers=["fake"])]
+
+    def _leave(self, operation: Any) -> list[names_pb2.Effect]:
+        parent, child = operation.parent, operation.child
+        if (parent, child) not in self.graph.arcs:
+            raise RefusedError(Reason.NOT_A_MEMBER, f"{child} is not a member of {parent}", parent=parent, child=child)
+        loop = self.graph.loop_of(parent)
+        del self.graph.arcs[parent, child]
+        if child not in loop or self.graph.loop_of(parent) == loop:
+            return []
+        return [names_pb2.Effect(kind=names_pb2.EFFECT_KIND_BROKEN, groups=loop, servers=["fake"])]
+
+    def _must_exist(self, group: str) -> None:
+        if _name(group) not in self.graph.groups:
+            raise RefusedError(
+                Reason.GROUP_NOT_FOUND, f"group {group} does not exist (asked server fake)", group=group, server="fake"
+            )
+
+
+class FakeAdminService(AdminServiceServicer):
+    """Says how the fake is."""
+
+    def __init__(self, graph: FakeGraph) -> None:
+        self.graph = graph
+
+    def GetStatus(self, request: Any, context: Any) -> Any:
+        graph = self.graph
+        return admin_pb2.ServerStatus(
+            server="fake",
+            subnets=graph.subnets[:1],
+            groups=len(graph.groups),
+            processes=len({child for _, child in graph.arcs} - graph.groups),
+            arcs=len(graph.arcs),
+            revision=f"fake.{graph.revision}",
+            peers=[admin_pb2.ServerStatus.Peer(address="127.0.0.1:1", subnets=graph.subnets[1:], state="up")],
+        )
+
+
+@contextmanager
+def serve_fake(
+    graph: FakeGraph, *, address: str = "127.0.0.1:0", instead: grpc.GenericRpcHandler | None = None
+) -> Iterator[str]:
+    """Run the fake, on a free port unless told otherwise; gives its address. `instead` takes its place."""
+    with ThreadPoolExecutor(max_workers=4) as workers:
+        server = grpc.server(workers)
+        if instead is None:
+            add_NameServiceServicer_to_server(FakeNameService(graph), server)
+        else:
+            server.add_generic_rpc_handlers([instead])
+        add_AdminServiceServicer_to_server(FakeAdminService(graph), server)
+        port = server.add_insecure_port(address)
+        server.start()
+        try:
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.stop(0).wait()
+
+
+def _name(text: str) -> str:
+    try:
+        return parse_name(text)
+    except InvalidNameError as error:
+        raise RefusedError(Reason.INVALID_NAME, str(error), name=text[:80]) from None
+
+
+@contextmanager
+def _refusals(context: Any) -> Iterator[None]:
+    try:
+        yield
+    except RefusedError as refused:
+        detail = any_pb2.Any()
+        detail.Pack(error_details_pb2.ErrorInfo(reason=refused.reason, domain="shadowtree", metadata=refused.facts))
+        code = _CODES[refused.reason]
+        context.abort_with_status(
+            rpc_status.to_status(status_pb2.Status(code=code.value[0], message=refused.message, details=[detail]))
+        )

@@ -1,0 +1,303 @@
+"""The command line as users run it: processes of their own, against a name server of its own."""
+
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+PATIENCE_SECONDS = 60
+PROGRAM = [sys.executable, "-m", "shadowtree"]
+
+
+@pytest.fixture(scope="module")
+def clean_environment():
+    return {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+
+
+@pytest.fixture(scope="module")
+def serve(clean_environment):
+    """Start servers by `shadowtree serve`; they are gone when the module ends."""
+    started = []
+
+    def start(*arguments):
+        process = subprocess.Popen(
+            [*PROGRAM, "serve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=clean_environment,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate(timeout=PATIENCE_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def server(serve, tmp_path_factory):
+    """The address of one server for all tests here; each uses groups of its own."""
+    database = tmp_path_factory.mktemp("server") / "names.db"
+    process = serve("--subnet", "x.example,y.example", "--listen", "127.0.0.1:0", "--database", f"sqlite:///{database}")
+    line = process.stdout.readline()
+    assert line.startswith("serving x.example,y.example on 127.0.0.1:"), process.stderr.read()
+    return line.split(" on ")[1].strip()
+
+
+@pytest.fixture
+def shadowtree(server, clean_environment):
+    def run(*arguments, stdin="", status=None):
+        found = subprocess.run(
+            [*PROGRAM, *map(str, arguments)],
+            input=stdin,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            env={**clean_environment, "SHADOWTREE_SERVER": server},
+        )
+        assert "Traceback" not in found.stderr
+        if status is not None:
+            assert found.returncode == status, found.stderr
+        return found
+
+    return run
+
+
+def test_a_first_session_from_creating_a_group_to_deleting_it(shadowtree):
+    shadowtree("group", "create", "staff@x.example", status=0)
+    shadowtree("group", "create", "lab@y.example", status=0)
+    shadowtree("join", "staff@x.example", "lab@y.example", status=0)
+    shadowtree("join", "lab@y.example", "ann@z.example", status=0)
+    assert shadowtree("resolve", "staff@x.example", status=0).stdout == "ann@z.example\n"
+    proof = shadowtree("check", "staff@x.example", "ann@z.example", "--explain", status=0).stdout
+    assert proof.splitlines() == ["yes", "staff@x.example", "lab@y.example", "ann@z.example"]
+    assert shadowtree("check", "staff@x.example", "bob@z.example", status=1).stdout == "no\n"
+    assert shadowtree("memberships", "ann@z.example", status=0).stdout == "lab@y.example\nstaff@x.example\n"
+    formed = shadowtree("join", "lab@y.example", "staff@x.example", status=0)
+    assert formed.stdout.splitlines()[0] == "formed\tlab@y.example\tstaff@x.example"
+    shadowtree("leave", "lab@y.example", "staff@x.example", status=0)
+    in_use = shadowtree("group", "delete", "staff@x.example", status=4)
+    assert in_use.stderr.count("\n") == 1
+    assert "lab@y.example" in in_use.stderr
+    shadowtree("group", "delete", "staff@x.example", "--force", status=0)
+    shadowtree("group", "delete", "lab@y.example", "--force", status=0)
+
+
+def test_a_revision_carries_from_a_write_to_a_read(shadowtree):
+    revision = json.loads(shadowtree("group", "create", "rev@x.example", "--format", "json", status=0).stdout)[
+        "revision"
+    ]
+    shadowtree("resolve", "rev@x.example", "--at-least-revision", revision, status=0)
+    assert shadowtree("resolve", "rev@x.example", "--at-least-revision", "nonsense").returncode in {3, 4}
+
+
+def test_a_file_goes_in_and_comes_out_the_same(shadowtree, tmp_path):
+    rows = ["a@x.example\tb@y.example\tgroup", "a@x.example\t群 #1@z\tmember", "b@y.example\ta@x.example\tgroup"]
+    rows.append("empty@x.example\t\tgroup")
+    first, again = tmp_path / "first.tsv", tmp_path / "again.tsv.gz"
+    first.write_text("\n".join(reversed(rows)) + "\n", encoding="utf-8")
+    shadowtree("import", first, status=0)
+    assert "0 arcs added" in shadowtree("import", first, status=0).stdout
+    shadowtree("export", again, status=0)
+    exported = shadowtree("export", "-", "--subnet", "x.example", status=0).stdout.splitlines()
+    assert [row for row in exported if row.split("\t")[0] in {"a@x.example", "empty@x.example"}] == [
+        rows[0],
+        rows[1],
+        rows[3],
+    ]
+
+
+def test_bad_lines_of_a_long_file_refuse_all_of_it(shadowtree, tmp_path):
+    file = tmp_path / "long.tsv"
+    lines = [f"bad-{number % 100}@x.example\tp-{number}@z\tmember" for number in range(100_000)]
+    lines[77_776] = "bad-1@x.example\tp-1@z"
+    file.write_text("\n".join(lines))
+    refused = shadowtree("import", file, status=4)
+    assert refused.stderr.startswith(f"shadowtree: {file}:77777: 2 columns instead of 3")
+    assert refused.stderr.count("\n") == 1
+    shadowtree("resolve", "bad-0@x.example", status=4)
+    skipped = shadowtree("import", file, "--skip-bad", "--format", "json", status=0)
+    assert [line["line"] for line in json.loads(skipped.stdout)["skipped"]] == [77_777]
+
+
+def test_a_group_of_a_subnet_that_nobody_owns_is_a_bad_line(shadowtree):
+    refused = shadowtree("import", "-", stdin="a@x.example\tb@nobody.example\tgroup\n", status=4)
+    assert "standard input:1: group b@nobody.example: no name server owns the subnet nobody.example" in refused.stderr
+
+
+def test_updates_come_through_a_pipe(shadowtree):
+    shadowtree("group", "create", "red@x.example", status=0)
+    shadowtree("group", "create", "blue@x.example", status=0)
+    shadowtree("join", "red@x.example", "ann@z", status=0)
+    shadowtree("apply", "-", stdin="-\tred@x.example\tann@z\n+\tblue@x.example\tann@z\n", status=0)
+    assert shadowtree("memberships", "ann@z", status=0).stdout.splitlines() == ["blue@x.example"]
+
+
+def test_a_refused_update_is_left_out_whole(shadowtree):
+    shadowtree("group", "create", "whole@x.example", status=0)
+    shadowtree("apply", "-", stdin="+\twhole@x.example\tone@z\n-\twhole@x.example\ttwo@z\n", status=4)
+    assert shadowtree("resolve", "whole@x.example", status=0).stdout == ""
+
+
+def test_a_file_of_expectations_is_run(shadowtree, tmp_path):
+    file = tmp_path / "steps.yaml"
+    file.write_text(
+        "steps:\n"
+        "- {op: join, group: v1@x.example, member: v2@y.example}\n"
+        "- {op: join, group: v2@y.example, member: v1@x.example}\n"
+        "- {op: join, group: v2@y.example, member: cy@z}\n"
+        "- {op: expect_leaves, group: v1@x.example, want: [cy@z]}\n"
+        "- {op: expect_all_members, group: v1@x.example, want: [cy@z, v1@x.example, v2@y.example]}\n"
+        "- {op: expect_groups_of, member: cy@z, want: [v1@x.example, v2@y.example]}\n"
+    )
+    assert shadowtree("validate", file, status=0).stdout == "6 steps, 3 expectations: all as expected\n"
+    file.write_text("steps:\n- {op: expect_leaf_count, group: v1@x.example, want: 2}\n")
+    assert "expected 2, got 1" in shadowtree("validate", file, status=1).stdout
+
+
+def test_a_reader_that_stops_reading_causes_no_noise(shadowtree, server, clean_environment):
+    shadowtree("import", "-", stdin="".join(f"many@x.example\tp-{n}@z\tmember\n" for n in range(20_000)), status=0)
+    found = subprocess.run(
+        f"{sys.executable} -m shadowtree --server {server} resolve many@x.example | head -1",
+        shell=True,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        env=clean_environment,
+    )
+    assert (found.stdout, found.stderr) == ("p-0@z\n", "")
+
+
+def test_names_are_printed_as_utf8_in_any_locale(shadowtree, server, clean_environment):
+    shadowtree("group", "create", "群@x.example", status=0)
+    found = subprocess.run(
+        [*PROGRAM, "--server", server, "group", "list", "--subnet", "x.example"],
+        check=False,
+        capture_output=True,
+        timeout=PATIENCE_SECONDS,
+        env={**clean_environment, "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+    )
+    assert "群@x.example" in found.stdout.decode().splitlines()
+
+
+def at_a_terminal(arguments, environment):
+    """Run a command whose output goes to a terminal; returns its status and what a person sees."""
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments], stdout=terminal, stderr=terminal, stdin=subprocess.DEVNULL, env=environment
+    )
+    os.close(terminal)
+    seen = b""
+    while True:
+        try:
+            part = os.read(controller, 65536)
+        except OSError:  # what Linux says at the end of a terminal
+            break
+        if not part:
+            break
+        seen += part
+    os.close(controller)
+    return process.wait(PATIENCE_SECONDS), seen.decode()
+
+
+def test_a_person_at_a_terminal_sees_tables_trees_and_progress(shadowtree, server, clean_environment, tmp_path):
+    environment = {**clean_environment, "SHADOWTREE_SERVER": server, "TERM": "xterm-256color"}
+    file = tmp_path / "loop.tsv"
+    file.write_text(
+        "t1@x.example\tt2@x.example\tgroup\nt2@x.example\tt1@x.example\tgroup\nt2@x.example\tann@z\tmember\n"
+    )
+    status, seen = at_a_terminal(["import", str(file)], environment)
+    assert status == 0
+    assert "3 arcs added" in seen
+    status, seen = at_a_terminal(["describe", "t1@x.example"], environment)
+    assert status == 0
+    assert "virtual node" in seen
+    assert "└── " in seen
+    status, seen = at_a_terminal(["status"], environment)
+    assert status == 0
+    assert "┃" in seen or "│" in seen
+    status, seen = at_a_terminal(["resolve", "t1@x.example", "--tree"], environment)
+    assert status == 0
+    assert "└── t2@x.example (shadow)" in seen
+    status, seen = at_a_terminal(["leave", "t2@x.example", "t1@x.example"], environment)
+    assert status == 0
+    assert "a loop was broken" in seen
+
+
+def test_ctrl_c_ends_a_command_at_once(clean_environment):
+    """It waits for a server that takes the connection and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = subprocess.Popen(
+            [*PROGRAM, "--server", f"127.0.0.1:{listener.getsockname()[1]}", "resolve", "g@x.example"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=clean_environment,
+        )
+        connection, _ = listener.accept()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        connection.close()
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+
+
+def test_settings_can_be_checked_without_serving(clean_environment, tmp_path):
+    def check(text, *more):
+        config = tmp_path / "names.toml"
+        config.write_text(text)
+        return subprocess.run(
+            [*PROGRAM, "serve", "--config", config, "--check-config", *more],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            env=clean_environment,
+        )
+
+    good = check('database = "sqlite:///names.db"\nsubnets = ["x.example"]\n')
+    assert (good.returncode, good.stdout) == (0, "the settings are good\n")
+    bad = check('database = "sqlite:///names.db"\nsubnet = ["x.example"]\n')
+    assert bad.returncode == 2
+    assert bad.stderr.count("\n") == 1
+    assert "names.toml" in bad.stderr
+    assert "subnet" in bad.stderr
+    assert check('database = "sqlite:///names.db"\n', "--subnet", "no subnet!").returncode == 2
+
+
+def test_a_server_that_cannot_start_says_why_in_one_line(serve, server, tmp_path):
+    taken = serve("--subnet", "x.example", "--listen", server, "--database", f"sqlite:///{tmp_path}/names.db")
+    _, errors = taken.communicate(timeout=PATIENCE_SECONDS)
+    assert taken.returncode == 4
+    assert errors.count("\n") == 1
+    assert errors.startswith("shadowtree: ")
+
+
+def test_a_server_ends_in_good_order_on_sigterm(serve, tmp_path):
+    process = serve("--subnet", "x.example", "--listen", "127.0.0.1:0", "--database", f"sqlite:///{tmp_path}/names.db")
+    assert process.stdout.readline().startswith("serving ")
+    process.terminate()
+    _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize(("arguments", "limit_seconds"), [(("--help",), 0.25), (("check", "s@x.example", "p@z"), 0.4)])
+def test_the_prompt_comes_soon(shadowtree, arguments, limit_seconds):
+    """The best of several runs, with room for a machine that does other things as well."""
+    if arguments[0] == "check":
+        shadowtree("group", "create", "s@x.example")
+    times = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        shadowtree(*arguments)
+        times.append(time.perf_counter() - begun)
+    assert min(times) < 3 * limit_seconds

@@ -1,0 +1,77 @@
+"""The demo as a newcomer runs it: it ends by itself, leaves nothing behind, and nothing running when it is stopped."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+PATIENCE_SECONDS = 120
+COMMAND = [sys.executable, "-m", "shadowtree", "demo"]
+
+
+@pytest.fixture
+def environment(tmp_path):
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+    return {**clean, "TMPDIR": str(tmp_path)}
+
+
+def run(*command, environment):
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=environment
+    )
+
+
+def servers_below(folder):
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(folder) in argument for argument in process.info["cmdline"] or ())
+    ]
+
+
+def test_the_demo_ends_by_itself_and_leaves_nothing(environment, tmp_path):
+    found = run(*COMMAND, environment=environment)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+    assert servers_below(tmp_path) == []
+    assert "454,565 arcs" in found.stdout
+    assert "1,988 people" in found.stdout
+    assert re.search(r"formed: \S+@\S+, ", found.stdout)
+    assert re.search(r"broken: \S+@\S+, ", found.stdout)
+    assert found.stdout.rstrip().endswith("$ shadowtree demo --keep")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_takes_its_server_along(environment, tmp_path, number):
+    process = subprocess.Popen(
+        COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**environment, "PYTHONUNBUFFERED": "1"}
+    )
+    for line in process.stdout:
+        if "shadowtree import" in line:
+            break
+    assert len(servers_below(tmp_path)) == 1
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert servers_below(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kept_server_is_there_afterwards_and_can_be_stopped_as_it_says(environment, tmp_path):
+    found = run(*COMMAND, "--keep", environment=environment)
+    try:
+        assert found.returncode == 0
+        address = re.search(r"export SHADOWTREE_SERVER=(\S+)", found.stdout)[1]
+        status = run(sys.executable, "-m", "shadowtree", "--server", address, "status", environment=environment)
+        assert "groups\t68305\n" in status.stdout
+        subprocess.run(re.search(r"\$ (kill .*)", found.stdout)[1], shell=True, check=True)
+        psutil.wait_procs(servers_below(tmp_path), timeout=PATIENCE_SECONDS)
+        assert servers_below(tmp_path) == []
+    finally:
+        for process in servers_below(tmp_path):
+            process.kill()

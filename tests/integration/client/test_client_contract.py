@@ -1,0 +1,286 @@
+"""What the client promises: both clients, against a real name server and the fake of the unit tests."""
+
+import itertools
+
+import pytest
+
+import shadowtree
+from tests.fakes.awaited_client import AwaitedClient
+from tests.fakes.name_service import FakeGraph, serve_fake
+from tests.integration.nameserver.server_process import ServerProcess
+
+SUBNETS = ("x.example", "y.example")
+
+
+@pytest.fixture(scope="module", params=["fake", "real"])
+def address(request, tmp_path_factory):
+    if request.param == "fake":
+        with serve_fake(FakeGraph(subnets=SUBNETS)) as found:
+            yield found
+        return
+    server = ServerProcess(tmp_path_factory.mktemp("server") / "names.db", subnets=SUBNETS)
+    try:
+        yield server.address
+    finally:
+        server.close()
+
+
+@pytest.fixture(params=[shadowtree.Client, AwaitedClient], ids=["sync", "async"])
+def names(request, address):
+    with request.param(address) as client:
+        yield client
+
+
+numbers = itertools.count()
+
+
+@pytest.fixture
+def new(names):
+    """Make groups of their own for each test, and names for members."""
+    number = next(numbers)
+
+    def name(local, subnet="x.example"):
+        return f"{local}-{number}@{subnet}"
+
+    def group(local, subnet="x.example"):
+        names.create_group(name(local, subnet))
+        return name(local, subnet)
+
+    group.name = name
+    return group
+
+
+def test_a_write_returns_a_revision_and_a_read_can_ask_for_it(names, new):
+    change = names.create_group(new.name("a"))
+    assert isinstance(change, shadowtree.Change)
+    assert change.revision
+    assert names.resolve(new.name("a"), at_least_revision=change.revision).processes == ()
+
+
+def test_members_of_members_are_resolved_once_each_and_sorted(names, new):
+    a, b, c = new("a"), new("b"), new("c", "y.example")
+    people = [new.name(local, "elsewhere.example") for local in ("bob", "ann", "zoe")]
+    for parent, child in ((a, b), (a, c), (b, c), (c, people[0]), (b, people[1]), (c, people[2]), (b, people[2])):
+        names.join(parent, child)
+    found = names.resolve(a, groups=True)
+    assert found.processes == tuple(sorted(people))
+    assert found.groups == tuple(sorted([b, c]))
+    assert found.is_complete
+    assert names.resolve(a).groups == ()
+
+
+def test_the_walk_delivers_everybody_once(names, new):
+    a, b, ann = new("a"), new("b"), new.name("ann")
+    for parent, child in ((a, b), (b, ann), (a, ann)):
+        names.join(parent, child)
+    walk = names.resolve(a, walk=True).walk
+    assert sorted(step.target for step in walk) == sorted([b, ann])
+    assert {step.source for step in walk} <= {a, b}
+
+
+def test_a_check_is_true_or_false_and_explains_itself(names, new):
+    a, b, ann = new("a"), new("b"), new.name("ann")
+    names.join(a, b)
+    names.join(b, ann)
+    yes = names.check(a, ann, explain=True)
+    assert yes
+    assert yes.is_member is True
+    assert yes.pathname == (a, b, ann)
+    assert not names.check(a, new.name("bob"))
+    assert not names.check(b, a)
+
+
+def test_many_checks_are_answered_in_order(names, new):
+    a, ann = new("a"), new.name("ann")
+    names.join(a, ann)
+    pairs = [(a, ann if number % 3 else f"nobody-{number}@x.example") for number in range(10_000)]
+    checks = list(names.check_many(iter(pairs)))
+    assert [(check.group, check.member) for check in checks] == pairs
+    assert [check.is_member for check in checks] == [bool(number % 3) for number in range(10_000)]
+
+
+def test_no_checks_at_all_are_answered_too(names):
+    assert list(names.check_many([])) == []
+
+
+def test_a_pair_that_cannot_be_asked_ends_many_checks_after_the_answers_before_it(names, new):
+    a, ann = new("a"), new.name("ann")
+    names.join(a, ann)
+    checks = names.check_many([(a, ann)] * 5 + [(new.name("missing"), ann)] + [(a, ann)] * 5)
+    assert [next(checks).is_member for _ in range(5)] == [True] * 5
+    with pytest.raises(shadowtree.GroupNotFound, match=new.name("missing")):
+        next(checks)
+
+
+def test_many_checks_can_be_left_early(names, new):
+    a = new("a")
+    pairs = ((a, f"p-{number}@x.example") for number in itertools.count())
+    for check in names.check_many(pairs):
+        assert check.is_member is False
+        break
+
+
+def test_an_error_of_the_callers_own_iterator_reaches_the_caller(names, new):
+    a = new("a")
+
+    def pairs():
+        yield a, "p@x.example"
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        list(names.check_many(pairs()))
+
+
+def test_memberships_are_direct_or_not_and_sorted(names, new):
+    a, b, ann = new("a"), new("b"), new.name("ann")
+    names.join(b, a)
+    names.join(a, ann)
+    assert names.memberships(ann).groups == tuple(sorted([a, b]))
+    assert names.memberships(new.name("nobody")).groups == ()
+
+
+def test_a_loop_becomes_a_virtual_node_and_leaving_breaks_it(names, new):
+    a, b = new("a"), new("b")
+    names.join(a, b)
+    assert names.describe(a).virtual_node is None
+    formed = names.join(b, a)
+    assert [(effect.kind, effect.groups) for effect in formed.effects if effect.kind == "formed"] == [
+        ("formed", (a, b))
+    ]
+    described = names.describe(a)
+    assert described.virtual_node.components == (a, b)
+    assert [(child.id, child.kind) for child in described.children] == [(b, "group")]
+    assert [parent.id for parent in described.parents] == [b]
+    assert names.check(a, a)
+    broken = names.leave(b, a)
+    assert [(effect.kind, effect.groups) for effect in broken.effects if effect.kind == "broken"] == [
+        ("broken", (a, b))
+    ]
+    assert not names.check(a, a)
+
+
+def test_several_joins_and_leaves_are_one_update(names, new):
+    a, b, ann = new("a"), new("b"), new.name("ann")
+    names.join(a, ann)
+    names.apply([shadowtree.Leave(a, ann), shadowtree.Join(b, ann), shadowtree.Join(a, b, "group")])
+    assert names.resolve(a, groups=True).groups == (b,)
+    assert [child.id for child in names.describe(a).children] == [b]
+
+
+def test_groups_are_listed_over_pages_sorted_and_by_subnet(names, new):
+    mine = sorted([new("a"), new("b"), new("c"), new("d", "y.example"), new("e")])
+    listed = names.groups()
+    assert [group for group in listed if group in set(mine)] == mine
+    assert list(listed) == sorted(listed)
+    assert mine[3] in names.groups(subnet="y.example")
+    assert mine[0] not in names.groups(subnet="y.example")
+
+
+def test_what_is_imported_is_exported_again(names, new, tmp_path):
+    a, b, ann = new.name("a"), new.name("b"), new.name("ann")
+    empty = new.name("empty")
+    arcs = [
+        shadowtree.Arc(a, b, "group"),
+        shadowtree.Arc(b, ann, "process"),
+        shadowtree.Arc(b, a, "group"),
+        shadowtree.Arc(empty, "", "group"),
+    ]
+    first = names.import_arcs(arcs)
+    assert (first.arcs, first.groups_created, first.already_there) == (3, 3, 0)
+    again = names.import_arcs(arcs)
+    assert (again.arcs, again.groups_created, again.already_there) == (0, 0, 3)
+    mine = {a, b, empty}
+    exported = [arc for arc in names.export() if arc.parent in mine]
+    assert exported == sorted(arcs, key=lambda arc: (arc.parent, arc.child))
+
+    path = tmp_path / "graph.jsonl"
+    lines = names.export_file(path)
+    assert lines == len(path.read_text().splitlines())
+    assert names.import_file(path).arcs == 0
+
+
+def test_a_bad_arc_is_named_by_its_number_and_nothing_is_imported(names, new):
+    a, b = new.name("a"), new.name("b")
+    with pytest.raises(shadowtree.InvalidRequest, match=r"^arc 2: .* cannot be a member of itself"):
+        names.import_arcs([shadowtree.Arc(a, b, "group"), shadowtree.Arc(a, a, "group")])
+    with pytest.raises(shadowtree.GroupNotFound):
+        names.describe(a)
+
+
+def test_a_bad_line_is_named_and_nothing_is_imported_unless_bad_lines_are_skipped(names, new, tmp_path):
+    a, b = new.name("a"), new.name("b")
+    path = tmp_path / "graph.tsv"
+    path.write_text(f"{a}\t{b}\tgroup\n{a}\tg@unknown.example\tgroup\n")
+    with pytest.raises(shadowtree.BadFile, match=f"{path}:2: group g@unknown.example: no name server owns") as caught:
+        names.import_file(path)
+    assert caught.value.facts["line"] == "2"
+    with pytest.raises(shadowtree.GroupNotFound):
+        names.describe(a)
+    summary = names.import_file(path, skip_bad=True)
+    assert (summary.arcs, [skipped.line for skipped in summary.skipped]) == (1, [2])
+
+
+def test_a_repeated_request_id_gives_the_first_answer_again(names, new):
+    a, ann = new("a"), new.name("ann")
+    first = names.join(a, ann, request_id=f"once-{a}")
+    assert names.join(a, ann, request_id=f"once-{a}") == first
+    with pytest.raises(shadowtree.AlreadyMember):
+        names.join(a, ann, request_id=f"twice-{a}")
+
+
+def test_the_status_tells_what_a_server_owns(names, new):
+    new("a")
+    status = names.status()
+    owned_or_known = {*status.subnets, *(subnet for peer in status.peers for subnet in peer.subnets)}
+    assert owned_or_known == set(SUBNETS)
+    assert status.groups > 0
+
+
+REFUSALS = {
+    "GroupNotFound": lambda names, a, ann: names.resolve(f"missing-{a}"),
+    "GroupExists": lambda names, a, ann: names.create_group(a),
+    "GroupInUse": lambda names, a, ann: names.delete_group(a),
+    "AlreadyMember": lambda names, a, ann: names.join(a, ann),
+    "NotAMember": lambda names, a, ann: names.leave(a, f"nobody-{ann}"),
+    "SelfArc": lambda names, a, ann: names.join(a, a),
+    "InvalidName": lambda names, a, ann: names.create_group("two@at@signs"),
+    "UnknownSubnet": lambda names, a, ann: names.create_group("a@unknown.example"),
+}
+
+
+@pytest.mark.parametrize("error", REFUSALS)
+def test_each_refusal_is_an_error_of_its_own_class_with_its_facts(names, new, error):
+    a, ann = new("a"), new.name("ann")
+    names.join(a, ann)
+    with pytest.raises(getattr(shadowtree, error)) as caught:
+        REFUSALS[error](names, a, ann)
+    assert type(caught.value).__name__ == error
+    assert isinstance(caught.value, shadowtree.ShadowtreeError)
+    assert caught.value.message
+    assert caught.value.facts
+
+
+def test_forcing_deletes_a_group_with_its_arcs(names, new):
+    a, ann = new("a"), new.name("ann")
+    names.join(a, ann)
+    names.delete_group(a, force=True)
+    assert names.memberships(ann).groups == ()
+
+
+def test_text_that_is_no_unicode_is_an_invalid_name(names, new):
+    a = new("a")
+    for ask in (
+        lambda: names.join(a, "\udcff@x.example"),
+        lambda: names.apply([shadowtree.Join(a, "\udcff@x.example")]),
+        lambda: list(names.check_many([(a, "\udcff@x.example")])),
+    ):
+        with pytest.raises(shadowtree.InvalidName):
+            ask()
+
+
+def test_choices_that_do_not_exist_are_refused_before_anything_is_sent(names, new):
+    a = new("a")
+    with pytest.raises(shadowtree.InvalidRequest, match="kind must be one of auto, group, process"):
+        names.join(a, "b@x.example", kind="member")
+    with pytest.raises(shadowtree.InvalidRequest, match="consistency must be one of datagram, ordered"):
+        names.resolve(a, consistency="perfect")

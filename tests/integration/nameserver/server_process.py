@@ -1,0 +1,98 @@
+"""A real name server in a process of its own, for tests that talk to it over gRPC and kill it."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+
+import grpc
+
+from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
+from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
+
+PATIENCE_SECONDS = 60
+
+PROGRAM = """
+import json, os, sys
+from nameserver.server import StartError, run
+from nameserver.settings import SettingsError, load_settings
+try:
+    sys.exit(run(load_settings(None, json.loads(sys.argv[1]), os.environ)))
+except (SettingsError, StartError) as error:
+    sys.stderr.write(f"{error}\\n")
+    sys.exit(4)
+"""
+
+
+class ServerProcess:
+    """Starts at once; `address` is set when calls are accepted."""
+
+    def __init__(self, database, *, subnets=("b.c", "x.y"), listen="127.0.0.1:0", wait=True, **settings):
+        import json
+
+        values = {"database": f"sqlite:///{database}", "subnets": list(subnets), "listen": listen, **settings}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, json.dumps(values)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")},
+        )
+        self.serving_line = None
+        self.address = None
+        self._channels = []
+        if wait:
+            self.serving_line = self._read_line()
+            self.address = re.fullmatch(r"serving \S+ on (\S+:\d+)", self.serving_line)[1]
+
+    def _read_line(self):
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            assert selector.select(PATIENCE_SECONDS), "the server said nothing"
+        line = self.process.stdout.readline().decode().rstrip("\n")
+        assert line, self.process.stderr.read().decode()
+        return line
+
+    def channel(self):
+        channel = grpc.insecure_channel(self.address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self._channels.append(channel)
+        return channel
+
+    @property
+    def names(self):
+        return NameServiceStub(self.channel())
+
+    @property
+    def admin(self):
+        return AdminServiceStub(self.channel())
+
+    def terminate(self):
+        """SIGTERM; return the exit status and what was written to standard error."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.outcome()
+
+    def kill(self):
+        self.process.kill()
+        return self.outcome()
+
+    def outcome(self):
+        _, errors = self.process.communicate(timeout=PATIENCE_SECONDS)
+        return self.process.returncode, errors.decode()
+
+    def close(self):
+        for channel in self._channels:
+            channel.close()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate(timeout=PATIENCE_SECONDS)
+
+
+def wait_until(condition, what):
+    """Ask again and again until it holds."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"never came: {what}"

@@ -1,0 +1,277 @@
+"""Every command: what it prints in a pipe, its JSON, and its exit status."""
+
+import pytest
+
+A, B, ANN = "a@x.example", "b@x.example", "ann@z"
+
+KEYS = {
+    "resolve": ["group", "processes", "groups", "hidden", "unreachable", "in_transition", "revision"],
+    "check": ["group", "member", "is_member", "pathname", "unreachable", "revision"],
+    "memberships": ["member", "groups", "unreachable", "revision"],
+    "describe": [
+        "group",
+        "home",
+        "virtual_node",
+        "parents",
+        "children",
+        "rd_records",
+        "pathnames",
+        "pathnames_truncated",
+        "revision",
+    ],
+    "write": ["revision", "effects"],
+    "group list": ["groups"],
+    "import": ["arcs", "groups_created", "already_there", "skipped", "revision"],
+    "status": [
+        "server",
+        "subnets",
+        "groups",
+        "processes",
+        "arcs",
+        "virtual_nodes",
+        "revision",
+        "in_doubt",
+        "suspended",
+        "peers",
+    ],
+}
+
+
+def test_a_group_is_created_listed_and_deleted(shadowtree):
+    assert shadowtree("group", "create", A).status == 0
+    assert shadowtree("group", "list").lines == [A]
+    assert shadowtree("group", "list", "--subnet", "y.example").lines == []
+    assert shadowtree("group", "delete", A).status == 0
+    assert shadowtree("group", "list").lines == []
+
+
+def test_deleting_a_group_in_use_needs_force(shadowtree, loop):
+    refused = shadowtree("group", "delete", A)
+    assert (refused.status, refused.out) == (4, "")
+    assert refused.err == f"shadowtree: group {A} still has parents or children\n"
+    assert shadowtree("group", "delete", A, "--force").status == 0
+
+
+def test_a_join_that_closes_a_loop_prints_what_it_changed(shadowtree, graph, loop):
+    del graph.arcs[B, A]
+    assert shadowtree("join", B, A).lines == [f"formed\t{A}\t{B}"]
+    assert shadowtree("leave", B, A).lines == [f"broken\t{A}\t{B}"]
+    joined = shadowtree("join", B, A, "--group", "--format", "json")
+    assert list(joined.json) == KEYS["write"]
+    assert joined.json["effects"] == [{"kind": "formed", "groups": [A, B], "servers": ["fake"]}]
+
+
+def test_the_kind_of_a_member_can_be_told(shadowtree, graph):
+    graph.groups = {A}
+    assert shadowtree("join", A, "missing@x.example", "--group").status == 4
+    assert shadowtree("join", A, "bob@x.example", "--process").status == 0
+    assert graph.arcs == {(A, "bob@x.example"): 2}
+    assert shadowtree("join", A, "c@x.example", "--process", "--group").status == 2
+
+
+def test_a_request_id_makes_a_repeated_write_harmless(shadowtree, graph, loop):
+    writes = (
+        ("group", "create", "c@x.example"),
+        ("join", A, "bob@z"),
+        ("leave", A, "bob@z"),
+        ("group", "delete", "c@x.example"),
+    )
+    for number, write in enumerate(writes):
+        first = shadowtree(*write, "--request-id", f"mine-{number}", "--format", "json")
+        assert first.status == 0
+        assert shadowtree(*write, "--request-id", f"mine-{number}", "--format", "json") == first
+
+
+def test_resolve_prints_one_id_a_line_sorted(shadowtree, loop):
+    assert shadowtree("resolve", A).lines == [ANN]
+    assert shadowtree("resolve", A, "--groups").lines == sorted([A, B, ANN])
+    assert shadowtree("resolve", A, "--tree").lines == [A, f"  {B} (shadow)", f"    {ANN}"]
+
+
+def test_resolve_as_json_has_its_keys(shadowtree, loop):
+    for options in ((), ("--groups",), ("--tree",), ("--consistency", "ordered")):
+        found = shadowtree("resolve", A, "--format", "json", *options).json
+        assert list(found) == KEYS["resolve"]
+        assert found["processes"] == [ANN]
+        assert found["groups"] == ([A, B] if "--groups" in options else [])
+
+
+def test_check_says_yes_or_no_by_its_status_too(shadowtree, loop):
+    yes = shadowtree("check", A, ANN)
+    assert (yes.status, yes.out) == (0, "yes\n")
+    no = shadowtree("check", A, "bob@z")
+    assert (no.status, no.out, no.err) == (1, "no\n", "")
+    assert shadowtree("check", A, ANN, "--explain").lines == ["yes", A, B, ANN]
+
+
+def test_check_as_json_has_its_keys(shadowtree, loop):
+    found = shadowtree("check", A, ANN, "--explain", "--format", "json")
+    assert list(found.json) == KEYS["check"]
+    assert (found.json["is_member"], found.json["pathname"]) == (True, [A, B, ANN])
+    no = shadowtree("check", A, "bob@z", "--format", "json")
+    assert (no.status, no.json["is_member"]) == (1, False)
+
+
+def test_memberships_prints_one_group_a_line(shadowtree, loop):
+    assert shadowtree("memberships", ANN).lines == [A, B]
+    assert list(shadowtree("memberships", ANN, "--format", "json").json) == KEYS["memberships"]
+
+
+def test_describe_prints_one_fact_a_line_under_both_its_names(shadowtree, loop):
+    found = shadowtree("describe", B)
+    assert found.lines == [
+        f"group\t{B}",
+        "home\tfake",
+        f"virtual_node\t{A}#1",
+        f"component\t{A}",
+        f"component\t{B}",
+        f"parent\t{A}\tshadow",
+        f"child\t{A}\tgroup\tshadow",
+        f"child\t{ANN}\tprocess\tnormal",
+        f"pathname\t{B}",
+    ]
+    assert shadowtree("group", "describe", B) == found
+
+
+def test_describe_as_json_has_its_keys(shadowtree, loop):
+    found = shadowtree("describe", B, "--format", "json").json
+    assert list(found) == KEYS["describe"]
+    assert found["virtual_node"] == {"vnid": f"{A}#1", "components": [A, B]}
+    assert found["parents"] == [{"id": A, "state": "shadow"}]
+    assert found["children"][1] == {"id": ANN, "kind": "process", "state": "normal"}
+    assert found["pathnames"] == [[B]]
+
+
+def test_a_group_in_no_loop_has_no_virtual_node(shadowtree, graph):
+    graph.groups = {A}
+    assert shadowtree("describe", A, "--format", "json").json["virtual_node"] is None
+
+
+def test_status_prints_one_fact_a_line(shadowtree, loop):
+    lines = shadowtree("status").lines
+    assert lines[:5] == ["server\tfake", "subnet\tx.example", "groups\t2", "processes\t1", "arcs\t3"]
+    assert lines[-1] == "peer\t127.0.0.1:1\tup\ty.example"
+    assert list(shadowtree("status", "--format", "json").json) == KEYS["status"]
+
+
+@pytest.mark.parametrize("command", [("resolve", A), ("memberships", ANN)])
+def test_an_incomplete_answer_is_printed_and_says_so(shadowtree, graph, loop, command):
+    graph.unreachable = {B}
+    found = shadowtree(*command)
+    assert found.status == 3
+    assert found.err == f"shadowtree: incomplete: out of reach: {B}\n"
+    found = shadowtree(*command, "--format", "json")
+    assert (found.status, found.json["unreachable"]) == (3, [B])
+
+
+def test_an_uncertain_check_is_neither_yes_nor_no(shadowtree, graph, loop):
+    graph.unreachable = {B}
+    found = shadowtree("check", A, "bob@z")
+    assert (found.status, found.out) == (3, "")
+    assert found.err == f"shadowtree: cannot tell whether bob@z is in {A}: out of reach: {B}\n"
+    found = shadowtree("check", A, "bob@z", "--format", "json")
+    assert (found.status, found.json["is_member"], found.json["unreachable"]) == (3, None, [B])
+
+
+def test_a_write_whose_outcome_is_unknown_says_so_by_its_status(shadowtree, graph):
+    graph.drop_answers = 1_000
+    found = shadowtree("group", "create", A, "--request-id", "mine")
+    assert found.status == 3
+    assert "unknown whether the update was done" in found.err
+    assert "request id mine" in found.err
+
+
+def test_what_is_exported_is_imported_again(shadowtree, graph, loop, tmp_path):
+    before = dict(graph.arcs)
+    for suffix in ("tsv", "tsv.gz", "jsonl"):
+        file = tmp_path / f"graph.{suffix}"
+        assert shadowtree("export", file).status == 0
+        graph.arcs.clear()
+        graph.groups.clear()
+        summary = shadowtree("import", file, "--format", "json")
+        assert list(summary.json) == KEYS["import"]
+        assert (summary.json["arcs"], summary.json["groups_created"]) == (3, 2)
+        assert graph.arcs == before
+
+
+def test_a_dash_is_standard_output_and_input(shadowtree, graph, loop):
+    text = shadowtree("export", "-").out
+    assert text.splitlines() == [f"{A}\t{B}\tgroup", f"{B}\t{A}\tgroup", f"{B}\t{ANN}\tmember"]
+    graph.arcs.clear()
+    assert shadowtree("import", "-", stdin=text.encode()).out == (
+        "3 arcs added, 0 groups created, 0 arcs already there\n"
+    )
+
+
+def test_a_bad_line_refuses_the_file_and_skipping_lists_it(shadowtree, graph, tmp_path):
+    file = tmp_path / "graph.tsv"
+    file.write_text(f"{A}\t{B}\tgroup\n{A}\t{A}\tgroup\n")
+    refused = shadowtree("import", file)
+    assert (refused.status, refused.out, graph.arcs) == (4, "", {})
+    assert refused.err == f"shadowtree: {file}:2: '{A}' cannot be a member of itself\n"
+    skipped = shadowtree("import", file, "--skip-bad")
+    assert skipped.status == 0
+    assert skipped.out == "1 arcs added, 2 groups created, 0 arcs already there, 1 lines skipped\n"
+    assert skipped.err == f"shadowtree: skipped {file}:2: '{A}' cannot be a member of itself\n"
+    found = shadowtree("import", file, "--skip-bad", "--format", "json").json["skipped"]
+    assert found == [{"line": 2, "reason": f"'{A}' cannot be a member of itself"}]
+
+
+def test_only_one_subnet_is_imported_where_so_asked(shadowtree, graph, tmp_path):
+    file = tmp_path / "graph.tsv"
+    file.write_text(f"{A}\tann@z\tmember\nb@y.example\tann@z\tmember\n")
+    assert shadowtree("import", file, "--subnet", "y.example").status == 0
+    assert graph.arcs == {("b@y.example", "ann@z"): 2}
+
+
+@pytest.mark.parametrize("command", ["import", "export"])
+def test_a_name_without_a_known_ending_needs_a_format(shadowtree, tmp_path, command):
+    file = tmp_path / "graph.txt"
+    file.touch()
+    found = shadowtree(command, file)
+    assert (found.status, found.err.count("\n")) == (2, 1)
+    assert "--file-format" in found.err
+    assert shadowtree(command, file, "--file-format", "tsv").status == 0
+
+
+def test_apply_makes_each_stretch_of_lines_one_update(shadowtree, graph, loop, tmp_path):
+    file = tmp_path / "updates"
+    file.write_text(f"-\t{B}\t{A}\n+\t{A}\tbob@z\tmember\n\n+\t{B}\t{A}\tgroup\n")
+    applied = shadowtree("apply", file)
+    assert applied.lines == [f"broken\t{A}\t{B}", f"formed\t{A}\t{B}"]
+    assert graph.calls == ["ApplyUpdatesRequest"] * 2
+    assert graph.arcs[A, "bob@z"] == 2
+
+
+def test_apply_reads_standard_input_and_prints_the_last_revision(shadowtree, loop):
+    applied = shadowtree("apply", "-", "--format", "json", stdin=f"+\t{A}\tbob@z\n\n+\t{A}\tcy@z\n".encode())
+    assert list(applied.json) == KEYS["write"]
+    assert applied.json["revision"] == "fake.2"
+
+
+def test_apply_says_which_update_was_refused_and_what_is_done(shadowtree, graph, loop):
+    refused = shadowtree("apply", "-", stdin=f"+\t{A}\tbob@z\n\n+\t{A}\tcy@z\n-\t{A}\tzed@z\n".encode())
+    assert refused.status == 4
+    assert refused.err == (
+        f"shadowtree: standard input:3: the update that begins here was refused: zed@z is not a member of {A} "
+        "(1 of 2 updates are done)\n"
+    )
+
+
+def test_a_repeated_apply_with_its_request_id_is_harmless(shadowtree, graph, loop):
+    text = f"+\t{A}\tbob@z\n\n+\t{A}\tcy@z\n".encode()
+    for _ in range(2):
+        assert shadowtree("apply", "-", "--request-id", "mine", stdin=text).status == 0
+    assert graph.revision == 2
+
+
+def test_apply_checks_the_whole_file_before_anything_is_sent(shadowtree, graph, loop):
+    refused = shadowtree("apply", "-", stdin=f"+\t{A}\tbob@z\n\nnonsense\n".encode())
+    assert refused.status == 4
+    assert refused.err.startswith("shadowtree: standard input:3: ")
+    assert graph.calls == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(shadowtree, shell):
+    assert "_SHADOWTREE_COMPLETE" in shadowtree("completion", shell).out

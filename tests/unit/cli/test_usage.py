@@ -1,0 +1,137 @@
+"""Options everywhere, errors in one line, and statuses that scripts can rely on."""
+
+import click
+import pytest
+
+from shadowtree.cli.main import COMMANDS, shadowtree_command, status_of
+
+A, ANN = "a@x.example", "ann@z"
+
+
+def commands():
+    """Every command with its names, those of groups too."""
+    context = click.Context(shadowtree_command)
+    for name in COMMANDS:
+        command = shadowtree_command.get_command(context, name)
+        yield (name,), command
+        if isinstance(command, click.Group):
+            yield from (((name, sub), command.commands[sub]) for sub in command.commands)
+
+
+@pytest.mark.parametrize("name", [name for name, _ in commands()], ids=" ".join)
+def test_every_command_explains_itself(name, shadowtree):
+    found = shadowtree(*name, "--help")
+    assert found.status == 0
+    assert found.out.startswith(f"Usage: shadowtree {' '.join(name)}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, command in commands() if not isinstance(command, click.Group) and name != ("completion",)],
+    ids=" ".join,
+)
+def test_every_command_shows_an_example(name, shadowtree):
+    assert "Example" in shadowtree(*name, "--help").out
+
+
+def test_the_summaries_in_the_list_are_those_of_commands_that_exist():
+    assert {names[0] for names, _ in commands()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--format", "json", "group", "list"),
+        ("group", "--format", "json", "list"),
+        ("group", "list", "--format", "json"),
+        ("--format", "text", "group", "list", "--format", "json"),
+    ],
+)
+def test_options_may_stand_before_and_after_the_name_and_the_last_wins(shadowtree, arguments):
+    assert shadowtree(*arguments).json == {"groups": []}
+
+
+def test_the_server_is_an_option_or_of_the_environment(shadowtree, address, monkeypatch):
+    assert shadowtree("status").status == 0
+    monkeypatch.setenv("SHADOWTREE_SERVER", "127.0.0.1:1")
+    assert shadowtree("status").status == 4
+    assert shadowtree("--server", address, "status").status == 0
+    assert shadowtree("status", "--server", address).status == 0
+
+
+def test_a_revision_is_asked_for(shadowtree, graph, monkeypatch):
+    graph.groups = {A}
+    assert shadowtree("resolve", A, "--at-least-revision", "fake.0").status == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("nonsense",),
+        ("join", A),
+        ("join", A, ANN, "more"),
+        ("resolve", A, "--nonsense"),
+        ("resolve", A, "--consistency", "perfect"),
+        ("--format", "xml", "status"),
+        ("--timeout", "soon", "status"),
+        ("--timeout", "0", "status"),
+        ("--timeout", "-1", "status"),
+        ("--server", "nonsense", "status"),
+        ("status", "--server", "host:99999"),
+        ("completion", "tcsh"),
+        ("describe", A, "--pathnames", "0"),
+    ],
+)
+def test_wrong_usage_has_status_2_and_prints_nothing_on_standard_output(shadowtree, arguments):
+    found = shadowtree(*arguments)
+    assert (found.status, found.out) == (2, "")
+    assert not arguments or found.err.count("\n") == 1
+    assert "Traceback" not in found.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("resolve", "no@x.example"), "group no@x.example does not exist (asked server fake)"),
+        (("check", "no@x.example", ANN), "group no@x.example does not exist (asked server fake)"),
+        (("describe", "no@x.example"), "group no@x.example does not exist (asked server fake)"),
+        (("join", A, A), f"{A} cannot be a member of itself"),
+        (("leave", A, ANN), f"{ANN} is not a member of {A}"),
+        (("group", "create", A), f"group {A} exists already"),
+        (("import", "missing.tsv"), "missing.tsv: cannot read it: No such file or directory"),
+        (("apply", "missing"), "missing: cannot read it: No such file or directory"),
+        (("validate", "missing"), "missing: cannot read it: No such file or directory"),
+        (("export", "missing/graph.tsv"), "missing/graph.tsv: cannot write it: No such file or directory"),
+        (("--server", "127.0.0.1:1", "status"), "cannot reach the name server at 127.0.0.1:1: Connection refused"),
+        (("resolve", "\udcff@x"), "invalid name '\\udcff@x': character 1 is no Unicode character"),
+    ],
+    ids=str,
+)
+def test_what_is_refused_or_fails_has_status_4_and_one_line(shadowtree, graph, arguments, message):
+    graph.groups = {A}
+    found = shadowtree(*arguments)
+    assert (found.status, found.out, found.err) == (4, "", f"shadowtree: {message}\n")
+
+
+def test_an_id_of_ten_thousand_characters_is_refused_in_one_line(shadowtree, graph):
+    found = shadowtree("group", "create", "a" * 10_000 + "@x.example")
+    assert found.status == 4
+    assert len(found.err) < 300
+
+
+def test_an_interrupt_has_the_status_of_shells(monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("shadowtree.cli.options.Session.connect", interrupt)
+    assert status_of(["status"]) == 130
+
+
+def test_nobody_reading_is_no_error_message(monkeypatch, capsys):
+    def broken(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("shadowtree.cli.options.Session.connect", broken)
+    assert status_of(["status"]) == 141
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,83 @@
+"""When a call is tried again, and what its caller is told in the end."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shadowtree.client.failures import Failure
+from shadowtree.client.retry import LONGEST_PAUSE_S, PATIENCE_S, Attempts
+from shadowtree.errors import DeadlineExceeded, GroupNotFound, OutcomeUnknown, ServerFault, Unavailable
+
+NEVER_SENT = Failure(Unavailable("refused"), is_answer=False, was_sent=False, may_pass=True)
+LOST = Failure(Unavailable("lost"), is_answer=False, was_sent=True, may_pass=True)
+TOO_LATE = Failure(DeadlineExceeded("late"), is_answer=False, was_sent=True, may_pass=False)
+BROKEN = Failure(ServerFault("broken"), is_answer=False, was_sent=True, may_pass=False)
+REFUSED = Failure(GroupNotFound("none"), is_answer=True, was_sent=True, may_pass=False)
+
+
+def end_of(attempts, failures):
+    """Let the failures happen one after the other, the last one for ever; returns the time and the error."""
+    now = 0.0
+    failures = list(failures)
+    while True:
+        failure = failures.pop(0) if len(failures) > 1 else failures[0]
+        try:
+            now += attempts.pause_after(failure, now)
+        except Exception as error:  # noqa: BLE001 - whatever the caller would be told
+            return now, error
+
+
+def test_pauses_grow_up_to_a_limit():
+    attempts = Attempts(now=0.0, timeout=1000.0)
+    pauses = [attempts.pause_after(NEVER_SENT, 0.0) for _ in range(12)]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LONGEST_PAUSE_S
+
+
+@given(st.floats(0.001, 100.0))
+def test_a_server_out_of_reach_is_tried_while_the_deadline_lasts_and_never_longer(timeout):
+    ended, error = end_of(Attempts(now=0.0, timeout=timeout), [NEVER_SENT])
+    assert error is NEVER_SENT.error
+    assert ended < timeout
+    assert ended > timeout - 2 * LONGEST_PAUSE_S - 0.1
+
+
+def test_without_a_deadline_patience_is_short():
+    ended, _ = end_of(Attempts(now=0.0, timeout=None), [NEVER_SENT])
+    assert 0 < ended < PATIENCE_S
+
+
+@pytest.mark.parametrize("failure", [REFUSED, TOO_LATE, BROKEN])
+def test_answers_and_lasting_failures_are_not_tried_again(failure):
+    ended, error = end_of(Attempts(now=0.0, timeout=10.0), [failure])
+    assert (ended, error) == (0.0, failure.error)
+
+
+def test_an_attempt_has_what_is_left_of_the_time():
+    attempts = Attempts(now=100.0, timeout=5.0)
+    assert attempts.timeout(101.0) == 4.0
+    assert attempts.timeout(106.0) == 0.0
+    assert Attempts(now=100.0, timeout=None).timeout(101.0) is None
+
+
+@pytest.mark.parametrize("failures", [[LOST], [LOST, NEVER_SENT], [NEVER_SENT, LOST, NEVER_SENT], [TOO_LATE]])
+def test_a_write_that_may_have_arrived_ends_in_an_unknown_outcome(failures):
+    _, error = end_of(Attempts(now=0.0, timeout=1.0, request_id="mine"), failures)
+    assert isinstance(error, OutcomeUnknown)
+    assert error.facts["request_id"] == "mine"
+    assert isinstance(error, DeadlineExceeded) == (failures == [TOO_LATE])
+
+
+def test_a_write_that_never_left_was_not_done():
+    _, error = end_of(Attempts(now=0.0, timeout=1.0, request_id="mine"), [NEVER_SENT])
+    assert error is NEVER_SENT.error
+
+
+def test_a_refusal_after_a_lost_answer_is_certain():
+    _, error = end_of(Attempts(now=0.0, timeout=1.0, request_id="mine"), [LOST, REFUSED])
+    assert error is REFUSED.error
+
+
+def test_a_read_has_no_outcome_to_be_unknown():
+    _, error = end_of(Attempts(now=0.0, timeout=1.0), [LOST])
+    assert error is LOST.error

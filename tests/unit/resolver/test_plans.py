@@ -1,0 +1,166 @@
+"""Resolution plans: kept while nothing below them changes, never longer, and walked without any memory."""
+
+from itertools import pairwise
+from unittest.mock import patch
+
+import pytest
+
+from namegraph.events import DeleteGroup, JoinArc, LeaveArc
+from namegraph.graph import NameGraph
+from namegraph.names import NodeId
+from namegraph.records import NodeIndex
+from resolver.membership import MembershipResolver
+from resolver.plans import PlanCache, make_plan, walk
+from tests.cores import CoreUnderTest
+from tests.small_graphs import SmallGraph, node_id
+
+
+@pytest.fixture
+def graph():
+    """a to b to c, and x to y apart."""
+    return SmallGraph("a>b b>c c>.ann x>y y>.bob")
+
+
+def plans_of(graph, names, cache):
+    return [cache.plan(graph.node(name)) for name in names]
+
+
+def test_the_same_plan_is_given_again_while_nothing_below_changes(graph):
+    cache = PlanCache(graph.core.graph)
+    before = plans_of(graph, "abc", cache)
+    graph.join("x>.eve")
+    graph.leave("x>y")
+    graph.join("z>a")
+    assert plans_of(graph, "abc", cache) == before, "plans are compared by identity"
+
+
+@pytest.mark.parametrize("changed", [lambda g: g.join("c>.eve"), lambda g: g.leave("c>.ann"), lambda g: g.join("c>x")])
+def test_a_plan_is_made_anew_when_anything_below_changes(graph, changed):
+    cache = PlanCache(graph.core.graph)
+    before = plans_of(graph, "abcx", cache)
+    changed(graph)
+    after = plans_of(graph, "abcx", cache)
+    assert [one is other for one, other in zip(before, after, strict=True)] == [False, False, False, True]
+
+
+def test_a_plan_of_a_group_that_comes_on_a_loop_and_off_again_is_made_anew():
+    graph = SmallGraph("a>b b>c")
+    resolver = MembershipResolver(graph.core)
+    answers = []
+    for change in ("+c>a", "-c>a", "+b>a", "-b>a"):
+        (graph.join if change[0] == "+" else graph.leave)(change[1:])
+        answers.append([resolver.resolve(node_id(name)).groups for name in "abc"])
+    a, b, c = map(node_id, "abc")
+    apart = [(b, c), (c,), ()]
+    assert answers == [[(a, b, c)] * 3, apart, [(a, b, c), (a, b, c), ()], apart]
+
+
+def test_components_of_a_virtual_node_share_one_plan():
+    graph = SmallGraph("a>b b>a")
+    first, second = plans_of(graph, "ab", PlanCache(graph.core.graph))
+    assert first is second
+
+
+def test_a_group_deleted_and_created_again_has_an_empty_plan():
+    graph = SmallGraph("a>b b>.ann")
+    resolver = MembershipResolver(graph.core)
+    assert resolver.resolve(node_id("b")).processes
+    graph.server.delete(node_id("b"), force=True)
+    graph.server.create(node_id("b"))
+    assert resolver.resolve(node_id("b")).processes == ()
+    assert resolver.resolve(node_id("a")).groups == ()
+
+
+def test_plans_survive_updates_that_change_nothing(graph):
+    cache = PlanCache(graph.core.graph)
+    before = plans_of(graph, "a", cache)
+    graph.server.do(LeaveArc(node_id("c"), node_id(".ann")), JoinArc(node_id("c"), node_id(".ann")))
+    graph.server.ask(DeleteGroup(node_id("a")))
+    assert plans_of(graph, "a", cache) == before
+
+
+def test_a_plan_from_before_the_log_of_changes_is_made_anew_though_it_may_still_hold(graph):
+    with patch("namegraph.graph.CHANGE_LOG_LIMIT", 3):
+        small = NameGraph()
+    assert small.changed_tails.maxlen == 3
+    graph.core.graph.changed_tails = small.changed_tails
+    cache = PlanCache(graph.core.graph)
+    (before,) = plans_of(graph, "a", cache)
+    for _ in range(3):
+        graph.join("x>.eve")
+        graph.leave("x>.eve")
+    (after,) = plans_of(graph, "a", cache)
+    assert after is not before
+    assert after.groups == before.groups
+
+
+def test_an_update_too_large_to_list_is_taken_to_change_every_plan(graph):
+    cache = PlanCache(graph.core.graph)
+    (before,) = plans_of(graph, "a", cache)
+    with patch("namegraph.commit.CHANGED_TAILS_LISTED_LIMIT", 1):
+        graph.join("x>.eve y>.eve")
+    assert plans_of(graph, "a", cache) != [before]
+
+
+def test_the_least_recently_used_plans_go_when_there_are_too_many_nodes_in_all():
+    graph = SmallGraph("a>.p a>.q b>.p b>.q c>.p c>.q")
+    cache = PlanCache(graph.core.graph, weight_limit=6)
+    first, second = plans_of(graph, "ab", cache)
+    assert plans_of(graph, "a", cache) == [first]
+    plans_of(graph, "c", cache)
+    assert plans_of(graph, "a", cache) == [first], "used later than b"
+    assert plans_of(graph, "b", cache) != [second]
+
+
+def test_a_plan_larger_than_the_limit_is_kept_alone():
+    graph = SmallGraph("a>.p a>.q b>.p")
+    cache = PlanCache(graph.core.graph, weight_limit=1)
+    (large,) = plans_of(graph, "a", cache)
+    assert plans_of(graph, "a", cache) == [large]
+    plans_of(graph, "b", cache)
+    assert plans_of(graph, "a", cache) != [large]
+
+
+def test_a_plan_lists_processes_and_groups_sorted_and_once():
+    plan = make_plan_of(SmallGraph("a>c a>b b>k c>k k>.z k>.a b>.a"), "a")
+    assert plan.processes == (node_id(".a"), node_id(".z"))
+    assert plan.groups == (node_id("b"), node_id("c"), node_id("k"))
+    assert len(plan.reached) == 6
+
+
+def make_plan_of(graph, name):
+    return make_plan(graph.core.graph, graph.node(name))
+
+
+def test_a_walk_goes_depth_first_with_siblings_by_id():
+    assert SmallGraph("a>c a>b b>e b>d c>f").crossings("a") == ["a>b", "b>d", "b>e", "a>c", "c>f"]
+
+
+def test_a_walk_through_a_loop_starts_at_the_component_that_delivers():
+    graph = SmallGraph("a>b b>c c>a r>c b>k")
+    assert graph.crossings("r") == ["r>c", "c>b", "b>a", "b>k"]
+
+
+def test_a_walk_from_a_loop_enters_what_is_below_by_the_first_of_parallel_arcs():
+    graph = SmallGraph("a>b b>a a>k b>k")
+    assert graph.crossings("b") == ["b>a", "a>k"]
+    assert graph.crossings("a") == ["a>b", "a>k"]
+
+
+def test_a_walk_down_a_chain_of_ten_thousand_groups_needs_no_deep_stack():
+    names = [NodeId(f"g{number:05}@x.example") for number in range(10_001)]
+    server = CoreUnderTest("x.example")
+    server.bring([(parent, child, 1) for parent, child in pairwise(names)])
+    graph = server.core.graph
+    top = graph.index[names[0]]
+    assert [step.head for step in walk(graph, make_plan(graph, top), top)] == names[1:]
+
+
+def test_a_walk_around_a_loop_of_ten_thousand_groups_needs_no_deep_stack():
+    names = [NodeId(f"g{number:05}@x.example") for number in range(10_000)]
+    server = CoreUnderTest("x.example")
+    server.bring([(parent, child, 1) for parent, child in zip(names, [*names[1:], names[0]], strict=True)])
+    graph = server.core.graph
+    middle = NodeIndex(5_000)
+    heads = [step.head for step in walk(graph, make_plan(graph, middle), middle)]
+    assert sorted([graph.ids[middle], *heads]) == names
