@@ -44,5 +44,19 @@ def paired_medians(first: Callable[[], object], second: Callable[[], object], *,
     return statistics.median(times[0]), statistics.median(times[1])
 
 
+async def echo_rate(address: str, *, clients: int, calls: int, size: int) -> float:
+    """Calls a second of several clients at once, each with a connection of its own and one call at a time."""
+
+    async def one_client() -> None:
+        async with grpc.aio.insecure_channel(address) as channel:
+            echo = channel.unary_unary(METHOD)
+            for _ in range(calls):
+                await echo(b"x" * size)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(one_client() for _ in range(clients)))
+    return clients * calls / (time.perf_counter() - started)
+
+
 if __name__ == "__main__":
     sys.exit(asyncio.run(_serve()))

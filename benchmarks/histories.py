@@ -8,10 +8,12 @@ import tempfile
 import time
 from pathlib import Path
 
+import grpc
 import networkx
 
-from benchmarks.report import Figure
-from benchmarks.servers import connected
+from benchmarks.echo import echo_call
+from benchmarks.report import Figure, median_seconds
+from benchmarks.servers import connected, echo_server
 
 POINTS_COMPARED = 50
 
@@ -23,9 +25,8 @@ def measure(*, quick: bool) -> list[Figure]:  # noqa: ARG001 - one run is as sho
         print("  (the history of rust-teams is not measured: SHADOWTREE_EXTRA_DATA is not set)")
         return []
     changes = _read(Path(extra) / "data/rust-teams/churn.tsv.gz")
-    subnets = sorted(
-        {name.partition("@")[2] for _, parent, child, kind in changes for name in _groups(parent, child, kind)}
-    )
+    named = {name for _, parent, child, kind in changes for name in _groups(parent, child, kind)}
+    subnets = sorted({name.partition("@")[2] for name in named})
     truth = networkx.DiGraph()
     every = max(1, len(changes) // POINTS_COMPARED)
     seconds = 0.0
@@ -50,7 +51,11 @@ def measure(*, quick: bool) -> list[Figure]:  # noqa: ARG001 - one run is as sho
                 reached = networkx.descendants(truth, group)
                 expected = sorted(node for node in reached if node not in created)
                 assert list(client.resolve(group).processes) == expected, (number, group)
-    return [Figure(f"replay of rust-teams, {len(changes):,} changes one by one", seconds, 20, "s")]
+    calls = len(changes) + len(created)
+    with echo_server() as echo, grpc.insecure_channel(echo.address) as channel:
+        bare = calls * median_seconds(echo_call(channel, 80), repetitions=1_000)
+    what = f"replay of rust-teams, {len(changes):,} changes one by one"
+    return [Figure(what, seconds, 20, "s", note=f"{calls:,} calls; that many of the echo take {bare:.1f} s")]
 
 
 def _groups(parent: str, child: str, kind: str) -> list[str]:

@@ -25,13 +25,17 @@ CHECK_REQUEST_OVERHEAD_BYTES = 4
 def measure(*, quick: bool) -> list[Figure]:
     """Ask a server that holds the example graph, and one with groups made for the purpose."""
     figures = []
-    with tempfile.TemporaryDirectory() as folder, echo_server() as echo:
-        with connected(Path(folder), subnets=[*example_subnets(), SYNTHETIC]) as (_, client):
-            import_example(client)
-            figures += _first_and_later_resolutions(client, quick=quick)
-            figures += _checks(client, echo, quick=quick)
-            figures += _memberships(client, quick=quick)
-            figures += _a_million_members(client, quick=quick)
+    subnets = [*example_subnets(), SYNTHETIC]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        echo_server() as echo,
+        connected(Path(folder), subnets=subnets) as (_, client),
+    ):
+        import_example(client)
+        figures += _first_and_later_resolutions(client, quick=quick)
+        figures += _checks(client, echo, quick=quick)
+        figures += _memberships(client, quick=quick)
+        figures += _a_million_members(client, quick=quick)
     return figures
 
 

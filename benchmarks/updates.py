@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import statistics
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
+from benchmarks.echo import echo_rate
 from benchmarks.report import Figure, timed
-from benchmarks.servers import ServerProcess, connected
+from benchmarks.servers import ServerProcess, connected, echo_server
 from shadowtree import Arc, Client, aio
 
 SUBNET = "bench.example"
@@ -26,8 +29,6 @@ def measure(*, quick: bool) -> list[Figure]:
 
 def _many_clients(server: ServerProcess, client: Client, *, quick: bool) -> list[Figure]:
     """16 clients, each with a connection of its own, each waiting for its answer before it goes on."""
-    import asyncio
-
     each = 50 if quick else 500
     for number in range(CLIENTS):
         client.create_group(f"busy-{number}@{SUBNET}")
@@ -45,15 +46,17 @@ def _many_clients(server: ServerProcess, client: Client, *, quick: bool) -> list
 
     seconds = timed(lambda: asyncio.run(all_clients()))
     rate = CLIENTS * each * 2 / seconds
-    return [
-        Figure("joins and leaves of a process, durable, 16 clients", rate, 1_500, "a second", lower_is_better=False)
-    ]
+    with echo_server() as echo:
+        bare = asyncio.run(echo_rate(echo.address, clients=CLIENTS, calls=each, size=80))
+    what = "joins and leaves of a process, durable, 16 clients"
+    note = f"{rate / bare:.2f} of the rate of the echo, {bare:,.0f}"
+    return [Figure(what, rate, 1_500, "a second", lower_is_better=False, note=note)]
 
 
 def _loop(client: Client, *, quick: bool) -> list[Figure]:
     length = 1_000
     names = [f"ring-{number}@{SUBNET}" for number in range(length)]
-    client.import_arcs(Arc(above, below, "group") for above, below in zip(names, names[1:], strict=False))
+    client.import_arcs(Arc(above, below, "group") for above, below in pairwise(names))
     closing, breaking = [], []
     for _ in range(3 if quick else 15):
         closing.append(timed(lambda: client.join(names[-1], names[0])))

@@ -6,9 +6,9 @@
                                        next batch    FAILING: tries again, refuses meanwhile
 
 One flush is under way at a time, in one worker thread; the records of all steps taken meanwhile make up the next flush
-(group commit). Callers that were just answered tend to ask again at once, so the next flush waits for as many updates
-as the last one confirmed, but only a moment; a caller who is alone never waits. The core is ahead of the database by
-these two batches at most, so a read is held until the newest of them is durable: nobody sees what a crash could undo.
+(group commit). Callers that were just answered tend to ask again at once, so the next flush waits for them, but only a
+moment; a caller who is alone never waits. The core is ahead of the database by these two batches at most, so a read is
+held until the newest of them is durable: nobody sees what a crash could undo.
 
 When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
 until it works), and reads and further updates are refused, since nothing could be confirmed. One flush that works ends
@@ -34,7 +34,7 @@ WAITING_ROWS_LIMIT = 1_000_000
 """Rows that may wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
 
 GATHER_SECONDS = 0.002
-"""How long a flush waits for the next of the callers whose last update was just confirmed: about the time of one flush."""
+"""How long a flush waits for the next of the callers that were just answered: about the time of one flush."""
 
 GATHER_ROUNDS_LIMIT = 10
 """How often it waits again, as long as some do come: 20 ms for a caller who waits for others at the very worst."""
@@ -268,7 +268,8 @@ class RunLoop:
         if self.storage_failure is not None:
             self.storage_failure = None
             self._on_storage_state(None)
-        self._expected_replies = len(batch.replies)
+        came_meanwhile = 0 if self._collecting is None else len(self._collecting.replies)
+        self._expected_replies = len(batch.replies) + came_meanwhile
         batch.release()
 
     def _fail(self, why: str) -> None:

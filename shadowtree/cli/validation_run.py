@@ -27,11 +27,17 @@ _ENDS_THE_RUN = (Unavailable, DeadlineExceeded, OutcomeUnknown, ServerFault)
 _NAMES_SHOWN = 5
 
 
+def _names_a_group(step: Step) -> bool:
+    """Whether the member of a step is known to be a group by the step alone."""
+    return "#" in step.member or step.options.get("kind") == "group"
+
+
 class ValidationRun:
     """One run over a file.
 
-    A group is created where it is first mentioned; a node is a group if a step names it as one. Self-arcs are passed
-    over, an arc that is there already counts as joined, deleting forces, and an unknown group is an empty answer.
+    A group is created where it is first mentioned; a node is a group if a step names it as one, or if its name holds
+    a `#`. Self-arcs are passed over, an arc that is there already counts as joined, deleting forces, and an unknown
+    group is an empty answer.
     """
 
     def __init__(self, names: Client, steps: Sequence[Step]) -> None:
@@ -40,7 +46,7 @@ class ValidationRun:
             group
             for step in steps
             if not step.is_expectation
-            for group in (step.group, step.member if step.options.get("kind") == "group" else step.group)
+            for group in (step.group, step.member if _names_a_group(step) else step.group)
         }
         self._made: set[GroupId] = set()
 

@@ -59,7 +59,7 @@ class BulkCheck:
         """Whether every pair was sent and answered."""
         return self._is_exhausted and not self._under_way
 
-    def read(self, response: name_service_pb2.CheckBulkResponse) -> list[Check]:
+    def read(self, response: name_service_pb2.CheckBulkResponse) -> Iterator[Check]:
         """Read the answers to the oldest batch under way. Fewer than it has pairs: an error will follow."""
         if not self._under_way or self._was_cut_short:
             raise ServerFault("the server answered checks that were not asked")

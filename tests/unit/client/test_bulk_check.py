@@ -52,7 +52,7 @@ def test_only_the_first_request_asks_for_a_revision():
 def test_answers_are_checks_like_any_other():
     bulk = BulkCheck(pairs(3), None)
     list(bulk.next_requests())
-    assert bulk.read(response([0, 1, 2], unreachable=["z@y", "a@y"])) == [
+    assert list(bulk.read(response([0, 1, 2], unreachable=["z@y", "a@y"]))) == [
         Check("g0@x", "m0@x", False, (), (), "r"),
         Check("g1@x", "m1@x", True, (), (), "r"),
         Check("g2@x", "m2@x", None, (), ("a@y", "z@y"), "r"),
@@ -62,7 +62,7 @@ def test_answers_are_checks_like_any_other():
 def test_too_few_answers_are_given_out_and_must_be_followed_by_an_error():
     bulk = BulkCheck(pairs(3), None)
     list(bulk.next_requests())
-    assert len(bulk.read(response([1, 1]))) == 2
+    assert len(list(bulk.read(response([1, 1])))) == 2
     with pytest.raises(ServerFault):
         bulk.end_of_stream()
 

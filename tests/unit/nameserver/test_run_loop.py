@@ -149,19 +149,19 @@ async def test_updates_that_come_during_a_flush_share_the_next_one(server):
 
 
 async def test_a_flush_waits_for_the_callers_just_answered(server, monkeypatch):
-    monkeypatch.setattr(run_loop_module, "GATHER_SECONDS", 3600.0)
     server.store.hold()
     first = server.begin(CreateGroup("g0@b.c"))
     await server.until(lambda: server.store.batches)
     others = [server.begin(CreateGroup(f"g{number}@b.c")) for number in range(1, 5)]
     await settle()
+    monkeypatch.setattr(run_loop_module, "GATHER_SECONDS", 3600.0)
+    server.store.let_one_through()
+    await first
+    assert not any(other.done() for other in others)
+    again = server.begin(CreateGroup("g5@b.c"))
     server.store.open()
-    await asyncio.gather(first, *others)
-    early = server.begin(CreateGroup("h0@b.c"))
-    await settle()
-    later = [server.begin(CreateGroup(f"h{number}@b.c")) for number in range(1, 4)]
-    await asyncio.gather(early, *later)
-    assert len(server.store.batches[-1].nodes) == 4
+    await asyncio.gather(*others, again)
+    assert [len(records.nodes) for records in server.store.batches] == [1, 5]
 
 
 async def test_a_flush_does_not_wait_for_callers_that_stay_away(server):
