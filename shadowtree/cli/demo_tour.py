@@ -118,7 +118,7 @@ class Tour:
             description = self._names.describe(group)
         node = description.virtual_node
         assert node is not None
-        screen.answer(f"virtual node of {len(node.components)} groups, {len(description.parents)} parents ({watch})")
+        screen.answer(f"virtual node of {len(node.components)} groups ({watch})")
         screen.say(
             "Of the arcs between them it keeps a tree, the shadow arcs, and walks these both ways (-> leads to a "
             "member, <- to the group that it is a member of). The others fade: nobody is reached only through them."
