@@ -1,8 +1,13 @@
 """What all tests share: how many examples Hypothesis tries, and a closing word on what could not be run."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
+
+# What a shell starts in the background ignores SIGINT, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "quick",
