@@ -70,7 +70,7 @@ from namegraph.scope import (
     not_for_this_server,
     wishes_of,
 )
-from namegraph.site import Site
+from namegraph.site import NEVER, Site
 from namegraph.subnets import SubnetTable
 from namegraph.virtual_nodes import compute_topology
 
@@ -181,8 +181,13 @@ class ServerCore:
         if outcome is None:
             self._finish_step(effects, now, counter)
         else:
-            effects.replies.append(Reply(command.ticket, outcome, Priority(self._site.counter, self.server)))
+            effects.replies.append(Reply(command.ticket, outcome, self._place_of(outcome)))
         return effects
+
+    def _place_of(self, outcome: Outcome) -> Priority:
+        """Where in the order an outcome of this step stands: a refusal right after all that was seen here."""
+        counter = self._site.counter
+        return Priority(counter, self.server) if isinstance(outcome, Committed) else Priority(counter + 1, NEVER.server)
 
     def _first_answer_or_outcome(
         self, command: UpdateCommand | ImportCommand, now: float, records: Records
