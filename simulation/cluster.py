@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -69,7 +69,7 @@ class Cluster:
         """Let a client ask a server, some time from now."""
         self._push(self.now + delay, server, command)
 
-    def run(self) -> None:
+    def run(self, after_step: Callable[[], None] | None = None) -> None:
         """Go on until nothing is under way; raises `NeverEndsError`."""
         steps = 0
         while self._events:
@@ -82,6 +82,8 @@ class Cluster:
                 self.answers[reply.ticket] = reply.outcome
                 if reply.place is not None:
                     self.places[reply.ticket] = reply.place
+            if after_step is not None:
+                after_step()
             steps += 1
             if steps > STEPS_LIMIT:
                 raise NeverEndsError(f"{len(self._events)} events are left after {steps} steps")

@@ -13,6 +13,7 @@ from namegraph.refusals import Reason
 from simulation.checkers import check_all, check_quiet
 from simulation.clients import Population, populate, submit_burst
 from simulation.cluster import Cluster
+from simulation.flight import Watcher
 from simulation.invariants import InvariantViolatedError
 from simulation.serial import ArcName, TrueGraph, run_serially
 
@@ -28,12 +29,15 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter)
     messages: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
+    walks: Counter[str] = field(default_factory=Counter)
+    """Walks while updates were under way."""
 
     def add(self, other: Tally) -> None:
         """Add another run."""
         self.outcomes += other.outcomes
         self.messages += other.messages
         self.effects += other.effects
+        self.walks += other.walks
 
 
 def run_seed(seed: int, *, servers: int | None = None, updates: int | None = None) -> Tally:
@@ -44,6 +48,7 @@ def run_seed(seed: int, *, servers: int | None = None, updates: int | None = Non
     cluster = Cluster(subnets, chance, is_wild=chance.random() < 0.7)
     population = populate(chance, subnets)
     create_groups(cluster, population)
+    watcher = Watcher(cluster, population.commands, Random(seed))  # noqa: S311 - a seed must replay
     arcs: dict[ArcName, int] = {}
     left = updates
     bursts = 0
@@ -53,12 +58,12 @@ def run_seed(seed: int, *, servers: int | None = None, updates: int | None = Non
             size = min(size, left)
             left -= size
         submit_burst(chance, cluster, population, arcs, updates=size)
-        cluster.run()
+        cluster.run(watcher.watch)
         check_quiet(cluster.servers, population.commands, cluster.answers)
         arcs = run_serially(population.commands, cluster.answers, cluster.places)
         check_all(cluster.servers, TrueGraph(arcs))
         bursts += 1
-    return _tally(cluster)
+    return _tally(cluster, watcher)
 
 
 def create_groups(cluster: Cluster, population: Population) -> None:
@@ -72,8 +77,8 @@ def create_groups(cluster: Cluster, population: Population) -> None:
         assert isinstance(cluster.answers.pop(-1 - number), Committed)
 
 
-def _tally(cluster: Cluster) -> Tally:
-    tally = Tally(messages=cluster.counts())
+def _tally(cluster: Cluster, watcher: Watcher) -> Tally:
+    tally = Tally(messages=cluster.counts(), walks=watcher.walks)
     for outcome in cluster.answers.values():
         if isinstance(outcome, Committed):
             tally.outcomes["committed"] += 1

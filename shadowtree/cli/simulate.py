@@ -42,6 +42,7 @@ def simulate_command(seed: int, seeds: int, servers: int | None, updates: int | 
         ("outcomes", tally.outcomes),
         ("effects", tally.effects),
         ("messages", tally.messages),
+        ("walks while updates were under way", tally.walks),
     ):
         click.echo(f"  {title}: " + ", ".join(f"{name} {count}" for name, count in sorted(counter.items())))
     return FAILED if failed else DONE
