@@ -237,6 +237,7 @@ class AncestorSets:
     def _fill(self, wanted: NodeIndex) -> None:
         graph, sets = self._graph, self._sets
         stack = [wanted]
+        opened: set[NodeIndex] = set()
         while stack:
             node = stack[-1]
             if node in sets:
@@ -244,12 +245,17 @@ class AncestorSets:
                 continue
             above = graph.parent_representatives(node)
             missing = [parent for parent in above if parent not in sets]
-            if missing:
+            if missing and node not in opened:
+                opened.add(node)
                 stack += missing
                 continue
             stack.pop()
-            found = BitMap(graph.components(node))
-            found = found.union(*(sets[parent] for parent in above)) if above else found
+            if missing:
+                # While an update arrives from other servers there may be a loop that is no virtual node yet.
+                found = BitMap(graph.ancestors(graph.components(node)))
+            else:
+                found = BitMap(graph.components(node))
+                found = found.union(*(sets[parent] for parent in above)) if above else found
             if len(found) > _SMALL_SET:
                 found.run_optimize()
             if not self._keep(node, found):

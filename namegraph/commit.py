@@ -180,8 +180,11 @@ def _virtual_node_row(virtual_node: VirtualNode, *, present: bool) -> VirtualNod
 
 def _record_nodes(graph: NameGraph, records: Records, nodes: list[NodeIndex], *, counter: int) -> None:
     versions, ids, owner = graph.versions, graph.ids, graph.virtual_node_of
+    servers = graph.version_servers
     for node in nodes:
         versions[node] = counter
+        if servers:
+            servers.pop(node, None)
         virtual_node = owner.get(node)
         number = None if virtual_node is None else virtual_node.number
         records.nodes.append(NodeRecord(node, ids[node], graph.kind(node), number, counter))

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 
+from namegraph.messages import Message
 from namegraph.names import NodeId, ServerId
+from namegraph.priorities import Priority
 from namegraph.records import Records, RequestId
 from namegraph.refusals import Refusal
 
@@ -88,7 +90,15 @@ class ImportCommand:
     deadline: float | None = None
 
 
-Event = UpdateCommand | ImportCommand
+@dataclass(frozen=True, slots=True)
+class PeerMessage:
+    """A message of another server. Those of one sender come in the order in which they were sent."""
+
+    sender: ServerId
+    message: Message
+
+
+Event = UpdateCommand | ImportCommand | PeerMessage
 
 
 class EffectKind(StrEnum):
@@ -138,11 +148,16 @@ class Reply:
 
     ticket: int
     outcome: Outcome
+    place: Priority | None = None
+    """Where in the one order of updates it was decided: a commit at this final priority, a refusal at it or right
+    after it. None where it was not ordered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What the shell does after a step, in this order: make `records` durable, then send the replies."""
+    """What the shell does after a step, in this order: make `records` durable, send the messages, then the replies."""
 
     records: Records
     replies: list[Reply] = field(default_factory=list)
+    messages: list[tuple[ServerId, Message]] = field(default_factory=list)
+    """(server to send to, message), in order."""

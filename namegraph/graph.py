@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from namegraph.names import NodeId
+from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from namegraph.shadow_tree import spanning_tree
@@ -72,6 +72,8 @@ class NameGraph:
         self.index: dict[NodeId, NodeIndex] = {}
         self.kinds = bytearray()
         self.versions = array("Q")
+        self.version_servers: dict[NodeIndex, ServerId] = {}
+        """The server of a version's priority, where it may be another one than this."""
         self.children: list[dict[NodeIndex, ArcRecord]] = []
         self.parents: list[dict[NodeIndex, ArcRecord]] = []
         self.tombstones: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}

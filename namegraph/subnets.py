@@ -12,6 +12,7 @@ class SubnetTable:
 
     def __init__(self, owners: Mapping[Subnet, ServerId]) -> None:
         self._owners = dict(owners)
+        self.has_several_servers = len(set(self._owners.values())) > 1
 
     def home_of(self, node: NodeId) -> ServerId | None:
         """The server that owns the node's subnet; None where nobody does (a process is then foreign)."""

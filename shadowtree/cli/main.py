@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "memberships": _Command("memberships", "Say which groups somebody is in."),
     "describe": _Command("describe", "Show one group and its place in the graph."),
     "validate": _Command("validate", "Run a file of steps and expectations."),
+    "simulate": _Command("simulate", "Run many name servers under a seed and check them."),
     "status": _Command("status", "Show how the server is."),
     "completion": _Command("completion", "Print what makes the shell complete these commands."),
 }

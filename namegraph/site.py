@@ -1,0 +1,66 @@
+"""What the parts of the update protocol share on one server: its graph, its counter, and where its messages go.
+
+Messages of a server to itself never leave: they wait in `own_messages` and are handled before the step ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from namegraph.ancestry import AncestorSets
+from namegraph.graph import NameGraph
+from namegraph.messages import Message
+from namegraph.names import NodeId, ServerId
+from namegraph.priorities import Priority
+from namegraph.records import NodeIndex
+from namegraph.subnets import SubnetTable
+
+NEVER = Priority(0, ServerId(""))
+"""Below every priority: the version of what no update has changed."""
+
+
+class Site:
+    """One server's place in the protocol."""
+
+    def __init__(self, *, server: ServerId, table: SubnetTable, graph: NameGraph) -> None:
+        self.server = server
+        self.table = table
+        self.graph = graph
+        self.ancestors = AncestorSets(graph)
+        self.counter = 0
+        self.outbox: list[tuple[ServerId, Message]] = []
+        self.own_messages: deque[Message] = deque()
+
+    def send(self, to: ServerId, message: Message) -> None:
+        """Let a message leave when the step's records are durable."""
+        if to == self.server:
+            self.own_messages.append(message)
+        else:
+            self.outbox.append((to, message))
+
+    def see(self, priority: Priority) -> None:
+        """Let the counter rise above a priority."""
+        self.counter = max(self.counter, priority.counter)
+
+    def next_priority(self) -> Priority:
+        """A priority above all that were seen here."""
+        self.counter += 1
+        return Priority(self.counter, self.server)
+
+    def home_below(self, *, parent: NodeId, child: NodeId) -> ServerId:
+        """The home of the child of an arc: a foreign process lives where its parent does."""
+        home = self.table.home_of(child)
+        return self.home_of(parent) if home is None else home
+
+    def home_of(self, node: NodeId) -> ServerId:
+        """The home of a group, or of a node that is known here: what has no home lives here."""
+        home = self.table.home_of(node)
+        return self.server if home is None else home
+
+    def owns(self, node: NodeIndex) -> bool:
+        """Whether a node that is known here lives here."""
+        return self.home_of(self.graph.ids[node]) == self.server
+
+    def id_of(self, node: NodeIndex) -> NodeId:
+        """The id of a node."""
+        return self.graph.ids[node]

@@ -1,0 +1,150 @@
+"""One update at a time over several servers: what callers are told, and what is refused."""
+
+import random
+
+import pytest
+
+from namegraph.events import (
+    ChildKind,
+    Committed,
+    CreateGroup,
+    DeleteGroup,
+    EffectKind,
+    JoinArc,
+    LeaveArc,
+    UpdateCommand,
+)
+from namegraph.names import NodeId, ServerId, Subnet, parse_name, subnet_of
+from namegraph.records import NodeKind, RequestId
+from namegraph.refusals import Reason
+from simulation.checkers import check_all
+from simulation.cluster import Cluster
+from simulation.serial import TrueGraph
+
+
+class Caller:
+    """Asks the home of the first node, and waits."""
+
+    def __init__(self, *groups):
+        self.cluster = Cluster([Subnet(f"{name}.example") for name in "abc"], random.Random(0))
+        self.arcs = {}
+        for group in groups:
+            self.ask(CreateGroup(parse_name(group)))
+
+    def ask(self, *operations, request_id=None):
+        ticket = len(self.cluster.answers)
+        first = operations[0]
+        asked = first.parent if isinstance(first, JoinArc | LeaveArc) else first.group
+        request = RequestId(request_id or f"r{ticket}")
+        self.cluster.submit(ServerId(subnet_of(asked)), UpdateCommand(ticket, request, operations))
+        self.cluster.run()
+        answer = self.cluster.answers[ticket]
+        if isinstance(answer, Committed) and request_id is None:
+            for operation in operations:
+                if isinstance(operation, JoinArc):
+                    self.arcs[operation.parent, operation.child] = operation.cost
+                elif isinstance(operation, LeaveArc):
+                    del self.arcs[operation.parent, operation.child]
+        check_all(self.cluster.servers, TrueGraph(self.arcs))
+        return answer
+
+    def join(self, parent, child, kind=ChildKind.AUTO, cost=0):
+        return self.ask(JoinArc(NodeId(parent), NodeId(child), kind, cost))
+
+    def leave(self, parent, child):
+        return self.ask(LeaveArc(NodeId(parent), NodeId(child)))
+
+
+A, B, C, D = "a@a.example", "b@b.example", "c@c.example", "d@a.example"
+
+
+@pytest.fixture
+def three():
+    return Caller(A, B, C, D)
+
+
+def kinds(answer):
+    return [(effect.kind, effect.groups, effect.servers) for effect in answer.effects]
+
+
+def test_a_normal_arc_between_servers_forms_nothing(three):
+    assert kinds(three.join(A, B)) == []
+
+
+def test_a_loop_through_three_servers_is_reported_with_all_of_them(three):
+    three.join(A, B)
+    three.join(B, C)
+    assert kinds(three.join(C, A)) == [(EffectKind.FORMED, (A, B, C), ("a.example", "b.example", "c.example"))]
+
+
+def test_a_loop_grows_changes_inside_and_breaks_into_what_is_retained(three):
+    three.join(A, B)
+    three.join(B, A)
+    three.join(B, C)
+    grown = three.join(C, A)
+    assert kinds(grown) == [(EffectKind.GROWN, (A, B, C), ("a.example", "b.example", "c.example"))]
+    changed = three.join(A, C)
+    assert [kind for kind, _, _ in kinds(changed)] == [EffectKind.CHANGED]
+    three.leave(A, C)
+    broken = three.leave(C, A)
+    assert [(kind, groups) for kind, groups, _ in kinds(broken)] == [
+        (EffectKind.BROKEN, (A, B, C)),
+        (EffectKind.FORMED, (A, B)),
+    ]
+
+
+def test_duplication_is_blocked_at_the_parents_home_before_the_caller_is_answered(three):
+    three.join(D, A)
+    three.join(D, B)
+    three.join(A, C)
+    three.join(B, C)
+    boundary = three.cluster.servers[ServerId("b.example")].boundary
+    assert boundary.stored == {(B, C): (D,)}
+
+
+def test_a_native_process_is_known_at_its_home(three):
+    three.join(A, "ann@b.example")
+    graph = three.cluster.servers[ServerId("b.example")].graph
+    assert graph.kind(graph.index["ann@b.example"]) is NodeKind.PROCESS
+    three.leave(A, "ann@b.example")
+    assert graph.kind(graph.index["ann@b.example"]) is NodeKind.ABSENT
+
+
+def test_a_foreign_process_concerns_its_parents_home_alone(three):
+    three.cluster.sent.clear()
+    three.join(A, "zoe@elsewhere.example")
+    assert not three.cluster.sent
+
+
+def test_a_batch_over_three_homes_is_done_whole_or_not_at_all(three):
+    arcs = [(A, B), (B, C), (C, D)]
+    assert isinstance(three.ask(*(JoinArc(NodeId(p), NodeId(c)) for p, c in arcs)), Committed)
+    refused = three.ask(JoinArc(NodeId(A), NodeId(C)), JoinArc(NodeId(B), NodeId(C)))
+    assert refused.reason is Reason.ALREADY_MEMBER
+    assert (NodeId(A), NodeId(C)) not in three.arcs
+
+
+@pytest.mark.parametrize(
+    ("operation", "reason"),
+    [
+        (JoinArc(NodeId(A), NodeId("no@b.example"), ChildKind.GROUP), Reason.GROUP_NOT_FOUND),
+        (JoinArc(NodeId("no@a.example"), NodeId(B)), Reason.GROUP_NOT_FOUND),
+        (JoinArc(NodeId(A), NodeId(B), ChildKind.PROCESS), Reason.WRONG_KIND),
+        (LeaveArc(NodeId(A), NodeId(B)), Reason.NOT_A_MEMBER),
+    ],
+)
+def test_what_cannot_be_is_refused_by_the_server_that_knows(three, operation, reason):
+    answer = three.ask(operation)
+    assert answer.reason is reason
+    assert not three.cluster.servers[ServerId("a.example")].entries.by_update
+
+
+def test_deleting_a_group_that_has_arcs_to_other_servers_is_unavailable(three):
+    three.join(A, B)
+    assert three.ask(DeleteGroup(NodeId(A), force=True)).reason is Reason.UNAVAILABLE
+
+
+def test_a_repeated_request_gets_the_first_answer(three):
+    operation = JoinArc(NodeId(A), NodeId(B))
+    first = three.ask(operation)
+    assert three.ask(operation, request_id="r4") == first

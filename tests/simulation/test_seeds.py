@@ -1,0 +1,44 @@
+"""Whole clusters under a seed; `shadowtree simulate` runs more of them."""
+
+import random
+
+import pytest
+
+from namegraph.names import Subnet
+from simulation.clients import populate, submit_burst
+from simulation.cluster import Cluster
+from simulation.run import create_groups, run_seed
+
+SEEDS = 120
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 20))
+def test_all_invariants_hold_whenever_nothing_is_under_way(first):
+    for seed in range(first, first + 20):
+        run_seed(seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_five_servers_take_sixty_updates(seed):
+    tally = run_seed(seed, servers=5, updates=60)
+    assert sum(tally.outcomes.values()) > 40
+
+
+def test_one_server_alone_sends_no_message():
+    assert not run_seed(3, servers=1, updates=30).messages
+
+
+def _messages(seed):
+    chance = random.Random(seed)
+    subnets = [Subnet(f"s{number}.example") for number in range(4)]
+    cluster = Cluster(subnets, chance)
+    population = populate(chance, subnets)
+    create_groups(cluster, population)
+    submit_burst(chance, cluster, population, [], updates=20)
+    cluster.run()
+    return cluster.sent
+
+
+def test_a_seed_replays_message_for_message():
+    assert _messages(11) == _messages(11)
+    assert _messages(11) != _messages(12)
