@@ -171,7 +171,7 @@ def _bind(server: grpc.aio.Server, listen: str) -> str:
 def _add_services(
     server: grpc.aio.Server, settings: Settings, core: ServerCore, run_loop: RunLoop, health: Health
 ) -> None:
-    names = name_service_handlers(core=core, resolver=MembershipResolver(core), run_loop=run_loop)
+    names = name_service_handlers(core=core, resolver=MembershipResolver(core), run_loop=run_loop, peers=settings.peers)
     admin = admin_service_handlers(core=core, peers=settings.peers, run_loop=run_loop)
     server.add_generic_rpc_handlers(
         (

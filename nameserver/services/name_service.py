@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from namegraph.names import Subnet
 from namegraph.server_core import ServerCore
 from nameserver.run_loop import RunLoop
 from nameserver.services.bulk_checks import BulkCheckCalls
@@ -23,10 +26,12 @@ from shadowtree.v1 import name_service_pb2 as messages
 NAME_SERVICE: str = messages.DESCRIPTOR.services_by_name["NameService"].full_name
 
 
-def name_service_handlers(*, core: ServerCore, resolver: MembershipResolver, run_loop: RunLoop) -> dict[str, Handler]:
+def name_service_handlers(
+    *, core: ServerCore, resolver: MembershipResolver, run_loop: RunLoop, peers: Mapping[Subnet, str]
+) -> dict[str, Handler]:
     """The handler of each method, by its name."""
     request_ids = RequestIds()
-    updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids)
+    updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids, peers=peers)
     imports = ImportCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids)
     questions = QuestionCalls(core=core, resolver=resolver)
     streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop)

@@ -334,7 +334,7 @@ def test_every_method_of_the_contract_is_served():
     from resolver.membership import MembershipResolver
 
     core = ServerCore(server="one", subnets=["b.c"])
-    names = name_service_handlers(core=core, resolver=MembershipResolver(core), run_loop=None)
+    names = name_service_handlers(core=core, resolver=MembershipResolver(core), run_loop=None, peers={})
     assert set(names) == {method.name for method in m.DESCRIPTOR.services_by_name["NameService"].methods}
     admin = admin_service_handlers(core=core, peers={}, run_loop=None)
     assert set(admin) == {method.name for method in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods}
@@ -349,6 +349,14 @@ def test_status_counts_what_is_there_and_names_the_peers(shared_server, names, g
     assert (status.arcs, status.processes) == (before.arcs + 1, before.processes + 1)
     assert status.revision == revision
     assert [(peer.address, list(peer.subnets)) for peer in status.peers] == [("127.0.0.1:7401", ["s.t"])]
+
+
+def test_what_is_at_home_at_a_peer_is_refused_as_out_of_reach_not_taken_for_a_process(names, group):
+    assert_refused(lambda: join(names, group, "theirs@s.t"), "UNAVAILABLE", "UNAVAILABLE", unreachable="theirs@s.t")
+    assert_refused(lambda: join(names, "theirs@s.t", group), "UNAVAILABLE", "UNAVAILABLE", unreachable="theirs@s.t")
+    create = m.CreateGroupRequest(group="theirs@s.t")
+    assert_refused(lambda: names.CreateGroup(create), "UNAVAILABLE", "UNAVAILABLE", unreachable="theirs@s.t")
+    assert processes(names, group) == []
 
 
 def test_health_is_serving_for_the_server_and_each_service(shared_server):
