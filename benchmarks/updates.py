@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import statistics
 import tempfile
 from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.echo import echo_rate
+from benchmarks.imports import import_example
 from benchmarks.report import Figure, timed
-from benchmarks.servers import ServerProcess, connected, echo_server
+from benchmarks.servers import ServerProcess, connected, echo_server, example_subnets
 from shadowtree import Arc, Client, aio
 
 SUBNET = "bench.example"
 CLIENTS = 16
+SEED = 7
 
 
 def measure(*, quick: bool) -> list[Figure]:
@@ -24,7 +27,26 @@ def measure(*, quick: bool) -> list[Figure]:
             *_many_clients(server, client, quick=quick),
             *_loop(client, quick=quick),
             *_below_many_ancestors(client, quick=quick),
+            *_arcs_of_the_example(quick=quick),
         ]
+
+
+def _arcs_of_the_example(*, quick: bool) -> list[Figure]:
+    """Leave and join again arcs between groups of the example graph, chosen by chance, one by one."""
+    with tempfile.TemporaryDirectory() as folder, connected(Path(folder), subnets=example_subnets()) as (_, client):
+        import_example(client)
+        arcs = [arc for arc in client.export() if arc.kind == "group" and arc.child]
+        chosen = random.Random(SEED).sample(arcs, 20 if quick else 300)
+        client.join(chosen[0].parent, "somebody@people.example")
+        leaving = sorted(timed(lambda arc=arc: client.leave(arc.parent, arc.child)) * 1e3 for arc in chosen)
+        joining = sorted(timed(lambda arc=arc: client.join(arc.parent, arc.child)) * 1e3 for arc in chosen)
+    figures = []
+    for what, times in (("leave", leaving), ("join", joining)):
+        note = f"p90 {times[len(times) * 9 // 10]:.0f} ms, longest {times[-1]:.0f} ms"
+        figures.append(
+            Figure(f"{what} of an arc of the example graph, p50", times[len(times) // 2], 20, "ms", note=note)
+        )
+    return figures
 
 
 def _many_clients(server: ServerProcess, client: Client, *, quick: bool) -> list[Figure]:

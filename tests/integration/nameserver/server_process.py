@@ -35,7 +35,8 @@ class ServerProcess:
     def __init__(self, database, *, subnets=("b.c", "x.y"), listen="127.0.0.1:0", wait=True, **settings):
         import json
 
-        values = {"database": f"sqlite:///{database}", "subnets": list(subnets), "listen": listen, **settings}
+        url = database if "://" in str(database) else f"sqlite:///{database}"
+        values = {"database": url, "subnets": list(subnets), "listen": listen, **settings}
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, json.dumps(values)],
             stdout=subprocess.PIPE,
