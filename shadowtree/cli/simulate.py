@@ -9,6 +9,10 @@ import click
 from shadowtree.cli.statuses import DONE, FAILED
 
 
+FAULTS = (AssertionError, LookupError, TypeError, ValueError)
+"""What a core at fault raises; the other seeds are run all the same."""
+
+
 @click.command("simulate")
 @click.option("--seed", default=0, show_default=True, metavar="N", help="The first seed.")
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="How many seeds.")
@@ -33,7 +37,7 @@ def simulate_command(seed: int, seeds: int, servers: int | None, updates: int | 
     for number in range(seed, seed + seeds):
         try:
             tally.add(run_seed(number, servers=servers, updates=updates))
-        except Exception as error:  # noqa: BLE001 - whatever a seed does wrong, the others are to be run
+        except FAULTS as error:
             failed += 1
             click.echo(f"seed {number}: {type(error).__name__}: {error}")
     seconds = time.monotonic() - started
