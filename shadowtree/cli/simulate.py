@@ -8,7 +8,6 @@ import click
 
 from shadowtree.cli.statuses import DONE, FAILED
 
-
 FAULTS = (AssertionError, LookupError, TypeError, ValueError)
 """What a core at fault raises; the other seeds are run all the same."""
 
