@@ -66,12 +66,13 @@ class Health:
         """Send the status, and again whenever it changes."""
         sent: health_pb2.HealthCheckResponse | None = None
         while True:
-            changed = self._changed
+            # Taken together: what changes while the response is written is sent in the next round.
+            changed, ends = self._changed, self._ended
             response = self._response(request.service)
             if response != sent:
                 await context.write(response)
                 sent = response
-            if self._ended:
+            if ends:
                 return
             await changed.wait()
 
