@@ -56,9 +56,17 @@ def demo_command(keep: bool) -> int:
             screen.say(
                 f"The tour took {time.monotonic() - begun:.0f} s. The server is stopped and nothing is left behind."
             )
-            screen.say("For a server to play with:")
+            screen.say(f"For a server to play with{_how_to_find_the_command()}:")
             screen.command("demo --keep")
     return DONE
+
+
+def _how_to_find_the_command() -> str:
+    """What to do first, where the shell would not find `shadowtree`, as after `make run` in a fresh clone."""
+    activate = Path(sys.executable).with_name("activate")
+    if shutil.which("shadowtree") is not None or not activate.is_file():
+        return ""
+    return f" (first `. {os.path.relpath(activate)}`, so that the shell finds the command)"
 
 
 def _start(screen: Screen, folder: Path, example: Path) -> DemoServer:
