@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shadowtree.client.failures import Failure
 from shadowtree.client.retry import LONGEST_PAUSE_S, PATIENCE_S, Attempts
-from shadowtree.errors import DeadlineExceeded, GroupNotFound, OutcomeUnknown, ServerFault, Unavailable
+from shadowtree.errors import DeadlineExceeded, GroupNotFound, OutcomeUnknown, ServerFault, ShadowtreeError, Unavailable
 
 NEVER_SENT = Failure(Unavailable("refused"), is_answer=False, was_sent=False, may_pass=True)
 LOST = Failure(Unavailable("lost"), is_answer=False, was_sent=True, may_pass=True)
@@ -23,7 +23,7 @@ def end_of(attempts, failures):
         failure = failures.pop(0) if len(failures) > 1 else failures[0]
         try:
             now += attempts.pause_after(failure, now)
-        except Exception as error:  # noqa: BLE001 - whatever the caller would be told
+        except ShadowtreeError as error:
             return now, error
 
 
