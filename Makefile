@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help run test check format proto bench clean
+.PHONY: help run test check format proto bench simulate clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
@@ -40,6 +40,10 @@ proto: $(READY)  ## generate shadowtree/v1 from proto/shadowtree/v1
 
 bench: $(READY)  ## what the README claims about speed, measured here (several minutes)
 	$(BIN)/python -m benchmarks
+
+SEEDS ?= 2000
+simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), on all cores: several minutes
+	$(BIN)/shadowtree simulate --seeds $(SEEDS) --servers 5 --updates 60 --jobs $$($(PYTHON) -c "import os; print(os.cpu_count())")
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

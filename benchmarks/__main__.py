@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from benchmarks import commands, histories, imports, questions, updates
+from benchmarks import commands, histories, imports, messages, questions, several_servers, updates
 from benchmarks.report import Figure, print_figures
 
 TOPICS = {
@@ -15,6 +15,8 @@ TOPICS = {
     "updates": updates.measure,
     "histories": histories.measure,
     "commands": commands.measure,
+    "messages": messages.measure,
+    "several_servers": several_servers.measure,
 }
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import psutil
 
 from shadowtree import Client
 
+CONNECTION_PATIENCE_SECONDS = 30
 EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
 
 
@@ -76,6 +79,46 @@ def name_server(folder: Path, *, subnets: Sequence[str]) -> Iterator[ServerProce
 
 
 @contextmanager
+def name_servers(folder: Path, shares: Sequence[Sequence[str]]) -> Iterator[list[ServerProcess]]:
+    """A name server for each share of subnets, all connected with one another."""
+    addresses = _free_addresses(len(shares))
+    for number, (subnets, address) in enumerate(zip(shares, addresses, strict=True)):
+        (folder / f"{number}-subnets").write_text("\n".join(subnets))
+        (folder / f"{number}-as-peer").write_text("\n".join(f"{subnet}={address}" for subnet in subnets))
+    with ExitStack() as stack:
+        servers = []
+        for number, address in enumerate(addresses):
+            command = [sys.executable, "-m", "shadowtree", "serve", "--listen", address]
+            command += ["--database", f"sqlite:///{folder / f'{number}.db'}"]
+            command += ["--subnet", f"@{folder / f'{number}-subnets'}"]
+            for other in range(len(shares)):
+                if other != number:
+                    command += ["--peer", f"@{folder / f'{other}-as-peer'}"]
+            servers.append(stack.enter_context(running(command, r"serving .* on (\S+)$")))
+        for server in servers:
+            _wait_for_peers(server)
+        yield servers
+
+
+def _free_addresses(count: int) -> list[str]:
+    """Addresses that nobody uses: peers are told them before the servers run."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
+
+
+def _wait_for_peers(server: ServerProcess) -> None:
+    deadline = time.monotonic() + CONNECTION_PATIENCE_SECONDS
+    with Client(server.address) as client:
+        while not all(peer.state == "connected" for peer in client.status().peers):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{server.address} did not meet its peers: {client.status().peers}")
+            time.sleep(0.05)
+
+
+@contextmanager
 def connected(folder: Path, *, subnets: Sequence[str]) -> Iterator[tuple[ServerProcess, Client]]:
     """A name server and a client of it."""
     with name_server(folder, subnets=subnets) as server, Client(server.address) as client:
@@ -91,5 +134,10 @@ def echo_server() -> Iterator[ServerProcess]:
 
 def example_subnets() -> list[str]:
     """The subnets of the example graph."""
+    return list(example_weights())
+
+
+def example_weights() -> dict[str, int]:
+    """The subnets of the example graph, and how many groups each has."""
     listed = (EXAMPLE.parent / "domains.tsv").read_text().splitlines()
-    return [line.split("\t")[0] for line in listed if line]
+    return {subnet: int(count) for subnet, count in (line.split("\t")[:2] for line in listed if line)}

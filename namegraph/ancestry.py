@@ -13,7 +13,7 @@ Source: NG 4.4.2; protocol.md sections 3.2 and 4; invariant I5.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from pyroaring import BitMap
@@ -23,6 +23,9 @@ from namegraph.records import NodeIndex
 
 CACHE_LIMIT_BYTES = 160 * 1024 * 1024
 """Memory for ancestor sets (an estimate). Beyond it they are computed one at a time, by a walk up."""
+
+ARCS_FOLLOWED_LIMIT = 1_000
+"""An update of more arcs forgets ancestor sets: filling them again costs less than following each."""
 
 _BITMAP_OVERHEAD_BYTES = 120
 _SMALL_SET = 4096
@@ -35,6 +38,15 @@ class Offer(NamedTuple):
     parent: NodeIndex
     child: NodeIndex
     above: BitMap
+
+
+class Shift(NamedTuple):
+    """What an update that came from other servers did to ancestor sets. All are representatives, after the update."""
+
+    seen: set[NodeIndex]
+    """Nodes whose set may be another one than it was, or that of a node immediately above."""
+    changed: set[NodeIndex]
+    """Those of them whose own set may be another one."""
 
 
 class AncestorSets:
@@ -109,6 +121,10 @@ class AncestorSets:
         self._controlled.clear()
         self._bytes = 0
 
+    def holds_any(self, nodes: Iterable[NodeIndex]) -> bool:
+        """Whether the set of one of these nodes is kept."""
+        return any(node in self._sets for node in nodes)
+
     def offers(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> list[Offer]:
         """What each of the arcs (parent, child) brings to its child. Ask before the update changes anything."""
         of = self._graph.representative
@@ -139,17 +155,9 @@ class AncestorSets:
             self._drop(virtual_node.components)
             self._keep(virtual_node.representative, merged[virtual_node.representative])
             pending.seen.add(virtual_node.representative)
-            for child in self._derived_children(virtual_node.representative):
+            for child in self.derived_children(virtual_node.representative):
                 pending.add(child, merged[virtual_node.representative])
-        while (next_one := pending.pop()) is not None:
-            node, offered = next_one
-            known = self._sets.get(node)
-            if known is None:
-                continue
-            gained = offered - known
-            if gained and self._replace(node, known | gained):
-                for child in self._derived_children(node):
-                    pending.add(child, gained)
+        self._pass_down(pending)
         return self._look_again_at(pending.seen)
 
     def arcs_removed(self, offers: Iterable[Offer], *, dissolved: Iterable[VirtualNode]) -> set[NodeIndex] | None:
@@ -175,9 +183,142 @@ class AncestorSets:
                 continue
             lost = self._without_what_tails_keep(node, lost)
             if lost and self._replace(node, known - lost):
-                for child in self._derived_children(node):
+                for child in self.derived_children(node):
                     pending.add(child, lost)
         return self._look_again_at(pending.seen)
+
+    def follow(
+        self,
+        *,
+        added: Sequence[tuple[NodeIndex, NodeIndex]],
+        removed: Sequence[tuple[NodeIndex, NodeIndex]],
+        regrouped: Iterable[NodeIndex],
+    ) -> Shift | None:
+        """Follow a commit of any kind, after it was made: arcs (parent, child), and nodes whose virtual node changed.
+
+        None where there are no sets to follow. What is below regrouped nodes is forgotten; the rest is passed down
+        only as far as anything is gained or lost.
+        """
+        if not self._fills_from_the_roots or len(added) + len(removed) > ARCS_FOLLOWED_LIMIT:
+            self.forget_all()
+            return None
+        graph, sets = self._graph, self._sets
+        self._drop(regrouped := list(regrouped))
+        roots = set(regrouped)
+        losses: list[tuple[NodeIndex, BitMap]] = []
+        for parent, child in removed:
+            below, tail = graph.representative(child), graph.representative(parent)
+            if below == tail or below not in sets:
+                continue
+            lost = sets.get(tail)
+            if lost is None:
+                roots.add(child)
+            else:
+                losses.append((below, lost))
+        left = self._left_without(losses, keeps=True)
+        if left is None:
+            roots.update(below for below, _ in losses)
+            left = {}
+        forgotten = self._forget_below(roots)
+        changed = forgotten | left.keys()
+        seen = forgotten | {graph.representative(child) for _, child in (*added, *removed)}
+        for node in left:
+            seen |= self.derived_children(node)
+        pending = _Pending(sets)
+        for parent, child in added:
+            below = graph.representative(child)
+            if below in sets and below != graph.representative(parent):
+                pending.add(below, self.of(parent))
+        changed |= self._pass_down(pending)
+        seen |= pending.seen
+        if self._look_again_at(seen) is None:
+            return None
+        return Shift(seen, changed)
+
+    def without(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> dict[NodeIndex, BitMap] | None:
+        """The ancestor sets that would be others without these normal arcs (parent, child), by representative.
+
+        Nothing is changed. None where it cannot be said: there is a loop that is no virtual node (yet).
+        """
+        of = self._graph.representative
+        gone = frozenset(arcs)
+        losses = [(of(child), self.of(parent)) for parent, child in gone]
+        for _, child in gone:
+            self.of(child)
+        return self._left_without(losses, keeps=False, gone=gone) if self._fills_from_the_roots else None
+
+    def _forget_below(self, roots: set[NodeIndex]) -> set[NodeIndex]:
+        below = self._graph.descendants(roots)
+        assert below is not None
+        forgotten = {self._graph.representative(node) for node in below}
+        self._drop(forgotten)
+        return forgotten
+
+    def _left_without(
+        self,
+        losses: Iterable[tuple[NodeIndex, BitMap]],
+        *,
+        keeps: bool,
+        gone: Set[tuple[NodeIndex, NodeIndex]] = frozenset(),
+    ) -> dict[NodeIndex, BitMap] | None:
+        """What sets become when nodes lose what a removed arc brought; None where there is a loop.
+
+        `keeps`: keep them. `gone` are arcs that the graph still has.
+        """
+        graph, sets = self._graph, self._sets
+        left: dict[NodeIndex, BitMap] = {}
+        pending = _Pending(sets)
+        for below, lost in losses:
+            pending.add(below, lost)
+        # Smaller sets come first; a parent that loses more afterwards brings its children here again.
+        while (next_one := pending.pop()) is not None:
+            node, lost = next_one
+            before = left.get(node)
+            if before is None:
+                before = sets.get(node) if keeps else self.of(node)
+            if before is None:
+                continue
+            lost = (lost & before) - BitMap(graph.components(node))
+            for component in graph.components(node) if lost else ():
+                for parent in graph.parents[component]:
+                    tail = graph.representative(parent)
+                    if tail == node or (parent, component) in gone:
+                        continue
+                    kept = left.get(tail)
+                    if kept is None:
+                        kept = sets.get(tail)
+                    if kept is None:
+                        kept = self.of(tail)
+                    if node in kept:
+                        return None
+                    if not lost.isdisjoint(kept):
+                        lost = lost - kept
+                        if not lost:
+                            break
+                if not lost:
+                    break
+            if lost:
+                left[node] = before - lost
+                if keeps and not self._replace(node, left[node]):
+                    return left
+                for child in self.derived_children(node):
+                    pending.add(child, lost)
+        return left
+
+    def _pass_down(self, pending: _Pending) -> set[NodeIndex]:
+        """Give nodes what is offered to them, and to those below what they gain; return those that gained."""
+        gaining = set()
+        while (next_one := pending.pop()) is not None:
+            node, offered = next_one
+            known = self._sets.get(node)
+            if known is None:
+                continue
+            gained = offered - known
+            if gained and self._replace(node, known | gained):
+                gaining.add(node)
+                for child in self.derived_children(node):
+                    pending.add(child, gained)
+        return gaining
 
     def _take_apart(self, virtual_node: VirtualNode, pending: _Pending) -> None:
         """Give the parts of a broken virtual node their own sets, and say to those below what each part lost."""
@@ -189,7 +330,7 @@ class AncestorSets:
         for part in sorted(parts):
             lost = before - self.of(part)
             pending.seen.add(part)
-            for child in self._derived_children(part) - parts:
+            for child in self.derived_children(part) - parts:
                 pending.add(child, lost)
 
     def _drop(self, representatives: Iterable[NodeIndex]) -> None:
@@ -223,7 +364,7 @@ class AncestorSets:
         self._bytes -= self._size(self._sets.pop(node))
         return self._keep(node, found)
 
-    def _derived_children(self, node: NodeIndex) -> set[NodeIndex]:
+    def derived_children(self, node: NodeIndex) -> set[NodeIndex]:
         """The representatives immediately below a derived node."""
         graph, owner = self._graph, self._graph.virtual_node_of
         below = set()

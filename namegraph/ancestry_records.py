@@ -16,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from namegraph.graph import VirtualNode
+from namegraph.graph_change import GraphChange
+from namegraph.graph_rows import GraphRows
 from namegraph.messages import AncestryRecord, ArcOutcome, InArc, Vnid
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
-from namegraph.records import ArcRecord, NodeIndex, NodeKind
+from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow, Records
 from namegraph.site import NEVER, Site
 
 
@@ -34,6 +36,13 @@ class AncestryRecords:
         self.leaving: dict[NodeIndex, dict[NodeIndex, ArcRecord]] = {}
         """Arcs from owned nodes to nodes of other servers, by child, then parent."""
         self._renamed: dict[NodeIndex, Vnid | None] = {}
+        self._dropped: dict[NodeIndex, None] = {}
+        """Of these nodes no arc may be known any more."""
+        self._rows_of = GraphRows(site)
+        self.change = GraphChange(site.graph, site.ancestors)
+        """What changed since it was last followed."""
+        self._in_question: dict[NodeIndex, None] = {}
+        """Nodes of which a record is held that may be above no owned node any more."""
 
     def is_held(self, node: NodeIndex) -> bool:
         """Whether the whole record of a node is known here."""
@@ -56,11 +65,27 @@ class AncestryRecords:
         nodes = sorted(self._graph.ancestors(starts), key=self._site.id_of)
         return [self._read(node) for node in nodes]
 
-    def held_above(self, starts: Iterable[NodeIndex]) -> tuple[tuple[NodeId, Priority], ...]:
-        """Versions of the records of groups that are the starts or above them, sorted by id."""
+    def ancestry_of(self, tails: Iterable[NodeId]) -> tuple[AncestryRecord, ...]:
+        """The records of groups that exist, or are about to, and of all that is above them; sorted by id."""
+        index = self._graph.index
+        found = self.collect([index[tail] for tail in tails if tail in index])
+        found += [AncestryRecord(tail, (), None, NEVER) for tail in tails if tail not in index]
+        return tuple(sorted(found))
+
+    def above_of(self, tails: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """These groups, and all that are above those that exist; sorted."""
         graph = self._graph
-        nodes = [node for node in graph.ancestors(starts) if graph.kinds[node] == NodeKind.GROUP]
-        return tuple(sorted((graph.ids[node], self.version_of(node)) for node in nodes if self.is_held(node)))
+        known = [number for tail in tails if (number := graph.index.get(tail)) is not None]
+        return tuple(sorted({*tails, *(graph.ids[node] for node in graph.ancestors(known))}))
+
+    def held_of(self, names: Iterable[NodeId]) -> tuple[tuple[NodeId, Priority], ...]:
+        """The versions of those groups' records that are held here, in the order of the names."""
+        index, kinds = self._graph.index, self._graph.kinds
+        return tuple(
+            (name, self.version_of(node))
+            for name in names
+            if (node := index.get(name)) is not None and kinds[node] == NodeKind.GROUP and self.is_held(node)
+        )
 
     def install(self, record: AncestryRecord) -> None:
         """Take a relayed record, unless a newer one is held."""
@@ -69,17 +94,27 @@ class AncestryRecords:
             return
         if not self._site.owns(node):
             self.above[node] = None
+            self._in_question[node] = None
         in_arcs = {self._graph.intern(arc.parent): (arc.cost, arc.version, arc.writer) for arc in record.in_arcs}
         for parent in [parent for parent in self._graph.parents[node] if parent not in in_arcs]:
             self._erase(parent, node)
         for parent, (cost, version, writer) in in_arcs.items():
             self._write(ArcRecord(parent, node, cost, version, writer, present=True, suspended=False))
         self._set_version(node, record.version)
-        self._graph.kinds[node] = NodeKind.GROUP
+        self._set_kind(node, NodeKind.GROUP)
         for parent in in_arcs:
             if not self._site.owns(parent):
-                self._graph.kinds[parent] = NodeKind.GROUP
+                self._set_kind(parent, NodeKind.GROUP)
         self._renamed[node] = record.vnid
+
+    def set_group(self, group: NodeId, *, is_present: bool, final: Priority) -> None:
+        """Create or delete a group that is owned here."""
+        graph = self._graph
+        node = graph.intern(group)
+        self._set_kind(node, NodeKind.GROUP if is_present else NodeKind.ABSENT)
+        self._set_version(node, final)
+        graph.group_count += 1 if is_present else -1
+        graph.group_changes += 1
 
     def drop_unless_at(self, name: NodeId, base: Priority, *, final: Priority) -> None:
         """Drop a record that the change of this final priority does not fit."""
@@ -90,20 +125,22 @@ class AncestryRecords:
         if version < final and version != base:
             self._drop(node)
 
-    def apply_arc(self, outcome: ArcOutcome, *, final: Priority) -> ArcRecord | None:
-        """Apply what became of an arc to both its ends, as far as they are known here; return its row."""
+    def apply_arc(self, outcome: ArcOutcome, *, final: Priority) -> None:
+        """Apply what became of an arc to both its ends, as far as they are known here."""
         graph, site = self._graph, self._site
         name = outcome.arc
         owns_parent = site.home_of(name.parent) == site.server
         owns_child = site.home_below(parent=name.parent, child=name.child) == site.server
         child = graph.index.get(name.child)
         if not (owns_parent or owns_child) and (child is None or child not in self.above):
-            return None
+            return
         parent, child = graph.intern(name.parent), graph.intern(name.child)
         arc = ArcRecord(
             parent, child, outcome.cost, outcome.version, final.counter, present=outcome.is_present, suspended=False
         )
         if owns_parent:
+            before = graph.children[parent].get(child)
+            graph.arc_count += arc.present - (before is not None)
             self._apply_truth(arc, owns_child=owns_child)
         has_record = owns_child or child in self.above
         if has_record and self.version_of(child) <= final:
@@ -115,16 +152,15 @@ class AncestryRecords:
         elif owns_parent and not has_record:
             self._mirror(arc)
         if not (owns_parent or owns_child):
-            return None
+            return
         self._apply_kind(child, outcome, owns_child=owns_child)
         if not owns_parent and arc.present:
-            graph.kinds[parent] = NodeKind.GROUP
-        graph.arc_count += 1 if arc.present else -1
+            self._set_kind(parent, NodeKind.GROUP)
         if arc.present:
             graph.tombstones.pop((parent, child), None)
         else:
             graph.tombstones[parent, child] = arc
-        return arc
+        self._rows_of.arcs[parent, child] = None
 
     def rename(self, name: NodeId, vnid: Vnid | None, *, final: Priority) -> None:
         """Say which virtual node a group is in since the update of this final priority."""
@@ -164,20 +200,45 @@ class AncestryRecords:
                 self._form(vnid, components, known.get(vnid))
 
     def prune(self) -> None:
-        """Drop the records of what is no longer above an owned node."""
-        graph = self._graph
-        if not self.above:
-            return
-        entering = [
-            node for node in self.above if any(self._is_entered_from(node, child) for child in graph.children[node])
-        ]
-        needed = graph.ancestors(entering)
-        for node in [node for node in self.above if node not in needed]:
-            self._drop(node)
-        self.settle()
+        """Drop the records of what is no longer above an owned node.
 
-    def _is_entered_from(self, parent: NodeIndex, child: NodeIndex) -> bool:
-        return child not in self.above and parent in self._graph.parents[child] and self._site.owns(child)
+        Only what lost an arc to something below can be, or what was relayed, and what is above that.
+        """
+        graph = self._graph
+        needed: set[NodeIndex] = set()
+        while self._in_question:
+            node, _ = self._in_question.popitem()
+            if node not in self.above or node in needed:
+                continue
+            for one in self._superfluous_from(node, needed):
+                # Dropping puts in question what is above it.
+                self._drop(one)
+        self.settle()
+        for node in self._dropped:
+            if node not in self.above and not graph.parents[node] and not graph.children[node]:
+                self._set_kind(node, NodeKind.ABSENT)
+                self._site.ancestors.forget([node])
+        self._dropped = {}
+
+    def _superfluous_from(self, start: NodeIndex, needed: set[NodeIndex]) -> list[NodeIndex]:
+        """Search downwards for an owned node: what is on the way to one is `needed`.
+
+        Where none is found, everything that was searched is above no owned node; otherwise the list is empty.
+        """
+        children, above = self._graph.children, self.above
+        found = {start}
+        way = [(start, iter(children[start]))]
+        while way:
+            child = next(way[-1][1], None)
+            if child is None:
+                way.pop()
+            elif child in needed or child not in above:
+                needed.update(node for node, _ in way)
+                return []
+            elif child not in found:
+                found.add(child)
+                way.append((child, iter(children[child])))
+        return sorted(found)
 
     def _read(self, node: NodeIndex) -> AncestryRecord:
         graph = self._graph
@@ -186,7 +247,41 @@ class AncestryRecords:
         )
         return AncestryRecord(graph.ids[node], tuple(in_arcs), self.vnid_of(node), self.version_of(node))
 
+    def take_rows(self, records: Records) -> None:
+        """Add the rows of the graph that changed since this was last asked."""
+        self._rows_of.take(records)
+
+    def all_recorded(self) -> None:
+        """Say that every node has a row by now."""
+        self._rows_of.recorded = len(self._graph.ids)
+
+    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+        """Take up the records of a restored graph."""
+        graph, site = self._graph, self._site
+        self._rows_of.restore(rows)
+        for number in range(len(graph.ids)):
+            node = NodeIndex(number)
+            if site.owns(node):
+                self.leaving_from(node)
+            elif graph.kinds[node] == NodeKind.GROUP and graph.versions[node]:
+                self.above[node] = None
+                # What was in question before is not known any more.
+                self._in_question[node] = None
+
+    def leaving_from(self, node: NodeIndex) -> None:
+        """Note the arcs from an owned node to nodes of other servers."""
+        for child, arc in self._graph.children[node].items():
+            if not self._site.owns(child):
+                self.leaving.setdefault(child, {})[node] = arc
+
+    def _set_kind(self, node: NodeIndex, kind: NodeKind) -> None:
+        if self._graph.kinds[node] != kind:
+            self._graph.kinds[node] = kind
+            self._rows_of.nodes[node] = None
+            self.change.read_anew(node)
+
     def _set_version(self, node: NodeIndex, version: Priority) -> None:
+        self._rows_of.nodes[node] = None
         self._graph.versions[node] = version.counter
         self._graph.version_servers[node] = version.server
         virtual_node = self._graph.virtual_node_of.get(node)
@@ -196,6 +291,8 @@ class AncestryRecords:
     def _write(self, arc: ArcRecord) -> None:
         """Put an arc into its child's record."""
         graph = self._graph
+        self._rows_of.arcs[arc.parent, arc.child] = None
+        self.change.arc(arc.parent, arc.child)
         if self._site.owns(arc.parent):
             # One object where truth and record agree.
             truth = graph.children[arc.parent].get(arc.child)
@@ -205,12 +302,16 @@ class AncestryRecords:
             graph.children[arc.parent][arc.child] = arc
 
     def _erase(self, parent: NodeIndex, child: NodeIndex) -> None:
+        self._rows_of.arcs[parent, child] = None
+        self.change.arc(parent, child)
         self._graph.parents[child].pop(parent, None)
         if not self._site.owns(parent):
             self._graph.children[parent].pop(child, None)
+            self._in_question[parent] = None
 
     def _apply_truth(self, arc: ArcRecord, *, owns_child: bool) -> None:
         graph = self._graph
+        self.change.read_anew(arc.parent)
         if arc.present:
             graph.children[arc.parent][arc.child] = arc
         else:
@@ -226,6 +327,7 @@ class AncestryRecords:
             del self.leaving[arc.child]
 
     def _mirror(self, arc: ArcRecord) -> None:
+        self.change.arc(arc.parent, arc.child)
         if arc.present:
             self._graph.parents[arc.child][arc.parent] = arc
         else:
@@ -235,18 +337,23 @@ class AncestryRecords:
         graph = self._graph
         before = graph.kinds[child]
         if outcome.is_present:
-            graph.kinds[child] = outcome.kind
+            self._set_kind(child, outcome.kind)
         elif not graph.parents[child] and (before == NodeKind.PROCESS or not owns_child) and child not in self.above:
-            graph.kinds[child] = NodeKind.ABSENT
-        if owns_child and before != graph.kinds[child]:
+            self._set_kind(child, NodeKind.ABSENT)
+        if owns_child and before != graph.kinds[child] and outcome.kind is NodeKind.PROCESS:
             graph.process_count += 1 if outcome.is_present else -1
 
     def _drop(self, node: NodeIndex) -> None:
         graph = self._graph
         for parent in list(graph.parents[node]):
             self._erase(parent, node)
-        graph.parents[node].update(self.leaving.get(node, {}))
+        for parent, arc in self.leaving.get(node, {}).items():
+            self.change.arc(parent, node)
+            graph.parents[node][parent] = arc
+            self._rows_of.arcs[parent, node] = None
         del self.above[node]
+        self._dropped[node] = None
+        self._rows_of.nodes[node] = None
         graph.versions[node] = 0
         graph.version_servers.pop(node, None)
         self._renamed[node] = None
@@ -254,8 +361,11 @@ class AncestryRecords:
     def _dissolve(self, virtual_node: VirtualNode) -> None:
         graph = self._graph
         graph.forget_shadow_tree(virtual_node)
+        self.change.regroup(virtual_node.components)
+        self._rows_of.virtual_nodes[virtual_node.number] = virtual_node
         del graph.virtual_nodes[virtual_node.number]
         for component in virtual_node.components:
+            self._rows_of.nodes[component] = None
             del graph.virtual_node_of[component]
 
     def _form(self, vnid: Vnid, components: set[NodeIndex], before: VirtualNode | None) -> None:
@@ -263,8 +373,11 @@ class AncestryRecords:
         number = graph.next_virtual_node if before is None else before.number
         graph.next_virtual_node = max(graph.next_virtual_node, number + 1)
         formed = VirtualNode(number, vnid.smallest, vnid.made_at, tuple(sorted(components)))
+        self.change.regroup(formed.components)
         graph.virtual_nodes[number] = formed
+        self._rows_of.virtual_nodes[number] = formed
         for component in formed.components:
+            self._rows_of.nodes[component] = None
             graph.virtual_node_of[component] = formed
 
 

@@ -14,20 +14,33 @@ Source: NG 4.5; protocol.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Set
+from typing import Final, NamedTuple
 
+import msgspec
+from pyroaring import BitMap
+
+from namegraph.ancestry import Shift
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
-from namegraph.duplication import controlled_arcs
-from namegraph.messages import ArcId, Block, RecordVersion, Update, UpdateId
+from namegraph.duplication import blocked_originators, controlled_arcs, sources_above
+from namegraph.messages import ArcId, Block, RecordVersion, UpdateId
 from namegraph.names import NodeId, ServerId
+from namegraph.ordering import row_key
 from namegraph.priorities import Priority
-from namegraph.records import ArcRecord, NodeIndex
+from namegraph.records import ArcRecord, NodeIndex, ProtocolRow
 from namegraph.site import NEVER, Site
 
 Minimal = tuple[NodeId, ...]
+
+BOUNDARY = "boundary record"
+"""Rows: what is stored and what was sent of an arc's record."""
+RELEASES = "releases"
+"""Rows: records released for an update, as they were."""
+
+RECORDS_IN_MESSAGE_LIMIT = 5_000
+"""Records that one message brings, so that it stays within some megabytes."""
 
 _FIRST: Final = RecordVersion(NEVER, is_block=False)
 
@@ -43,12 +56,21 @@ class Boundary:
         self.sent: dict[ArcId, Minimal] = {}
         self._versions: dict[ArcId, RecordVersion] = {}
         self._released: dict[UpdateId, dict[ArcId, Minimal]] = {}
+        self._changed: dict[ArcId, None] = {}
+        self._changed_releases: dict[UpdateId, None] = {}
+        self._sent_into: dict[NodeId, dict[NodeId, None]] = {}
+        """Parents by child, of `sent`."""
+        self._naming: dict[NodeId, set[NodeId]] = {}
+        """By minimal node: children of arcs of which a record that was sent named it, now or before."""
+        self._settled: set[NodeIndex] = set()
+        """Owned nodes for which what was sent is what the graph says."""
 
     def store(self, arc: ArcId, nodes: Minimal, version: RecordVersion) -> None:
         """Take what a child's home says about an arc, unless something newer is known."""
         if version < self._versions.get(arc, _FIRST):
             return
         self._versions[arc] = version
+        self._changed[arc] = None
         if nodes:
             self.stored[arc] = nodes
         else:
@@ -58,7 +80,7 @@ class Boundary:
         """Forget what concerns an arc that was left; its version stays."""
         if self._site.home_of(arc.parent) == self._site.server:
             self.store(arc, (), RecordVersion(final, is_block=True))
-        self.sent.pop(arc, None)
+        self._send_nothing(arc)
 
     def components_owned(self, components: Iterable[NodeIndex], *, final: Priority) -> None:
         """Forget stored records of arcs into a derived node of which a component is owned here: they are computed."""
@@ -74,43 +96,154 @@ class Boundary:
             return False
         return not any(self._site.owns(component) for component in self._graph.components(child))
 
+    def blocked(self, arc: ArcRecord) -> BitMap:
+        """Who must not cross a normal arc that leaves this server's groups, stored or computed."""
+        name = self._name(arc.parent, arc.child)
+        if not self.stores(name):
+            return blocked_originators(self._graph, self._site.ancestors, arc)
+        index = self._graph.index
+        minimal = [index[node] for node in self.stored.get(name, ()) if node in index]
+        return BitMap().union(*(self._site.ancestors.of(node) for node in minimal))
+
     def take_released(self, records: Iterable[tuple[ArcId, Minimal]]) -> None:
         """Learn what the coordinator left of records that are computed here, so that they are sent again."""
-        self.sent.update(records)
+        for arc, nodes in records:
+            self._remember_sent(arc, nodes)
+
+    def changed(self, shift: Shift | None) -> None:
+        """Learn what a commit did to ancestor sets; None: anything."""
+        if shift is None:
+            self._settled.clear()
+            return
+        for representative in shift.seen:
+            self._settled.difference_update(self._graph.components(representative))
+        # What is above a minimal node decides what is minimal besides it.
+        for representative in shift.changed:
+            for component in self._graph.components(representative):
+                for child in self._naming.get(self._site.id_of(component), ()):
+                    self._unsettle(child)
 
     def block(self, nodes: Iterable[NodeIndex], *, final: Priority, told: Mapping[ArcId, Minimal]) -> None:
         """Send the records of arcs into these owned nodes where they changed; `told` came with the commit."""
-        owned = sorted(nodes)
-        entering = self._entering_from_elsewhere(owned)
-        blocked: dict[ArcId, Minimal] = {}
-        for sink in dict.fromkeys(self._graph.representative(arc.child) for arc in entering):
-            for found in controlled_arcs(self._graph, self._site.ancestors, sink):
-                blocked[self._name(found.arc.parent, found.arc.child)] = minimal_nodes(self._graph, found.blocked)
+        unsettled = sorted(node for node in nodes if node not in self._settled)
+        entering = self._entering_from_elsewhere(unsettled)
+        blocked = self._blocked(entering)
+        blocks: dict[ServerId, list[tuple[ArcId, Minimal]]] = {}
         wanted = {}
         for arc in entering:
             name = self._name(arc.parent, arc.child)
-            wanted[name] = minimal = blocked.get(name, ())
+            wanted[name] = minimal = blocked.get((arc.parent, arc.child), ())
             if minimal == self.sent.get(name, ()):
                 continue
-            self.sent[name] = minimal
+            self._remember_sent(name, minimal)
             if name not in told:
-                self._site.send(
-                    self._site.home_of(name.parent), Block(name, minimal, RecordVersion(final, is_block=True))
-                )
-        names = {self._site.id_of(node) for node in owned}
-        for name in [name for name in self.sent if name.child in names and not (wanted.get(name))]:
-            del self.sent[name]
+                blocks.setdefault(self._site.home_of(name.parent), []).append((name, minimal))
+        version = RecordVersion(final, is_block=True)
+        for server, records in blocks.items():
+            for start in range(0, len(records), RECORDS_IN_MESSAGE_LIMIT):
+                some = tuple(records[start : start + RECORDS_IN_MESSAGE_LIMIT])
+                self._site.send(server, Block(some, version))
+        for child in map(self._site.id_of, unsettled):
+            for name in [ArcId(parent, child) for parent in self._sent_into.get(child, ())]:
+                if not wanted.get(name):
+                    self._send_nothing(name)
+        self._settled.update(unsettled)
 
-    def to_release(self, update: Update, nodes: Iterable[NodeIndex]) -> dict[ArcId, Minimal]:
-        """Records that would wrongly block once the update removed its arcs, and what may stay of them."""
-        leaving = [wish.arc for wish in update.wishes if not wish.is_join]
+    def _blocked(self, entering: Iterable[ArcRecord]) -> dict[tuple[NodeIndex, NodeIndex], Minimal]:
+        """The records of these arcs as the graph says, by (parent, child); where nobody is blocked there is none."""
+        graph, ancestors = self._graph, self._site.ancestors
+        by_sink: dict[NodeIndex, set[tuple[NodeIndex, NodeIndex]]] = {}
+        for arc in entering:
+            by_sink.setdefault(graph.representative(arc.child), set()).add((arc.parent, arc.child))
+        found: dict[tuple[NodeIndex, NodeIndex], Minimal] = {}
+        for sink, arcs in by_sink.items():
+            for controlled in controlled_arcs(graph, ancestors, sink):
+                ends = (controlled.arc.parent, controlled.arc.child)
+                if ends not in arcs:
+                    continue
+                sent = self.sent.get(self._name(*ends))
+                if sent and self._says(sent, controlled.blocked):
+                    found[ends] = sent
+                    continue
+                minimal = sources_above(graph, ancestors, controlled)
+                found[ends] = tuple(
+                    sorted(min(graph.ids[component] for component in graph.components(node)) for node in minimal)
+                )
+        return found
+
+    def _says(self, nodes: Minimal, blocked: BitMap) -> bool:
+        """Whether a record of these nodes blocks exactly these: so it does where what changed is far above."""
+        index = self._graph.index
+        numbers = [index[node] for node in nodes if node in index]
+        return len(numbers) == len(nodes) and BitMap().union(*map(self._site.ancestors.of, numbers)) == blocked
+
+    def to_release(
+        self, leaving: Collection[ArcId], nodes: Iterable[NodeIndex], *, only_leaves: bool
+    ) -> dict[ArcId, Minimal]:
+        """Records that would wrongly block once an update removed these arcs, and what may stay of them.
+
+        Where the update `only_leaves`, an originator that no longer reaches an arc may stay blocked there: it does not
+        matter. Any other update may put it below one that does reach the arc, and would be blocked with it.
+        """
         if not leaving or not self.sent:
             return {}
-        gone = frozenset(leaving)
+        index, parents = self._graph.index, self._graph.parents
+        gone = {
+            (index[arc.parent], index[arc.child])
+            for arc in leaving
+            if arc.parent in index and arc.child in index and index[arc.parent] in parents[index[arc.child]]
+        }
+        representative = self._graph.representative
+        if any(representative(parent) == representative(child) for parent, child in gone):
+            after = None
+        else:
+            after = self._site.ancestors.without(gone)
+        if after is None:
+            return self._to_release_by_collecting(frozenset(leaving), nodes, only_leaves=only_leaves)
+        return self._to_release_of_normal_arcs(gone, after, nodes, only_leaves=only_leaves)
+
+    def _to_release_of_normal_arcs(
+        self,
+        gone: Set[tuple[NodeIndex, NodeIndex]],
+        after: Mapping[NodeIndex, BitMap],
+        nodes: Iterable[NodeIndex],
+        *,
+        only_leaves: bool,
+    ) -> dict[ArcId, Minimal]:
+        graph, ancestors = self._graph, self._site.ancestors
+        sinks = {graph.representative(child) for _, child in gone}
+        sinks = sinks.union(*(ancestors.derived_children(node) for node in after))
+        entering = self._entering_from_elsewhere(node for node in nodes if graph.representative(node) in sinks)
+        found = {}
+        wanted = {(arc.parent, arc.child) for arc in entering if self.sent.get(self._name(arc.parent, arc.child))}
+        wanted -= gone
+        for sink in dict.fromkeys(graph.representative(child) for _, child in sorted(wanted)):
+            now = controlled_arcs(graph, ancestors, sink)
+            then = {
+                (of.arc.parent, of.arc.child): of.blocked
+                for of in controlled_arcs(graph, ancestors, sink, gone=gone, changed=after)
+            }
+            for was in now:
+                arc = (was.arc.parent, was.arc.child)
+                if arc not in wanted:
+                    continue
+                tail = graph.representative(was.arc.parent)
+                lost = was.blocked - then.get(arc, BitMap())
+                if only_leaves:
+                    lost &= after[tail] if tail in after else ancestors.of(tail)
+                if lost:
+                    kept = BitMap(node for node in was.blocked if lost.isdisjoint(ancestors.of(NodeIndex(node))))
+                    found[self._name(*arc)] = minimal_nodes(graph, kept)
+        return {arc: found[arc] for arc in sorted(found, key=lambda arc: (arc.child, arc.parent))}
+
+    def _to_release_by_collecting(
+        self, leaving: Set[ArcId], nodes: Iterable[NodeIndex], *, only_leaves: bool
+    ) -> dict[ArcId, Minimal]:
+        """The same where a virtual node may break: computed as a coordinator computes an outcome."""
         wanted = [
             arc
             for arc in self._entering_from_elsewhere(sorted(nodes))
-            if (name := self._name(arc.parent, arc.child)) not in gone and self.sent.get(name)
+            if (name := self._name(arc.parent, arc.child)) not in leaving and self.sent.get(name)
         ]
         if not wanted:
             return {}
@@ -128,7 +261,9 @@ class Boundary:
             was = now.get(name)
             if was is None:
                 continue
-            lost = lost_originators(was, then.get(name), at=after, tail=name.parent)
+            lost = lost_originators(was, then.get(name))
+            if only_leaves:
+                lost &= after.ancestors.of(after.graph.index[name.parent])
             if lost:
                 found[name] = before.keepable(was, lost)
         return found
@@ -136,18 +271,30 @@ class Boundary:
     def released(self, update_id: UpdateId, arc: ArcId, keep: Minimal) -> None:
         """Remember what was released for an update, in case it aborts."""
         self._released.setdefault(update_id, {}).setdefault(arc, self.sent.get(arc, ()))
-        self.sent[arc] = keep
+        self._changed_releases[update_id] = None
+        self._remember_sent(arc, keep)
 
     def committed(self, update_id: UpdateId) -> None:
         """What was released stays so."""
-        self._released.pop(update_id, None)
+        if self._released.pop(update_id, None) is not None:
+            self._changed_releases[update_id] = None
 
     def aborted(self, update_id: UpdateId, *, final: Priority | None) -> None:
         """Block again what was released."""
-        for arc, nodes in self._released.pop(update_id, {}).items():
+        released = self._released.get(update_id, {})
+        self.committed(update_id)
+        for arc, nodes in released.items():
             assert final is not None
-            self.sent[arc] = nodes
-            self._site.send(self._site.home_of(arc.parent), Block(arc, nodes, RecordVersion(final, is_block=True)))
+            self._remember_sent(arc, nodes)
+            version = RecordVersion(final, is_block=True)
+            self._site.send(self._site.home_of(arc.parent), Block(((arc, nodes),), version))
+
+    def block_again(self, arcs: Iterable[ArcId], *, final: Priority) -> None:
+        """Undo what a coordinator released for an update that came to nothing."""
+        for arc in arcs:
+            if self._site.home_of(arc.child) == self._site.server:
+                version = RecordVersion(final, is_block=True)
+                self._site.send(self._site.home_of(arc.parent), Block(((arc, self.sent.get(arc, ())),), version))
 
     def _entering_from_elsewhere(self, nodes: Iterable[NodeIndex]) -> list[ArcRecord]:
         """Arcs into these nodes from servers that own no component of the derived node they lead to."""
@@ -165,3 +312,79 @@ class Boundary:
 
     def _name(self, parent: NodeIndex, child: NodeIndex) -> ArcId:
         return ArcId(self._graph.ids[parent], self._graph.ids[child])
+
+    def _remember_sent(self, arc: ArcId, nodes: Minimal) -> None:
+        self._note_sent(arc, nodes)
+        self._sent_anew(arc)
+
+    def _note_sent(self, arc: ArcId, nodes: Minimal) -> None:
+        self.sent[arc] = nodes
+        self._sent_into.setdefault(arc.child, {})[arc.parent] = None
+        for node in nodes:
+            self._naming.setdefault(node, set()).add(arc.child)
+
+    def _send_nothing(self, arc: ArcId) -> None:
+        if self.sent.pop(arc, None) is not None:
+            del self._sent_into[arc.child][arc.parent]
+            self._sent_anew(arc)
+
+    def _sent_anew(self, arc: ArcId) -> None:
+        self._changed[arc] = None
+        self._unsettle(arc.child)
+
+    def _unsettle(self, name: NodeId) -> None:
+        child = self._graph.index.get(name)
+        if child is not None:
+            self._settled.difference_update(self._graph.components(child))
+
+    def take_rows(self) -> list[ProtocolRow]:
+        """The rows of records that changed since this was last asked."""
+        rows = []
+        for arc in self._changed:
+            row = _BoundaryRow(arc, self._versions.get(arc), self.stored.get(arc, ()), self.sent.get(arc))
+            is_empty = row.version is None and row.sent is None
+            rows.append(ProtocolRow(BOUNDARY, " ".join(arc), None if is_empty else _ENCODER.encode(row)))
+        for update_id in self._changed_releases:
+            released = self._released.get(update_id)
+            value = None if released is None else _ENCODER.encode((update_id, tuple(released.items())))
+            rows.append(ProtocolRow(RELEASES, row_key(update_id), value))
+        self._changed, self._changed_releases = {}, {}
+        return rows
+
+    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+        """Take up the records as they were when the rows were written."""
+        for row in rows:
+            assert row.value is not None
+            if row.part == BOUNDARY:
+                arc, version, stored, sent = _ROW_DECODER.decode(row.value)
+                if version is not None:
+                    self._versions[arc] = version
+                if stored:
+                    self.stored[arc] = stored
+                if sent is not None:
+                    self._note_sent(arc, sent)
+            elif row.part == RELEASES:
+                update_id, released = _RELEASES_DECODER.decode(row.value)
+                self._released[update_id] = dict(released)
+
+
+def by_home_of_parent(
+    records: Iterable[tuple[ArcId, Minimal]], site: Site
+) -> dict[ServerId, tuple[tuple[ArcId, Minimal], ...]]:
+    """Records by the server that stores them, so that one message tells it of all."""
+    found: dict[ServerId, list[tuple[ArcId, Minimal]]] = {}
+    for arc, nodes in records:
+        found.setdefault(site.home_of(arc.parent), []).append((arc, nodes))
+    return {server: tuple(found[server]) for server in sorted(found)}
+
+
+class _BoundaryRow(NamedTuple):
+    arc: ArcId
+    version: RecordVersion | None
+    stored: Minimal
+    sent: Minimal | None
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_ROW_DECODER = msgspec.msgpack.Decoder(_BoundaryRow)
+_RELEASES_DECODER = msgspec.msgpack.Decoder(tuple[UpdateId, tuple[tuple[ArcId, Minimal], ...]])

@@ -3,13 +3,17 @@
 Operations are read one after another, each as if those before it were done, so that one atomic update may join and
 leave, create and delete in any order that would also work step by step. Nothing of the graph is changed here.
 
+A server judges what it owns: the home of a group whether it exists, the home of an arc's parent whether the arc is
+there, the home of its child what the child is. Of an update over several servers each sees the operations that concern
+its own nodes, which is all that those judgements need.
+
 Source: interfaces.md, semantics 4 to 7 and 11; protocol.md section 5, item 3.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -18,6 +22,7 @@ from namegraph.graph import NameGraph
 from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.refusals import Reason, RefusedError, refuse
+from namegraph.site import Site
 from namegraph.subnets import SubnetTable
 
 NEIGHBOURS_NAMED_LIMIT = 20
@@ -38,41 +43,64 @@ class Changes:
     groups_created: int = 0
 
 
+class MustLeaveError(Exception):
+    """A group to be deleted with force has arcs that the update does not leave yet."""
+
+    def __init__(self, group: NodeId, arcs: list[tuple[NodeId, NodeId]]) -> None:
+        super().__init__(group)
+        self.arcs = arcs
+        """(parent, child), sorted."""
+
+
 class Collector:
     """Reads the operations of one update over an unchanged graph."""
 
-    def __init__(self, graph: NameGraph, subnets: SubnetTable, server: ServerId) -> None:
-        self._graph = graph
-        self._subnets = subnets
-        self._server = server
+    def __init__(self, site: Site, *, is_whole: bool = True) -> None:
+        """`is_whole`: everything that the update concerns is owned here."""
+        self._site = site
+        self._graph = site.graph
+        self._is_whole = is_whole
         self._kinds: dict[NodeIndex, NodeKind] = {}
         self._arcs: dict[ArcKey, int | None] = {}
         """Arcs that this update touched so far: their cost, or None where they are left."""
         self._parent_counts: Counter[NodeIndex] = Counter()
         """How many parents more (or fewer) a node has by now."""
+        self._already_there = 0
+        self.number = 0
+        """The place of the operation that is being read, or that could not be done."""
 
-    def collect(self, operations: tuple[Operation, ...]) -> Changes:
-        """Return the net change, or raise `RefusedError` naming the operation that cannot be done."""
+    def collect(self, operations: Sequence[tuple[int, Operation]], *, size: int) -> Changes:
+        """Return the net change, or raise `RefusedError` naming the operation that cannot be done.
+
+        `operations` come with their place in an update of `size` operations. Raises `MustLeaveError` where the update
+        is not whole.
+        """
         if not operations:
             raise refuse(Reason.INVALID_REQUEST, "the update holds no operation")
-        for number, operation in enumerate(operations, start=1):
+        for number, operation in operations:
+            self.number = number
             try:
                 self._read(operation)
             except RefusedError as error:
-                if len(operations) == 1:
+                if size == 1:
                     raise
                 refusal = error.refusal
                 raise refuse(
                     refusal.reason,
-                    f"operation {number} of {len(operations)}: {refusal.message}; nothing was done",
+                    f"operation {number} of {size}: {refusal.message}; nothing was done",
                     **{**refusal.facts, "operation": str(number)},
                 ) from None
         return self._net_change()
 
+    def kind_of(self, node: NodeIndex) -> NodeKind:
+        """What a node is after the operations that were read."""
+        found = self._kinds.get(node)
+        return self._graph.kind(node) if found is None else found
+
     def _read(self, operation: Operation) -> None:
         match operation:
-            case CreateGroup(group):
-                self._create(group)
+            case CreateGroup():
+                self._create(operation)
             case DeleteGroup(group, force):
                 self._delete(group, force=force)
             case JoinArc():
@@ -82,13 +110,15 @@ class Collector:
             case _:
                 assert_never(operation)
 
-    def _create(self, group: NodeId) -> None:
-        if self._subnets.home_of(group) is None:
-            raise unknown_subnet(group, self._server)
+    def _create(self, create: CreateGroup) -> None:
+        group = create.group
+        if self._site.table.home_of(group) is None:
+            raise unknown_subnet(group, self._site.server)
         node = self._graph.intern(group)
-        match self._kind(node):
+        match self.kind_of(node):
             case NodeKind.GROUP:
-                raise refuse(Reason.GROUP_EXISTS, f"the group {group} exists already", group=group)
+                if not create.if_needed:
+                    raise refuse(Reason.GROUP_EXISTS, f"the group {group} exists already", group=group)
             case NodeKind.PROCESS:
                 raise name_in_use(group)
             case NodeKind.ABSENT:
@@ -107,19 +137,23 @@ class Collector:
                 parents=",".join(self._named(parents)),
                 children=",".join(self._named(children)),
             )
-        for parent in parents:
-            self._remove((parent, node))
-        for child in children:
-            self._remove((node, child))
+        arcs = [(parent, node) for parent in parents] + [(node, child) for child in children]
+        if arcs and not self._is_whole:
+            ids = self._graph.ids
+            raise MustLeaveError(group, sorted((ids[parent], ids[child]) for parent, child in arcs))
+        for arc in arcs:
+            self._remove(arc)
         self._kinds[node] = NodeKind.ABSENT
 
     def _join(self, join: JoinArc) -> None:
         parent = self._require_parent(join.parent, join.child)
-        if join.kind is ChildKind.GROUP:
+        owns_parent = self._owns_parent(join)
+        owns_child = self._owns_child(join)
+        if owns_child and join.kind is ChildKind.GROUP:
             self._require_group(join.child)
         child = self._graph.intern(join.child)
-        kind = self._kind(child)
-        if join.kind is ChildKind.PROCESS and kind is NodeKind.GROUP:
+        kind = self.kind_of(child)
+        if owns_child and join.kind is ChildKind.PROCESS and kind is NodeKind.GROUP:
             raise refuse(
                 Reason.WRONG_KIND,
                 f"{join.child} is a group; join it as one",
@@ -128,21 +162,27 @@ class Collector:
             )
         arc = (parent, child)
         if self._is_present(arc):
-            raise refuse(
-                Reason.ALREADY_MEMBER,
-                f"{join.child} is an immediate member of {join.parent} already",
-                group=join.parent,
-                member=join.child,
-            )
+            if join.if_needed:
+                self._already_there += owns_parent
+                return
+            if owns_parent:
+                raise refuse(
+                    Reason.ALREADY_MEMBER,
+                    f"{join.child} is an immediate member of {join.parent} already",
+                    group=join.parent,
+                    member=join.child,
+                )
         self._arcs[arc] = join.cost
         self._parent_counts[child] += 1
-        if kind is NodeKind.ABSENT:
+        if owns_child and kind is NodeKind.ABSENT:
             self._kinds[child] = NodeKind.PROCESS
 
     def _leave(self, leave: LeaveArc) -> None:
         parent = self._require_parent(leave.parent, leave.child)
         child = self._graph.index.get(leave.child)
-        if child is None or not self._is_present((parent, child)) or not self._fits(child, leave.kind):
+        if child is not None and self._is_present((parent, child)) and self._fits(child, leave):
+            self._remove((parent, child))
+        elif self._owns_parent(leave) and not leave.if_needed:
             as_what = "" if leave.kind is ChildKind.AUTO else f" as a {leave.kind.name.lower()}"
             raise refuse(
                 Reason.NOT_A_MEMBER,
@@ -150,36 +190,41 @@ class Collector:
                 group=leave.parent,
                 member=leave.child,
             )
-        self._remove((parent, child))
+
+    def _owns_parent(self, operation: JoinArc | LeaveArc) -> bool:
+        return self._is_whole or self._site.home_of(operation.parent) == self._site.server
+
+    def _owns_child(self, operation: JoinArc | LeaveArc) -> bool:
+        if self._is_whole:
+            return True
+        return self._site.home_below(parent=operation.parent, child=operation.child) == self._site.server
 
     def _require_parent(self, parent: NodeId, child: NodeId) -> NodeIndex:
         if parent == child:
             raise self_arc(parent)
-        return self._require_group(parent)
+        if self._is_whole or self._site.home_of(parent) == self._site.server:
+            return self._require_group(parent)
+        return self._graph.intern(parent)
 
     def _require_group(self, group: NodeId) -> NodeIndex:
         node = self._graph.index.get(group)
-        if node is None or self._kind(node) is not NodeKind.GROUP:
-            raise self._group_not_found(group)
+        if node is None or self.kind_of(node) is not NodeKind.GROUP:
+            is_known = self._site.table.home_of(group) is not None
+            raise group_not_found(group, self._site.server, known_subnet=is_known)
         return node
-
-    def _group_not_found(self, group: NodeId) -> RefusedError:
-        return group_not_found(group, self._server, known_subnet=self._subnets.home_of(group) is not None)
 
     def _remove(self, arc: ArcKey) -> None:
         child = arc[1]
         self._arcs[arc] = None
         self._parent_counts[child] -= 1
         parents_left = len(self._graph.parents[child]) + self._parent_counts[child]
-        if parents_left == 0 and self._kind(child) is NodeKind.PROCESS:
+        if parents_left == 0 and self.kind_of(child) is NodeKind.PROCESS:
             self._kinds[child] = NodeKind.ABSENT
 
-    def _kind(self, node: NodeIndex) -> NodeKind:
-        found = self._kinds.get(node)
-        return self._graph.kind(node) if found is None else found
-
-    def _fits(self, node: NodeIndex, kind: ChildKind) -> bool:
-        return kind is ChildKind.AUTO or kind.value == self._kind(node)
+    def _fits(self, child: NodeIndex, leave: LeaveArc) -> bool:
+        kind = self.kind_of(child)
+        # What a child is that was joined by this very update, and is owned elsewhere, is known there.
+        return leave.kind is ChildKind.AUTO or kind is NodeKind.ABSENT or leave.kind.value == kind
 
     def _is_present(self, arc: ArcKey) -> bool:
         if arc in self._arcs:
@@ -214,7 +259,8 @@ class Collector:
 
     def _net_change(self) -> Changes:
         changes = Changes(
-            kinds={node: kind for node, kind in self._kinds.items() if kind is not self._graph.kind(node)}
+            kinds={node: kind for node, kind in self._kinds.items() if kind is not self._graph.kind(node)},
+            already_there=self._already_there,
         )
         for (parent, child), cost in self._arcs.items():
             old = self._graph.arc(parent, child)
@@ -232,7 +278,7 @@ def collect_import(graph: NameGraph, subnets: SubnetTable, server: ServerId, com
     names, kinds = command.names, command.kinds
     if not (len(command.parents) == len(command.children) == len(kinds)):
         raise refuse(Reason.INVALID_REQUEST, "the import's columns are not of one length")
-    wanted = _kinds_wanted(command)
+    wanted = kinds_wanted(command)
     known = graph.index
     existing = graph.kinds
     for position, kind in enumerate(wanted):
@@ -268,7 +314,7 @@ def collect_import(graph: NameGraph, subnets: SubnetTable, server: ServerId, com
     return changes
 
 
-def _kinds_wanted(command: ImportCommand) -> bytearray:
+def kinds_wanted(command: ImportCommand) -> bytearray:
     """What each name of an import stands for; ABSENT where no row names it."""
     wanted = bytearray(len(command.names))
     try:

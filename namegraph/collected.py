@@ -95,10 +95,6 @@ def minimal_nodes(graph: NameGraph, blocked: BitMap) -> tuple[NodeId, ...]:
     )
 
 
-def lost_originators(before: BitMap, after: BitMap | None, *, at: CollectedGraph, tail: NodeId) -> BitMap:
-    """Of the originators an arc blocks before and must not block after the update, those that still reach its tail.
-
-    `at` is the graph after the update.
-    """
-    lost = before if after is None else before - after
-    return lost & at.ancestors.of(at.graph.index[tail])
+def lost_originators(before: BitMap, after: BitMap | None) -> BitMap:
+    """Of the originators an arc blocks before an update, those that it must not block after it."""
+    return before if after is None else before - after

@@ -9,7 +9,7 @@ Source: NG 4.5 to 4.7; protocol.md section 5, items 4 to 6.
 
 from __future__ import annotations
 
-from namegraph.ancestry import AncestorSets, Offer
+from namegraph.ancestry import ARCS_FOLLOWED_LIMIT, AncestorSets, Offer
 from namegraph.changes import Changes
 from namegraph.events import EffectKind, GraphEffect
 from namegraph.graph import NameGraph, VirtualNode
@@ -22,9 +22,6 @@ from namegraph.virtual_nodes import Topology
 AFFECTED_COMPARED_LIMIT = 50_000
 """Up to so many affected nodes are compared for what became controlled or released; beyond, only the children of the
 update's own arcs are, and all ancestor sets are forgotten at once. Keeps one update from holding up all others."""
-
-ARCS_FOLLOWED_LIMIT = 1_000
-"""An update of more arcs forgets all ancestor sets below them: filling them again costs less than following each."""
 
 CHANGED_TAILS_LISTED_LIMIT = 10_000
 """An update that changed more parents than this is remembered as one that changed everything."""
@@ -187,7 +184,7 @@ def _record_nodes(graph: NameGraph, records: Records, nodes: list[NodeIndex], *,
             servers.pop(node, None)
         virtual_node = owner.get(node)
         number = None if virtual_node is None else virtual_node.number
-        records.nodes.append(NodeRecord(node, ids[node], graph.kind(node), number, counter))
+        records.nodes.append(NodeRecord(node, ids[node], graph.kind(node), number, counter, None))
 
 
 def _log_changed_tails(graph: NameGraph, changes: Changes) -> None:

@@ -4,6 +4,13 @@
       |                          |                                     (only where a new virtual node
       +--------- Abort <---------+                                      makes stored records wrong)
 
+Until it is decided, an update ends without a trace when a participant refuses, its deadline passes, a server it needs
+is out of reach, or this server starts again. A decided one is kept until every participant is done.
+
+A group that is deleted with force may have arcs that only its home knows: then the update begins again, leaving them
+too. A read takes part in the ordering like an update; at its turn every participant says what it reaches, and no more
+is done.
+
 The final priority, the highest vote, is announced as soon as it is known. A participant that is found only by a `Ready`
 gets `Order` with the final priority, and answers `Ready`. The caller is answered when all participants are done: who
 reads afterwards, anywhere, sees the update.
@@ -14,14 +21,23 @@ Source: NG 6.2, 6.4; protocol.md section 5.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import replace
 
+from namegraph.boundary import by_home_of_parent
 from namegraph.commit import name_effects
 from namegraph.decision import Decision, decide
-from namegraph.events import Committed, Outcome
+from namegraph.events import (
+    Committed,
+    CreateGroup,
+    DeleteGroup,
+    ImportCounts,
+    JoinArc,
+    LeaveArc,
+    Operation,
+)
 from namegraph.messages import (
     Abort,
+    ArcId,
     Commit,
     Cover,
     Done,
@@ -39,52 +55,21 @@ from namegraph.messages import (
     Vote,
 )
 from namegraph.names import NodeId, ServerId
+from namegraph.ordering import row_key
 from namegraph.participant import Participant
-from namegraph.priorities import Priority
+from namegraph.priorities import Priority, revision_of
+from namegraph.records import ProtocolRow, RequestId
 from namegraph.refusals import Reason, Refusal
+from namegraph.running import Ended, Involved, Phase, Plan, Running, decode_involved, encode_running
 from namegraph.site import NEVER, Site
 
+COORDINATED = "coordinated"
+"""Rows: an update under way, by update."""
 
-class Phase(Enum):
-    """How far an update is."""
+ATTEMPTS_LIMIT = 100
+"""How often the deletion of a group begins again because others keep joining it, or it others."""
 
-    ORDER = 1
-    READY = 2
-    RELEASE = 3
-    DECIDED = 4
-
-
-@dataclass(slots=True)
-class Running:
-    """What a coordinator knows of one update."""
-
-    update: Update
-    deadline: float | None
-    tentative: Priority
-    phase: Phase = Phase.ORDER
-    wanted: dict[ServerId, Cover] = field(default_factory=dict)
-    asked: dict[ServerId, Cover] = field(default_factory=dict)
-    votes_due: int = 0
-    highest_vote: Priority = NEVER
-    final: Priority = NEVER
-    readies: dict[ServerId, Ready] = field(default_factory=dict)
-    holders: dict[ServerId, None] = field(default_factory=dict)
-    """Servers that were handed an entry and may be no participants."""
-    releases_due: int = 0
-    decision: Decision | None = None
-    not_done: dict[ServerId, None] = field(default_factory=dict)
-
-    def want(self, server: ServerId, *, ends: Iterable[NodeId] = (), entry_nodes: Iterable[NodeId] = ()) -> None:
-        """Let the entry at a server cover these nodes too."""
-        cover = self.wanted.get(server, Cover(frozenset(), frozenset()))
-        self.wanted[server] = Cover(cover.ends.union(ends), cover.entry_nodes.union(entry_nodes))
-
-    def is_covered(self) -> bool:
-        """Whether each participant is ready for all that is affected there."""
-        return all(
-            server in self.readies and self.readies[server].cover.contains(cover)
-            for server, cover in self.wanted.items()
-        )
+BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
 
 class Coordinator:
@@ -94,42 +79,56 @@ class Coordinator:
         self._site = site
         self._participant = participant
         self._running: dict[UpdateId, Running] = {}
-        self.outcomes: list[tuple[UpdateId, Outcome, Priority | None]] = []
-        """Decided in this step, with the final priority if it was known; a commit is not to be answered yet."""
+        self._changed: dict[UpdateId, None] = {}
+        self.ended: list[Ended] = []
+        """Decided, or come to nothing, in this step; a commit is not to be answered yet."""
         self.answerable: list[UpdateId] = []
         """Over everywhere since this step."""
+        self.confirmed: list[UpdateId] = []
+        """Of these, those whose end another server told of."""
+        self.begun_again: list[tuple[UpdateId, UpdateId]] = []
+        """(before, now): updates that began again in this step."""
 
-    def start(self, update: Update, *, deadline: float | None) -> None:
-        """Take a new update."""
-        running = Running(update, deadline, self._site.next_priority())
-        self._running[update.update_id] = running
-        for wish in update.wishes:
-            parent, child = wish.arc
-            running.want(self._site.home_of(parent), ends=[parent])
-            running.want(self._site.home_below(parent=parent, child=child), entry_nodes=[child])
+    def start(self, plan: Plan, *, request_id: RequestId, deadline: float | None, attempt: int = 1) -> UpdateId:
+        """Take a new update; return its id."""
+        site = self._site
+        tentative = site.next_priority()
+        # Counters never fall, not even by a restart, so no two updates of this coordinator share one.
+        update_id = UpdateId(site.server, tentative.counter)
+        running = self._running[update_id] = Running(update_id, request_id, plan, deadline, tentative, attempt)
+        covers: dict[ServerId, tuple[dict[NodeId, None], dict[NodeId, None]]] = {}
+        if plan.read is not None:
+            covers[site.home_of(plan.read)] = ({}, {plan.read: None})
+        for _, operation in plan.operations:
+            match operation:
+                case CreateGroup(group) | DeleteGroup(group):
+                    covers.setdefault(site.home_of(group), ({}, {}))[0][group] = None
+                case JoinArc(parent, child) | LeaveArc(parent, child):
+                    covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
+                    below = site.home_below(parent=parent, child=child)
+                    covers.setdefault(below, ({}, {}))[1][child] = None
+        running.judges = dict.fromkeys(covers)
+        for server, (ends, entry_nodes) in covers.items():
+            running.want(server, ends=ends, entry_nodes=entry_nodes)
         self._ask(running)
+        return update_id
 
-    def vote(self, vote: Vote, now: float) -> None:
+    def vote(self, sender: ServerId, vote: Vote) -> None:
         """Count a vote; with the last one the final priority is known."""
         self._site.see(vote.priority)
         running = self._running.get(vote.update_id)
-        if running is None or running.phase is not Phase.ORDER:
+        if running is None or running.phase is not Phase.ORDER or not running.votes_due[sender]:
             return
-        running.votes_due -= 1
+        running.votes_due[sender] -= 1
         running.highest_vote = max(running.highest_vote, vote.priority)
+        running.above.update(dict.fromkeys(vote.above))
         self._add_leads(running, vote.leads)
         self._ask(running)
-        if running.votes_due:
-            return
-        if running.deadline is not None and now > running.deadline:
-            self._abort(
-                running,
-                Refusal(Reason.DEADLINE_EXCEEDED, "the deadline passed before all servers had voted; nothing was done"),
-            )
+        if running.phase is not Phase.ORDER or running.votes_due.total():
             return
         running.final, running.phase = running.highest_vote, Phase.READY
         for server in self._involved(running):
-            self._site.send(server, Final(vote.update_id, running.final))
+            self._site.send(server, Final(vote.update_id, running.final, tuple(running.above)))
 
     def ready(self, sender: ServerId, ready: Ready) -> None:
         """Count a yes vote; decide with the last one."""
@@ -137,16 +136,60 @@ class Coordinator:
         if running is None or running.phase is not Phase.READY:
             return
         running.readies[sender] = ready
+        if running.refuses:
+            self._end_refused(running)
+            return
         self._add_leads(running, ready.leads)
         self._ask(running)
-        if running.is_covered():
+        if running.phase is Phase.READY and running.is_covered():
             self._compute(running)
 
-    def refuse(self, refuse: Refuse) -> None:
-        """A participant's no ends the update."""
+    def refuse(self, sender: ServerId, refuse: Refuse) -> None:
+        """A participant's no ends the update, or lets it begin again, once all who judge it have spoken."""
         running = self._running.get(refuse.update_id)
-        if running is not None and running.phase is Phase.READY:
-            self._abort(running, refuse.refusal)
+        if running is None or running.phase is not Phase.READY:
+            return
+        running.refuses[sender] = refuse
+        self._end_refused(running)
+
+    def tick(self, now: float) -> None:
+        """End the updates whose deadline has passed."""
+        for running in list(self._running.values()):
+            if running.phase is not Phase.DECIDED and running.deadline is not None and now > running.deadline:
+                waiting = ", ".join(self._waited_for(running)) or "this server"
+                what = "voted" if running.phase is Phase.ORDER else "were ready"
+                self._abort(
+                    running,
+                    Refusal(
+                        Reason.DEADLINE_EXCEEDED,
+                        f"the deadline passed before all servers {what} (missing: {waiting}); nothing was done",
+                    ),
+                )
+
+    def next_deadline(self) -> float | None:
+        """When `tick` has something to do at the earliest."""
+        deadlines = [
+            running.deadline
+            for running in self._running.values()
+            if running.deadline is not None and running.phase is not Phase.DECIDED
+        ]
+        return min(deadlines, default=None)
+
+    def peer_lost(self, server: ServerId) -> None:
+        """End the updates that need a server which is out of reach."""
+        for running in list(self._running.values()):
+            if running.phase is not Phase.DECIDED and server in running.asked:
+                self._abort(running, self._out_of_reach(server))
+
+    def is_waited_for(self, counter: int) -> bool:
+        """Whether a decided update at or below a counter is not done everywhere."""
+        return any(
+            running.phase is Phase.DECIDED and running.final.counter <= counter for running in self._running.values()
+        )
+
+    def under_way(self) -> list[UpdateId]:
+        """The updates that are not over, sorted."""
+        return sorted(self._running)
 
     def released(self, update_id: UpdateId) -> None:
         """Count the answer to a `Release` of this coordinator."""
@@ -164,18 +207,22 @@ class Coordinator:
             self._site.send(sender, Drop(holding.update_id))
             return
         running.holders[sender] = None
+        self._changed[holding.update_id] = None
         if running.phase is not Phase.ORDER:
             self._site.send(sender, Final(holding.update_id, running.final))
 
     def done(self, sender: ServerId, done: Done) -> None:
         """With the last one, the caller can be answered."""
         running = self._running.get(done.update_id)
-        if running is None:
+        if running is None or running.phase is not Phase.DECIDED:
             return
         running.not_done.pop(sender, None)
+        self._changed[done.update_id] = None
         if not running.not_done:
             del self._running[done.update_id]
             self.answerable.append(done.update_id)
+            if sender != self._site.server:
+                self.confirmed.append(done.update_id)
 
     def is_idle(self) -> bool:
         """Whether no update of this coordinator is under way."""
@@ -184,14 +231,50 @@ class Coordinator:
     def _ask(self, running: Running) -> None:
         """Send `Order` wherever the entry does not cover what is wanted."""
         final = None if running.phase is Phase.ORDER else running.final
+        to_ask = []
         for server in sorted(running.wanted):
-            cover = running.wanted[server]
             asked = running.asked.get(server)
-            if asked is not None and asked.contains(cover):
-                continue
-            running.asked[server] = cover
-            running.votes_due += final is None
-            self._site.send(server, Order(running.update, running.tentative, cover, final))
+            if asked is None or not asked.contains(running.wanted[server]):
+                to_ask.append(server)
+        for server in to_ask:
+            if server in self._site.lost:
+                self._abort(running, self._out_of_reach(server))
+                return
+        parts = self._parts(running, [server for server in to_ask if server not in running.asked])
+        # A server that was asked before knows the update.
+        known = Update(running.update_id, (), running.plan.size, (), has_joins=False, read=running.plan.read)
+        for server in to_ask:
+            before = running.asked.get(server)
+            cover = running.asked[server] = running.wanted[server]
+            if before is not None:
+                cover = Cover(cover.ends - before.ends, cover.entry_nodes - before.entry_nodes)
+            if final is None:
+                running.votes_due[server] += 1
+            self._changed[running.update_id] = None
+            above = () if final is None else tuple(running.above)
+            self._site.send(server, Order(parts.get(server, known), running.tentative, cover, final, above))
+
+    def _parts(self, running: Running, servers: list[ServerId]) -> dict[ServerId, Update]:
+        """What each of these servers, asked for the first time, must know of the update."""
+        site, plan = self._site, running.plan
+        concerning: dict[ServerId, list[tuple[int, Operation]]] = {server: [] for server in servers}
+        leaves = []
+        has_joins = any(isinstance(operation, JoinArc) for _, operation in plan.operations)
+        for number, operation in plan.operations if servers else ():
+            match operation:
+                case CreateGroup(group) | DeleteGroup(group):
+                    homes = {site.home_of(group)}
+                case JoinArc(parent, child) | LeaveArc(parent, child):
+                    homes = {site.home_of(parent), site.home_below(parent=parent, child=child)}
+                    if isinstance(operation, LeaveArc):
+                        leaves.append(ArcId(parent, child))
+            for home in homes:
+                if home in concerning:
+                    concerning[home].append((number, operation))
+        return {
+            server: Update(running.update_id, tuple(concerning[server]), plan.size, tuple(leaves), has_joins, plan.read)
+            for server in servers
+        }
 
     def _add_leads(self, running: Running, leads: Leads) -> None:
         for server, nodes in leads:
@@ -200,49 +283,120 @@ class Coordinator:
     def _involved(self, running: Running) -> list[ServerId]:
         return sorted({**running.asked, **running.holders})
 
-    def _abort(self, running: Running, refusal: Refusal) -> None:
-        update_id = running.update.update_id
+    def _end_without_trace(self, running: Running) -> None:
+        """Let everybody forget an update."""
+        update_id = running.update_id
         del self._running[update_id]
+        self._changed[update_id] = None
+        abort = Abort(update_id, running.known_final, running.released)
         for server in self._involved(running):
-            self._site.send(server, Abort(update_id))
-        final = None if running.phase is Phase.ORDER else running.final
-        self.outcomes.append((update_id, refusal, final))
-        self.answerable.append(update_id)
+            self._site.send(server, abort)
+
+    def _end_refused(self, running: Running) -> None:
+        """End an update by the first of its operations that cannot be done, as one server would have."""
+        if not running.is_judged():
+            return
+        _, first = min(running.refuses.items(), key=lambda item: self._rank(running, *item))
+        if not first.to_leave:
+            self._abort(running, first.refusal, place=running.final)
+        elif running.attempt >= ATTEMPTS_LIMIT:
+            self._abort(running, Refusal(Reason.UNAVAILABLE, BUSY_GROUP))
+        else:
+            self._begin_again(running, first)
+
+    def _rank(self, running: Running, server: ServerId, refuse: Refuse) -> tuple[int, bool, bool]:
+        """Sorts refusals as one server meets them: of one join, parent, then child, then whether it is there."""
+        parents = [
+            operation.parent
+            for number, operation in running.plan.operations
+            if number == refuse.number and isinstance(operation, JoinArc | LeaveArc)
+        ]
+        is_parents_home = bool(parents) and self._site.home_of(parents[0]) == server
+        return refuse.number, refuse.refusal.reason is Reason.ALREADY_MEMBER, not is_parents_home
+
+    def _abort(self, running: Running, refusal: Refusal, *, place: Priority | None = None) -> None:
+        """`place`: where in the order of updates it was refused; None where the time or a server is to blame."""
+        self._end_without_trace(running)
+        self.ended.append(Ended(running.update_id, refusal, place))
+        self.answerable.append(running.update_id)
+
+    def _begin_again(self, running: Running, refuse: Refuse) -> None:
+        self._end_without_trace(running)
+        more = [(refuse.number, LeaveArc(arc.parent, arc.child, if_needed=True)) for arc in refuse.to_leave]
+        operations: list[tuple[int, Operation]] = []
+        for number, operation in running.plan.operations:
+            if number == refuse.number and isinstance(operation, DeleteGroup):
+                operations += more
+            operations.append((number, operation))
+        plan = replace(running.plan, operations=tuple(operations))
+        again = self.start(plan, request_id=running.request_id, deadline=running.deadline, attempt=running.attempt + 1)
+        self.begun_again.append((running.update_id, again))
+
+    def _out_of_reach(self, server: ServerId) -> Refusal:
+        why = self._site.lost.get(server, "no connection")
+        return Refusal(
+            Reason.UNAVAILABLE,
+            f"the server {server} is out of reach ({why}); nothing was done",
+            {"unreachable": server, "server": server},
+        )
+
+    def _waited_for(self, running: Running) -> list[ServerId]:
+        if running.phase is Phase.ORDER:
+            return sorted(server for server, due in running.votes_due.items() if due)
+        return sorted(
+            server
+            for server, cover in running.wanted.items()
+            if server not in running.readies or not running.readies[server].cover.contains(cover)
+        )
 
     def _compute(self, running: Running) -> None:
+        if running.plan.read is not None:
+            self._finish_read(running)
+            return
         decision = running.decision = decide(
-            running.update, running.readies, final=running.final, home_of=self._site.home_of
+            running.update_id, running.readies, final=running.final, home_of=self._site.home_of
         )
         if not decision.releases:
             self._decide(running)
             return
         running.phase = Phase.RELEASE
-        running.releases_due = len(decision.releases)
-        update_id = running.update.update_id
-        for arc, keep in decision.releases.items():
+        self._changed[running.update_id] = None
+        releases = by_home_of_parent(decision.releases.items(), self._site)
+        running.releases_due = len(releases)
+        for server, records in releases.items():
             version = RecordVersion(running.final, is_block=False)
-            self._site.send(self._site.home_of(arc.parent), Release(update_id, arc, keep, version))
+            self._site.send(server, Release(running.update_id, records, version))
+
+    def _finish_read(self, running: Running) -> None:
+        members = {member for ready in running.readies.values() for member in ready.members}
+        self._end_without_trace(running)
+        revision = revision_of(running.final, coordinator=self._site.server)
+        outcome = Committed(revision, members=tuple(sorted(members)))
+        self.ended.append(Ended(running.update_id, outcome, running.final))
+        self.answerable.append(running.update_id)
 
     def _decide(self, running: Running) -> None:
         """Decision, sending and this server's own part are one step."""
-        decision, update, site = running.decision, running.update, self._site
+        decision, site = running.decision, self._site
+        update_id = running.update_id
         assert decision is not None
         running.phase = Phase.DECIDED
+        self._changed[update_id] = None
         participants = sorted(running.asked)
         running.not_done = dict.fromkeys(participants)
         for server in sorted(running.holders):
             if server not in running.asked:
-                site.send(server, Drop(update.update_id))
-        tails = [wish.arc.parent for wish in update.wishes if wish.is_join]
+                site.send(server, Drop(update_id))
+        tails = dict.fromkeys(outcome.arc.parent for outcome in decision.arcs if outcome.is_present)
         here = [tail for tail in tails if site.home_of(tail) == site.server]
         handed_on = {
-            pending.update.update_id: pending
+            pending.update_id: pending
             for server in participants
             if server != site.server
             for pending in running.readies[server].pending
         }
-        for pending in self._participant.pending_at(here, but=update.update_id):
-            handed_on[pending.update.update_id] = pending
+        for pending in self._participant.pending_at(here, but=update_id):
+            handed_on[pending.update_id] = pending
         pending_entries = tuple(handed_on[update_id] for update_id in sorted(handed_on))
         own: Commit | None = None
         for server in participants:
@@ -251,7 +405,50 @@ class Coordinator:
                 own = commit
             else:
                 site.send(server, commit)
-        effects = name_effects(decision.after.graph, site.table, site.server, decision.effects)
-        self.outcomes.append((update.update_id, Committed(running.final.as_revision(), effects), running.final))
+        self.ended.append(Ended(update_id, self._committed(running, decision), running.final))
+        running.decision = None
+        running.readies = {}
         assert own is not None, "the coordinator is the home of the first parent"
         self._participant.commit(own)
+
+    def _committed(self, running: Running, decision: Decision) -> Committed:
+        revision = revision_of(running.final, coordinator=self._site.server)
+        if running.plan.is_import:
+            arcs = sum(outcome.is_present for outcome in decision.arcs)
+            created = sum(change.is_present for change in decision.groups)
+            return Committed(revision, counts=ImportCounts(arcs, created, decision.already_there))
+        effects = name_effects(decision.after.graph, self._site.table, self._site.server, decision.effects)
+        return Committed(revision, effects)
+
+    def take_rows(self) -> list[ProtocolRow]:
+        """The rows of updates that changed since this was last asked."""
+        rows = []
+        for update_id in self._changed:
+            running = self._running.get(update_id)
+            rows.append(
+                ProtocolRow(COORDINATED, row_key(update_id), None if running is None else encode_running(running))
+            )
+        self._changed = {}
+        return rows
+
+    def restore(self, rows: Iterable[ProtocolRow]) -> list[Involved]:
+        """Take up what was decided; what was not comes to nothing. Return what was decided."""
+        decided = []
+        for row in rows:
+            if row.part != COORDINATED:
+                continue
+            assert row.value is not None
+            found = decode_involved(row.value)
+            if not found.is_decided:
+                self._changed[found.update_id] = None
+                abort = Abort(found.update_id, found.final, found.released)
+                for server in found.servers:
+                    self._site.send(server, abort)
+                continue
+            running = Running(found.update_id, found.request_id, Plan((), 0), None, NEVER, phase=Phase.DECIDED)
+            assert found.final is not None
+            running.final = found.final
+            running.not_done = dict.fromkeys(found.servers)
+            self._running[found.update_id] = running
+            decided.append(found)
+        return decided

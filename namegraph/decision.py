@@ -11,7 +11,7 @@ Source: NG 4.5 to 4.7; protocol.md section 5, items 4 and 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from namegraph.ancestry_records import newest
@@ -23,10 +23,10 @@ from namegraph.messages import (
     ArcId,
     ArcOutcome,
     Commit,
+    GroupChange,
     InArc,
     PendingEntry,
     Ready,
-    Update,
     UpdateId,
     Vnid,
 )
@@ -46,7 +46,10 @@ class Decision:
     update_id: UpdateId
     final: Priority
     after: CollectedGraph
+    groups: tuple[GroupChange, ...]
     arcs: tuple[ArcOutcome, ...]
+    already_there: int
+    """Arcs that were to be joined if needed, and were there."""
     renamed: tuple[tuple[NodeId, Vnid | None], ...]
     relay: tuple[tuple[AncestryRecord, Priority], ...]
     """Records above joined parents, each with the version that it had before."""
@@ -58,65 +61,77 @@ class Decision:
     home_of: HomeOf
 
     def part_of(self, server: ServerId, ready: Ready, handed_on: tuple[PendingEntry, ...]) -> Commit:
-        """What one participant is sent."""
+        """What one participant is sent: arcs that end there, or whose child it may hold a record of that stays."""
         held = dict(ready.held)
+        relay = tuple(record for record, before in self.relay if held.get(record.node) != before)
+        relayed = {record.node for record in relay}
         return Commit(
             self.update_id,
             self.final,
-            self.arcs,
+            tuple(change for change in self.groups if self.home_of(change.group) == server),
+            tuple(
+                outcome
+                for outcome in self.arcs
+                if self._ends_at(server, outcome.arc)
+                or (outcome.kind is NodeKind.GROUP and outcome.arc.child not in relayed)
+            ),
             self.renamed,
-            tuple(record for record, before in self.relay if held.get(record.node) != before),
+            relay,
             self.bases,
             handed_on,
             tuple((arc, keep) for arc, keep in self.releases.items() if self.home_of(arc.child) == server),
-            tuple(
-                (arc, nodes)
-                for arc, nodes in self.stored
-                if server in (self.home_of(arc.parent), self.home_of(arc.child))
-            ),
+            tuple((arc, nodes) for arc, nodes in self.stored if self._ends_at(server, arc)),
         )
 
+    def _ends_at(self, server: ServerId, arc: ArcId) -> bool:
+        return server in (self.home_of(arc.parent), self.home_of(arc.child))
 
-def decide(update: Update, readies: Mapping[ServerId, Ready], *, final: Priority, home_of: HomeOf) -> Decision:
+
+def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Priority, home_of: HomeOf) -> Decision:
     """Compute the outcome of an update for which everybody is ready."""
     records: dict[NodeId, AncestryRecord] = {}
     for server in sorted(readies):
         records = newest(readies[server].ancestry, records)
-    in_order = [records[node] for node in sorted(records)]
-    before, after = CollectedGraph(in_order), CollectedGraph(in_order)
-    arcs = _arc_outcomes(update, readies)
+    arcs = _arc_outcomes(readies)
+    # Where no child is above a parent, nothing that was collected changes.
+    in_order = [records[node] for node in sorted(records)] if any(arc.arc.child in records for arc in arcs) else []
+    after = CollectedGraph(in_order)
     changes = _changes(after, arcs, records)
     topology = after.topology(changes, final=final)
     after.apply(changes, topology, final=final)
     renamed = _renamed(after, topology)
+    groups = tuple(change for server in sorted(readies) for change in readies[server].groups)
     old_versions = {node: record.version for node, record in records.items()}
     bases = {node: old_versions[node] for node, _ in renamed}
     for server in sorted(readies):
         bases.update({child.child: child.version for child in readies[server].children})
+    changed = {*dict(renamed), *(outcome.arc.child for outcome in arcs), *(change.group for change in groups)}
     return Decision(
-        update.update_id,
+        update_id,
         final,
         after,
+        groups,
         arcs,
+        sum(ready.already_there for ready in readies.values()),
         renamed,
-        _relay(after, update, arcs, old_versions, dict(renamed), final=final),
+        _relay(records, after if in_order else None, arcs, changed, final=final),
         tuple(sorted(bases.items())),
-        _releases(before, after, topology, home_of),
+        _releases(CollectedGraph(in_order), after, topology, home_of) if topology.formed else {},
         _stored(after, topology),
         [(kind, list(components)) for kind, components in topology.effects],
         home_of,
     )
 
 
-def _arc_outcomes(update: Update, readies: Mapping[ServerId, Ready]) -> tuple[ArcOutcome, ...]:
-    truths = {truth.arc: truth for server in sorted(readies) for truth in readies[server].arcs}
+def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> tuple[ArcOutcome, ...]:
     kinds = {truth.child: truth.kind for server in sorted(readies) for truth in readies[server].children}
     outcomes = []
-    for wish in update.wishes:
-        truth = truths[wish.arc]
-        kind = kinds[wish.arc.child] if wish.is_join else truth.kind
-        cost = wish.cost if wish.is_join else truth.cost
-        outcomes.append(ArcOutcome(wish.is_join, wish.arc, kind, cost, truth.version + 1))
+    for server in sorted(readies):
+        # A foreign process lives at each of its parents' homes: what it is there, that home knows.
+        kinds_there = {**kinds, **{truth.child: truth.kind for truth in readies[server].children}}
+        for change in readies[server].arcs:
+            kind = kinds_there[change.arc.child] if change.is_present else change.kind
+            outcomes.append(ArcOutcome(change.is_present, change.arc, kind, change.cost, change.version))
     return tuple(outcomes)
 
 
@@ -128,11 +143,12 @@ def _changes(graph: CollectedGraph, arcs: tuple[ArcOutcome, ...], records: Mappi
             continue
         ends = graph.numbers(outcome.arc)
         assert ends is not None, "the ancestry of every parent was collected"
-        is_there = graph.graph.arc(*ends) is not None
-        if outcome.is_present and not is_there:
-            changes.added.append((*ends, outcome.cost))
-        elif not outcome.is_present and is_there:
+        held = graph.graph.arc(*ends)
+        if held is not None and not (outcome.is_present and held.cost == outcome.cost):
             changes.removed.append(ends)
+            held = None
+        if outcome.is_present and held is None:
+            changes.added.append((*ends, outcome.cost))
     return changes
 
 
@@ -148,39 +164,61 @@ def _renamed(after: CollectedGraph, topology: Topology) -> tuple[tuple[NodeId, V
 
 
 def _relay(
-    after: CollectedGraph,
-    update: Update,
+    records: Mapping[NodeId, AncestryRecord],
+    after: CollectedGraph | None,
     arcs: tuple[ArcOutcome, ...],
-    old_versions: Mapping[NodeId, Priority],
-    renamed: Mapping[NodeId, Vnid | None],
+    changed: Set[NodeId],
     *,
     final: Priority,
 ) -> tuple[tuple[AncestryRecord, Priority], ...]:
-    graph = after.graph
-    tails = [graph.index[wish.arc.parent] for wish in update.wishes if wish.is_join]
+    """The records above joined parents. `after`: None where no arc among them changed."""
+    tails = [outcome.arc.parent for outcome in arcs if outcome.is_present]
     if not tails:
         return ()
-    changed = {outcome.arc.child for outcome in arcs}
-    versions = {outcome.arc: outcome.version for outcome in arcs}
+    if after is None:
+        above = _above(records, tails)
+    else:
+        graph = after.graph
+        above = {graph.ids[node] for node in graph.ancestors(graph.index[tail] for tail in tails)} & records.keys()
+    versions = {outcome.arc: outcome.version for outcome in arcs} if after is not None else {}
     relay = []
-    for node in sorted(graph.ancestors(tails), key=graph.ids.__getitem__):
-        name = graph.ids[node]
-        if name not in old_versions:
-            continue
-        in_arcs = []
-        for arc in graph.parents[node].values():
-            named = after.name_arc(arc)
-            version = versions.get(named)
-            if version is None:
-                in_arcs.append(InArc(named.parent, arc.cost, arc.version, arc.writer))
-            else:
-                in_arcs.append(InArc(named.parent, arc.cost, version, final.counter))
-        virtual_node = graph.virtual_node_of.get(node)
-        vnid = None if virtual_node is None else Vnid(virtual_node.smallest, virtual_node.made_at)
-        before = old_versions[name]
-        version_after = final if name in renamed or name in changed else before
-        relay.append((AncestryRecord(name, tuple(sorted(in_arcs)), vnid, version_after), before))
+    for name in sorted(above):
+        record = records[name]
+        if name not in changed:
+            relay.append((record, record.version))
+        elif after is None:
+            relay.append((record._replace(version=final), record.version))
+        else:
+            relay.append((_read(after, name, versions, final=final), record.version))
     return tuple(relay)
+
+
+def _above(records: Mapping[NodeId, AncestryRecord], tails: Iterable[NodeId]) -> set[NodeId]:
+    found: set[NodeId] = set()
+    pending = list(tails)
+    while pending:
+        name = pending.pop()
+        if name not in found and name in records:
+            found.add(name)
+            pending += [arc.parent for arc in records[name].in_arcs]
+    return found
+
+
+def _read(after: CollectedGraph, name: NodeId, versions: Mapping[ArcId, int], *, final: Priority) -> AncestryRecord:
+    """The record of a group that the update changed."""
+    graph = after.graph
+    node = graph.index[name]
+    in_arcs = []
+    for arc in graph.parents[node].values():
+        named = after.name_arc(arc)
+        version = versions.get(named)
+        if version is None:
+            in_arcs.append(InArc(named.parent, arc.cost, arc.version, arc.writer))
+        else:
+            in_arcs.append(InArc(named.parent, arc.cost, version, final.counter))
+    virtual_node = graph.virtual_node_of.get(node)
+    vnid = None if virtual_node is None else Vnid(virtual_node.smallest, virtual_node.made_at)
+    return AncestryRecord(name, tuple(sorted(in_arcs)), vnid, final)
 
 
 def _releases(
@@ -201,7 +239,7 @@ def _releases(
             computed_at = {home_of(before.graph.ids[node]) for node in before.graph.components(arc.child)}
             if home_of(name.parent) in computed_at:
                 continue
-            lost = lost_originators(was, now_blocked.get(name), at=after, tail=name.parent)
+            lost = lost_originators(was, now_blocked.get(name))
             if lost:
                 found[name] = before.keepable(was, lost)
     return {arc: found[arc] for arc in sorted(found)}

@@ -13,6 +13,7 @@ Source: NG 4.2, 4.5; protocol.md section 4.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from pyroaring import BitMap
@@ -49,18 +50,58 @@ def blocked_originators(graph: NameGraph, ancestors: AncestorSets, arc: ArcRecor
     return blocked
 
 
-def controlled_arcs(graph: NameGraph, ancestors: AncestorSets, sink: NodeIndex) -> list[ControlledArc]:
-    """The secondary arcs into the derived node of `sink` that block somebody, in the order of arcs."""
-    entering = [arc for arc in graph.entering_arcs(sink) if not arc.suspended]
+_NONE_CHANGED: Mapping[NodeIndex, BitMap] = {}
+
+
+def controlled_arcs(
+    graph: NameGraph,
+    ancestors: AncestorSets,
+    sink: NodeIndex,
+    *,
+    gone: Set[tuple[NodeIndex, NodeIndex]] = frozenset(),
+    changed: Mapping[NodeIndex, BitMap] = _NONE_CHANGED,
+) -> list[ControlledArc]:
+    """The secondary arcs into the derived node of `sink` that block somebody, in the order of arcs.
+
+    As if the arcs `gone` (parent, child) were not there, and the `changed` ancestor sets, by representative, were so.
+    """
+    entering = [arc for arc in graph.entering_arcs(sink) if not arc.suspended and (arc.parent, arc.child) not in gone]
     entering.sort(key=lambda arc: arc_order(graph, arc))
     found = []
     reached = BitMap()
     for arc in entering:
-        above = ancestors.of(arc.parent)
+        above = changed.get(graph.representative(arc.parent)) if changed else None
+        if above is None:
+            above = ancestors.of(arc.parent)
         blocked = above & reached
         if blocked:
             found.append(ControlledArc(arc, blocked))
         reached |= above
+    return found
+
+
+def sources_above(graph: NameGraph, ancestors: AncestorSets, controlled: ControlledArc) -> list[NodeIndex]:
+    """The `sources` of what a controlled arc blocks, in no order: found from its tail upwards.
+
+    Only what is not blocked is visited, and that is little: of all arcs into one sink, each originator may cross one.
+    """
+    blocked = controlled.blocked
+    pending = [graph.representative(controlled.arc.parent)]
+    seen = set(pending)
+    found = []
+    while pending:
+        node = pending.pop()
+        if node in blocked:
+            found.append(node)
+            continue
+        above = graph.parent_representatives(node) - seen
+        seen |= above
+        pending += above
+    if len(found) > 1:
+        above_others = BitMap()
+        for node in found:
+            above_others |= ancestors.of(node) - BitMap(graph.components(node))
+        found = [node for node in found if node not in above_others]
     return found
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from typing import NamedTuple
 
-from namegraph.messages import Message
-from namegraph.names import NodeId, ServerId
+from msgspec import Struct
+
+from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.priorities import Priority
-from namegraph.records import Records, RequestId
+from namegraph.records import NodeKind, Records, RequestId
 from namegraph.refusals import Refusal
 
 
@@ -21,38 +23,37 @@ class ChildKind(Enum):
     PROCESS = 2
 
 
-@dataclass(frozen=True, slots=True)
-class CreateGroup:
-    """Make a group that has no members and is in no group."""
+class CreateGroup(Struct, frozen=True, array_like=True, tag=True):
+    """Make a group that has no members and is in no group. With `if_needed`, a group that exists is left as it is."""
 
     group: NodeId
+    if_needed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroup:
+class DeleteGroup(Struct, frozen=True, array_like=True, tag=True):
     """Remove a group; `force` leaves all its arcs first."""
 
     group: NodeId
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JoinArc:
-    """Add the arc parent -> child."""
+class JoinArc(Struct, frozen=True, array_like=True, tag=True):
+    """Add the arc parent -> child. With `if_needed`, an arc that exists is left as it is."""
 
     parent: NodeId
     child: NodeId
     kind: ChildKind = ChildKind.AUTO
     cost: int = 0
+    if_needed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveArc:
-    """Remove the arc parent -> child."""
+class LeaveArc(Struct, frozen=True, array_like=True, tag=True):
+    """Remove the arc parent -> child. With `if_needed`, an arc that is not there is no error."""
 
     parent: NodeId
     child: NodeId
     kind: ChildKind = ChildKind.AUTO
+    if_needed: bool = False
 
 
 Operation = CreateGroup | DeleteGroup | JoinArc | LeaveArc
@@ -91,14 +92,73 @@ class ImportCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadCommand:
+    """A client asks for the members of a group as of one point in the order of updates."""
+
+    ticket: int
+    group: NodeId
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddPeer:
+    """An operator says where the server of a subnet is reached; replaces what was said before."""
+
+    ticket: int
+    subnet: Subnet
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePeer:
+    """An operator says that a subnet is no longer anybody's."""
+
+    ticket: int
+    subnet: Subnet
+
+
+@dataclass(frozen=True, slots=True)
 class PeerMessage:
-    """A message of another server. Those of one sender come in the order in which they were sent."""
+    """A message of another server, encoded. `number` is its place on the channel from that server to this one."""
 
     sender: ServerId
-    message: Message
+    number: int
+    encoded: bytes
 
 
-Event = UpdateCommand | ImportCommand | PeerMessage
+@dataclass(frozen=True, slots=True)
+class PeerReceived:
+    """Another server has made durable what it was sent, through this number: none of it is sent again."""
+
+    peer: ServerId
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerMet:
+    """A server introduced itself as the owner of these subnets."""
+
+    peer: ServerId
+    subnets: tuple[Subnet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """A server is out of reach: updates that are not decided do not wait for it."""
+
+    peer: ServerId
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: a deadline of the core may have come."""
+
+
+Command = UpdateCommand | ImportCommand | ReadCommand | AddPeer | RemovePeer
+"""What is answered by a reply of the same ticket."""
+
+Event = Command | PeerMessage | PeerReceived | PeerMet | PeerLost | Tick
 
 
 class EffectKind(StrEnum):
@@ -130,13 +190,21 @@ class ImportCounts:
     already_there: int
 
 
+class Member(NamedTuple):
+    """A node that a read reached."""
+
+    node: NodeId
+    kind: NodeKind
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The update is part of the graph. `counts` is set for an import alone."""
+    """The update is part of the graph. `counts` is set for an import alone, `members` for a read."""
 
     revision: str
     effects: tuple[GraphEffect, ...] = ()
     counts: ImportCounts | None = None
+    members: tuple[Member, ...] = ()
 
 
 Outcome = Committed | Refusal
@@ -151,6 +219,16 @@ class Reply:
     place: Priority | None = None
     """Where in the one order of updates it was decided: a commit at this final priority, a refusal at it or right
     after it. None where it was not ordered."""
+    is_confirmed: bool = False
+    """Other servers have acted on the outcome, so it was durable before this step: the reply need not wait for it."""
+
+
+class PeerLetter(NamedTuple):
+    """An encoded message and its place, from 1, on the channel to the server it is for."""
+
+    receiver: ServerId
+    number: int
+    encoded: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,5 +237,5 @@ class Effects:
 
     records: Records
     replies: list[Reply] = field(default_factory=list)
-    messages: list[tuple[ServerId, Message]] = field(default_factory=list)
-    """(server to send to, message), in order."""
+    messages: list[PeerLetter] = field(default_factory=list)
+    """In order."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from enum import Enum
 
@@ -190,6 +190,17 @@ class NameGraph:
         found = _closure(self.parents, starts, None)
         assert found is not None
         return found
+
+    def is_unchanged_at(self, nodes: Set[NodeIndex], *, since: int) -> bool:
+        """Whether no update after the count `since` changed arcs that leave these nodes, as far as is remembered."""
+        expected = self.update_count
+        for update_count, tails in reversed(self.changed_tails):
+            if update_count <= since:
+                return True
+            if update_count != expected or tails is None or not nodes.isdisjoint(tails):
+                return False
+            expected -= 1
+        return expected == since
 
     def present_arcs(self) -> Iterator[ArcRecord]:
         """All present arcs, in no order that means anything."""

@@ -15,9 +15,12 @@ Nodes travel by id: the numbers of nodes mean something on one server only. Sour
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+from msgspec import Struct
+
+from namegraph.events import Member, Operation
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeKind
@@ -38,20 +41,20 @@ class ArcId(NamedTuple):
     child: NodeId
 
 
-class ArcWish(NamedTuple):
-    """An arc that an update wants to join or leave. `kind` is None where the child's home shall say."""
-
-    is_join: bool
-    arc: ArcId
-    kind: NodeKind | None
-    cost: int
-
-
 class Update(NamedTuple):
-    """What all servers of an update must know of it; it names each arc once."""
+    """What one server must know of an update."""
 
     update_id: UpdateId
-    wishes: tuple[ArcWish, ...]
+    operations: tuple[tuple[int, Operation], ...]
+    """Those that concern a node of that server, each with its place in the whole update, from 1."""
+    size: int
+    """Operations of the whole update."""
+    leaves: tuple[ArcId, ...]
+    """All arcs that the whole update leaves."""
+    has_joins: bool
+    """Whether the whole update joins any."""
+    read: NodeId | None
+    """A group whose members are to be read at the update's turn; there is no operation then."""
 
 
 class Cover(NamedTuple):
@@ -59,6 +62,10 @@ class Cover(NamedTuple):
 
     ends: frozenset[NodeId]
     entry_nodes: frozenset[NodeId]
+
+    def extended(self, other: Cover) -> Cover:
+        """Both together."""
+        return Cover(self.ends | other.ends, self.entry_nodes | other.entry_nodes)
 
     def contains(self, other: Cover) -> bool:
         """Whether all of the other is covered too."""
@@ -97,26 +104,34 @@ class AncestryRecord(NamedTuple):
 class PendingEntry(NamedTuple):
     """An entry handed on: `bound` is a vote or an earlier bound, below which its final priority cannot fall."""
 
-    update: Update
+    update_id: UpdateId
     bound: Priority
     final: Priority | None
 
 
-class ArcTruth(NamedTuple):
-    """What the parent's home knows of an arc of the update: its version (0: never joined), cost, child's kind."""
+class ArcChange(NamedTuple):
+    """What an update makes of an arc, as the parent's home knows it. `kind` is that of the child before, if known."""
 
     arc: ArcId
-    version: int
-    cost: int
+    is_present: bool
     kind: NodeKind
+    cost: int
+    version: int
 
 
 class ChildTruth(NamedTuple):
-    """What the child's home knows of the child of an arc: its kind and the version of its ancestry record."""
+    """What the child's home knows of the child of an arc: its kind after the update, its ancestry record's version."""
 
     child: NodeId
     kind: NodeKind
     version: Priority
+
+
+class GroupChange(NamedTuple):
+    """A group that an update creates or deletes."""
+
+    group: NodeId
+    is_present: bool
 
 
 class ArcOutcome(NamedTuple):
@@ -136,85 +151,99 @@ class RecordVersion(NamedTuple):
     is_block: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """Make an entry. With `final` known, answer `Ready` at its turn, and no `Vote`."""
+class Order(Struct, frozen=True, array_like=True, tag=True):
+    """Make an entry, or extend it: then `cover` is what is new, and of the update only its id is said.
+
+    With `final` known, answer `Ready` at its turn, and no `Vote`; `above` is then as in `Final`.
+    """
 
     update: Update
     tentative: Priority
     cover: Cover
     final: Priority | None
+    above: tuple[NodeId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(Struct, frozen=True, array_like=True, tag=True):
     """A priority above all that this server has seen."""
 
     update_id: UpdateId
     priority: Priority
     leads: Leads
+    """Those that were not told before; so in `Ready`."""
+    above: tuple[NodeId, ...] = ()
+    """With the first vote of the home of parents of arcs to be joined: these parents and the groups above them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Final:
+class Final(Struct, frozen=True, array_like=True, tag=True):
     """The update's place in the one order of all updates."""
 
     update_id: UpdateId
     priority: Priority
+    above: tuple[NodeId, ...] = ()
+    """Groups whose ancestry records the update will bring below others: `Ready` says which of them are held."""
 
 
-@dataclass(frozen=True, slots=True)
-class Abort:
+class Abort(Struct, frozen=True, array_like=True, tag=True):
     """The update leaves no trace: forget the entry, block again what was released."""
 
     update_id: UpdateId
+    final: Priority | None
+    """None where it was not known yet."""
+    released: tuple[ArcId, ...]
+    """Arcs whose stored records the coordinator released; to be blocked again by the homes of their children."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True, array_like=True, tag=True):
     """This server was handed an entry that it did not hold."""
 
     update_id: UpdateId
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True, array_like=True, tag=True):
     """The update of an entry that was handed on is over."""
 
     update_id: UpdateId
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True, array_like=True, tag=True):
     """A yes vote, with what the coordinator needs to compute the outcome."""
 
     update_id: UpdateId
     cover: Cover
     leads: Leads
     held: tuple[tuple[NodeId, Priority], ...]
-    """Versions of the ancestry records held here of what is above the affected nodes."""
+    """Versions of the ancestry records held here of the groups that `Final` named."""
     children: tuple[ChildTruth, ...]
     """From the homes of children."""
-    arcs: tuple[ArcTruth, ...]
-    """From the homes of parents; so are the next two."""
+    groups: tuple[GroupChange, ...]
+    """From the homes of groups."""
+    arcs: tuple[ArcChange, ...]
+    """From the homes of parents; so are the next three."""
+    already_there: int
+    """Arcs that were to be joined if needed and are there."""
     ancestry: tuple[AncestryRecord, ...]
     pending: tuple[PendingEntry, ...]
+    members: tuple[Member, ...]
+    """What a read reached here."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """A no vote."""
+class Refuse(Struct, frozen=True, array_like=True, tag=True):
+    """A no vote. With `to_leave` the update begins again: it must leave these arcs before it deletes a group."""
 
     update_id: UpdateId
+    number: int
+    """The place of the operation that cannot be done."""
     refusal: Refusal
+    to_leave: tuple[ArcId, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True, array_like=True, tag=True):
     """The part of a decided outcome that concerns one participant."""
 
     update_id: UpdateId
     final: Priority
+    groups: tuple[GroupChange, ...]
     arcs: tuple[ArcOutcome, ...]
     renamed: tuple[tuple[NodeId, Vnid | None], ...]
     """Groups that are in another virtual node than before, or in none."""
@@ -228,37 +257,52 @@ class Commit:
     """Stored records of arcs that were inside a virtual node which this update dissolves."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True, array_like=True, tag=True):
     """The commit was applied."""
 
     update_id: UpdateId
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """To the parent's home: let a stored record hold `keep` alone, and say so."""
+class Release(Struct, frozen=True, array_like=True, tag=True):
+    """To the parents' home: let each of these stored records hold no more than this, and say so."""
 
     update_id: UpdateId
-    arc: ArcId
-    keep: tuple[NodeId, ...]
+    records: tuple[tuple[ArcId, tuple[NodeId, ...]], ...]
     version: RecordVersion
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
-    """A stored record was released."""
+class Released(Struct, frozen=True, array_like=True, tag=True):
+    """The stored records were released."""
 
     update_id: UpdateId
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """To the parent's home: let a stored record hold these minimal nodes."""
+class Block(Struct, frozen=True, array_like=True, tag=True):
+    """To the parents' home: let each of these stored records hold its minimal nodes."""
 
-    arc: ArcId
-    nodes: tuple[NodeId, ...]
+    records: tuple[tuple[ArcId, tuple[NodeId, ...]], ...]
     version: RecordVersion
 
 
 Message = Order | Vote | Final | Abort | Holding | Drop | Ready | Refuse | Commit | Done | Release | Released | Block
+
+_DECODER = msgspec.msgpack.Decoder(Message)
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+
+
+class NotAMessageError(ValueError):
+    """Bytes that no server of this version sends."""
+
+
+def encode(message: Message) -> bytes:
+    """The message as bytes."""
+    return _ENCODER.encode(message)
+
+
+def decode(encoded: bytes) -> Message:
+    """Read what `encode` wrote, all types checked; raises `NotAMessageError`."""
+    try:
+        message: Message = _DECODER.decode(encoded)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise NotAMessageError(str(error)) from None
+    return message

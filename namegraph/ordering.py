@@ -17,20 +17,33 @@ Source: NG 6.2; protocol.md section 5, round one and growth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from namegraph.messages import Cover, Leads, PendingEntry, Update, UpdateId
+import msgspec
+
+from namegraph.ancestry_records import AncestryRecords
+from namegraph.events import JoinArc
+from namegraph.messages import ArcId, Cover, Leads, PendingEntry, Update, UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
+from namegraph.records import NodeIndex, ProtocolRow
 from namegraph.site import NEVER, Site
+
+ENTRY = "entry"
+"""Rows: an entry by update."""
+COVER = "entry cover"
+"""Rows: what an entry covers, by update."""
+UPDATE = "update"
+"""Rows: what a coordinator asked for, by update."""
 
 
 @dataclass(slots=True)
 class Entry:
     """An update's place at one server."""
 
-    update: Update
+    update_id: UpdateId
     bound: Priority = NEVER
     final: Priority | None = None
     ends: set[NodeId] = field(default_factory=set)
@@ -41,6 +54,10 @@ class Entry:
     """What the last `Ready` (or `Refuse`) spoke of."""
     is_ready: bool = False
     releases_due: int = 0
+    joins: tuple[ArcId, ...] = ()
+    """Arcs that the update wants to add to groups owned here."""
+    above: tuple[NodeId, ...] = ()
+    """Groups of whose records the coordinator wants to know whether they are held here."""
 
     @property
     def place(self) -> Priority:
@@ -62,35 +79,148 @@ class Part:
     leads: Leads
 
 
+@dataclass(slots=True)
+class _Look:
+    """A part, and what it was seen from."""
+
+    part: Part
+    ends: set[NodeId]
+    entry_nodes: set[NodeId]
+    read: set[NodeIndex]
+    """Nodes whose children were read."""
+    unknown: set[NodeId]
+    """Nodes that had no number."""
+    held_at: int
+    """Update count at which it was last known to hold."""
+
+
 class Entries:
     """All entries of one server."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, records: AncestryRecords) -> None:
         self._site = site
+        self._records = records
         self.by_update: dict[UpdateId, Entry] = {}
+        self.updates: dict[UpdateId, Update] = {}
+        """What was asked for, of those entries that a coordinator asked for."""
+        self._changed: dict[UpdateId, None] = {}
+        self._covers_changed: dict[UpdateId, None] = {}
+        self._asked_anew: dict[UpdateId, None] = {}
+        self._looks: dict[UpdateId, _Look] = {}
+        self._told: dict[UpdateId, dict[ServerId, set[NodeId]]] = {}
+        """Leads by update; after a restart all are told once more."""
+
+    def of(self, update_id: UpdateId) -> Entry:
+        """The entry of an update, made if there is none; it is about to be changed."""
+        entry = self.by_update.get(update_id)
+        if entry is None:
+            entry = self.by_update[update_id] = Entry(update_id)
+        self._changed[update_id] = None
+        return entry
+
+    def find(self, update_id: UpdateId) -> Entry | None:
+        """The entry of an update, if there is one; it is about to be changed."""
+        return self.of(update_id) if update_id in self.by_update else None
+
+    def ask(self, update: Update, cover: Cover) -> Entry:
+        """The entry of an update that its coordinator asks for, extended to what it shall cover."""
+        update_id = update.update_id
+        entry = self.of(update_id)
+        self._covers_changed[update_id] = None
+        entry.ends |= cover.ends
+        entry.entry_nodes |= cover.entry_nodes
+        entry.asked = cover if entry.asked is None else entry.asked.extended(cover)
+        if update_id not in self.updates:
+            self.updates[update_id] = update
+            self._asked_anew[update_id] = None
+            entry.joins = tuple(
+                ArcId(operation.parent, operation.child)
+                for _, operation in update.operations
+                if isinstance(operation, JoinArc) and self._site.home_of(operation.parent) == self._site.server
+            )
+        return entry
+
+    def set_above(self, entry: Entry, above: tuple[NodeId, ...]) -> None:
+        """Note what the coordinator says is above the joined parents."""
+        if entry.above != above:
+            entry.above = above
+            self._covers_changed[entry.update_id] = None
+
+    def remove(self, update_id: UpdateId) -> Entry | None:
+        """Forget an entry."""
+        entry = self.by_update.pop(update_id, None)
+        self._looks.pop(update_id, None)
+        self._told.pop(update_id, None)
+        if entry is not None:
+            self._changed[update_id] = None
+            self._covers_changed[update_id] = None
+        if self.updates.pop(update_id, None) is not None:
+            self._asked_anew[update_id] = None
+        return entry
 
     def part(self, entry: Entry, *, with_ready: bool = False) -> Part:
         """The affected nodes here and where they lead; `with_ready` counts arcs that ready updates will add."""
         coming = self._coming_arcs(entry) if with_ready else {}
-        site, graph = self._site, self._site.graph
-        followed: set[NodeId] = set()
-        leads: dict[ServerId, set[NodeId]] = {}
-        pending = list(entry.entry_nodes)
-        while pending:
-            node = pending.pop()
-            if node in followed:
-                continue
-            followed.add(node)
-            number = graph.index.get(node)
-            below = [graph.ids[child] for child in graph.children[number]] if number is not None else []
-            for child in below + coming.get(node, []):
-                home = site.home_below(parent=node, child=child)
-                if home == site.server:
-                    pending.append(child)
-                else:
-                    leads.setdefault(home, set()).add(child)
-        sorted_leads = tuple((server, tuple(sorted(leads[server]))) for server in sorted(leads))
-        return Part(frozenset(followed | entry.ends), frozenset(followed), sorted_leads)
+        if coming:
+            return self._look(entry, coming).part
+        look = self._looks.get(entry.update_id)
+        if look is None or not self._still_holds(look, entry):
+            look = self._look(entry, {})
+            if entry.update_id in self.by_update:
+                self._looks[entry.update_id] = look
+        look.held_at = self._site.graph.update_count
+        return look.part
+
+    def leads_to_tell(self, entry: Entry, *, with_ready: bool) -> Leads:
+        """Where the affected nodes lead, as far as the coordinator was not told yet; `with_ready` as in `part`."""
+        told = self._told.setdefault(entry.update_id, {})
+        found = []
+        for server, nodes in self.part(entry, with_ready=with_ready).leads:
+            known = told.setdefault(server, set())
+            new = tuple(node for node in nodes if node not in known)
+            known.update(new)
+            if new:
+                found.append((server, new))
+        return tuple(found)
+
+    def _still_holds(self, look: _Look, entry: Entry) -> bool:
+        return (
+            look.ends == entry.ends
+            and look.entry_nodes == entry.entry_nodes
+            and not any(name in self._site.graph.index for name in look.unknown)
+            and self._site.graph.is_unchanged_at(look.read, since=look.held_at)
+        )
+
+    def _look(self, entry: Entry, coming: Mapping[NodeId, list[NodeId]]) -> _Look:
+        """Whole levels at once: it costs what is affected here, and most of that runs in C."""
+        graph, leaving = self._site.graph, self._records.leaving
+        followed: set[NodeIndex] = set()
+        unknown: set[NodeId] = set()
+        elsewhere: set[NodeId] = set()
+        names: Iterable[NodeId] = entry.entry_nodes
+        while names:
+            unknown.update(name for name in names if name not in graph.index)
+            frontier = {graph.index[name] for name in names if name in graph.index} - followed
+            names = []
+            while frontier:
+                followed |= frontier
+                below = set().union(*[graph.children[node] for node in frontier]) - followed
+                abroad = below & leaving.keys()
+                elsewhere.update(graph.ids[node] for node in abroad)
+                frontier = below - abroad
+            for parent in [parent for parent in coming if graph.index.get(parent) in followed or parent in unknown]:
+                for child in coming[parent]:
+                    if self._site.home_below(parent=parent, child=child) != self._site.server:
+                        elsewhere.add(child)
+                    elif graph.index.get(child) not in followed and child not in unknown:
+                        names.append(child)
+        leads: dict[ServerId, list[NodeId]] = {}
+        for name in sorted(elsewhere):
+            leads.setdefault(self._site.home_of(name), []).append(name)
+        sorted_leads = tuple((server, tuple(leads[server])) for server in sorted(leads))
+        followed_names = frozenset(unknown.union([graph.ids[node] for node in followed]))
+        part = Part(followed_names | entry.ends, followed_names, sorted_leads)
+        return _Look(part, set(entry.ends), set(entry.entry_nodes), followed, unknown, graph.update_count)
 
     def affects(self, nodes: Iterable[NodeId]) -> bool:
         """Whether an entry here affects one of the nodes."""
@@ -110,9 +240,9 @@ class Entries:
         if not waiting:
             return None
         parts = [(entry, self.part(entry).nodes) for entry in self.by_update.values()]
-        own_part = {entry.update.update_id: nodes for entry, nodes in parts}
+        own_part = {entry.update_id: nodes for entry, nodes in parts}
         for final, entry in sorted(waiting, key=lambda place: place[0]):
-            nodes = own_part[entry.update.update_id]
+            nodes = own_part[entry.update_id]
             if not any(
                 other is not entry and other.place < final and not nodes.isdisjoint(others) for other, others in parts
             ):
@@ -122,7 +252,7 @@ class Entries:
     def following(self, node: NodeId, *, but: UpdateId) -> tuple[PendingEntry, ...]:
         """The entries that follow a node, to be handed on to what becomes reachable from it."""
         return tuple(
-            PendingEntry(entry.update, entry.bound, entry.final)
+            PendingEntry(update_id, entry.bound, entry.final)
             for update_id, entry in sorted(self.by_update.items())
             if update_id != but and node in self.part(entry).followed
         )
@@ -132,11 +262,9 @@ class Entries:
         self._site.see(handed_on.bound)
         if handed_on.final is not None:
             self._site.see(handed_on.final)
-        update_id = handed_on.update.update_id
-        entry = self.by_update.get(update_id)
-        is_new = entry is None
-        if entry is None:
-            entry = self.by_update[update_id] = Entry(handed_on.update)
+        is_new = handed_on.update_id not in self.by_update
+        entry = self.of(handed_on.update_id)
+        self._covers_changed[handed_on.update_id] = None
         entry.entry_nodes.update(entry_nodes)
         entry.bound = max(entry.bound, handed_on.bound)
         entry.final = entry.final or handed_on.final
@@ -147,7 +275,102 @@ class Entries:
         for entry in self.by_update.values():
             if entry is but or not entry.is_ready:
                 continue
-            for wish in entry.update.wishes:
-                if wish.is_join and self._site.home_of(wish.arc.parent) == self._site.server:
-                    coming.setdefault(wish.arc.parent, []).append(wish.arc.child)
+            for parent, child in entry.joins:
+                coming.setdefault(parent, []).append(child)
         return coming
+
+    def take_rows(self) -> list[ProtocolRow]:
+        """The rows of entries that changed since this was last asked."""
+        rows = []
+        for update_id in self._changed:
+            entry = self.by_update.get(update_id)
+            rows.append(ProtocolRow(ENTRY, row_key(update_id), None if entry is None else _ENCODER.encode(_row(entry))))
+        for update_id in self._covers_changed:
+            entry = self.by_update.get(update_id)
+            value = None if entry is None else _ENCODER.encode(_cover_row(entry))
+            rows.append(ProtocolRow(COVER, row_key(update_id), value))
+        for update_id in self._asked_anew:
+            update = self.updates.get(update_id)
+            rows.append(ProtocolRow(UPDATE, row_key(update_id), None if update is None else _ENCODER.encode(update)))
+        self._changed, self._covers_changed, self._asked_anew = {}, {}, {}
+        return rows
+
+    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+        """Take up the entries as they were when the rows were written."""
+        small: dict[UpdateId, _EntryRow] = {}
+        for row in rows:
+            assert row.value is not None
+            if row.part == ENTRY:
+                found = _ROW_DECODER.decode(row.value)
+                small[found.update_id] = found
+            elif row.part == COVER:
+                cover = _COVER_DECODER.decode(row.value)
+                self.by_update[cover.update_id] = Entry(
+                    cover.update_id,
+                    ends=set(cover.ends),
+                    entry_nodes=set(cover.entry_nodes),
+                    asked=cover.asked,
+                    covered=cover.covered,
+                    joins=cover.joins,
+                    above=cover.above,
+                )
+            elif row.part == UPDATE:
+                update = _UPDATE_DECODER.decode(row.value)
+                self.updates[update.update_id] = update
+        for update_id, found in small.items():
+            entry = self.by_update[update_id]
+            entry.bound, entry.final = found.bound, found.final
+            entry.is_ready, entry.releases_due = found.is_ready, found.releases_due
+            if found.is_covered_as_asked:
+                entry.covered = entry.asked
+
+
+class _EntryRow(NamedTuple):
+    """What of an entry changes often, and is small."""
+
+    update_id: UpdateId
+    bound: Priority
+    final: Priority | None
+    is_ready: bool
+    releases_due: int
+    is_covered_as_asked: bool
+
+
+class _CoverRow(NamedTuple):
+    """What of an entry may be large, and changes with what is asked for."""
+
+    update_id: UpdateId
+    ends: frozenset[NodeId]
+    entry_nodes: frozenset[NodeId]
+    asked: Cover | None
+    covered: Cover | None
+    joins: tuple[ArcId, ...]
+    above: tuple[NodeId, ...]
+
+
+def _row(entry: Entry) -> _EntryRow:
+    is_covered = entry.covered is not None and entry.covered == entry.asked
+    return _EntryRow(entry.update_id, entry.bound, entry.final, entry.is_ready, entry.releases_due, is_covered)
+
+
+def _cover_row(entry: Entry) -> _CoverRow:
+    return _CoverRow(
+        entry.update_id,
+        frozenset(entry.ends),
+        frozenset(entry.entry_nodes),
+        entry.asked,
+        entry.covered,
+        entry.joins,
+        entry.above,
+    )
+
+
+def row_key(update_id: UpdateId) -> str:
+    """The key of an update's rows."""
+    return f"{update_id.number} {update_id.coordinator}"
+
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+_ROW_DECODER = msgspec.msgpack.Decoder(_EntryRow)
+_COVER_DECODER = msgspec.msgpack.Decoder(_CoverRow)
+_UPDATE_DECODER = msgspec.msgpack.Decoder(Update)

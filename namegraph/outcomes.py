@@ -24,7 +24,8 @@ from namegraph.events import (
 )
 from namegraph.names import NodeId, ServerId
 from namegraph.records import OutcomeRecord, Records, RequestId
-from namegraph.refusals import Reason, Refusal, refuse
+from namegraph.refusals import Reason, Refusal
+from namegraph.requests import id_was_used
 
 OUTCOMES_LIMIT = 100_000
 """Outcomes remembered: at 1,000 updates a second those of the last minute and a half."""
@@ -54,12 +55,13 @@ class OutcomeMemory:
         if record is None:
             return None
         if record.digest != digest:
-            raise refuse(
-                Reason.INVALID_REQUEST,
-                f"the request id {request_id!r} was used for another update; choose a new one",
-                request_id=request_id,
-            )
+            raise id_was_used(request_id)
         return decode_outcome(record.outcome)
+
+    def digest_of_first(self, request_id: RequestId) -> str | None:
+        """The digest of the request that was made under this id."""
+        record = self._records.get(request_id)
+        return None if record is None else record.digest
 
     def remember(self, request_id: RequestId, digest: str, outcome: Outcome, records: Records) -> None:
         """Keep an outcome; `records` takes the rows to make durable."""

@@ -15,13 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.boundary import Boundary
-from namegraph.changes import group_not_found
+from namegraph.boundary import Boundary, by_home_of_parent
+from namegraph.events import Member
+from namegraph.findings import CannotError, Findings, find
 from namegraph.messages import (
-    ArcId,
-    ArcTruth,
-    ArcWish,
-    ChildTruth,
+    Abort,
     Commit,
     Done,
     Drop,
@@ -31,15 +29,13 @@ from namegraph.messages import (
     PendingEntry,
     Ready,
     RecordVersion,
-    Refuse,
     Release,
     UpdateId,
     Vote,
 )
 from namegraph.names import NodeId
-from namegraph.ordering import Entries, Entry
-from namegraph.records import NodeIndex, NodeKind
-from namegraph.refusals import Reason, RefusedError, refuse
+from namegraph.ordering import Entries, Entry, Part
+from namegraph.records import NodeIndex
 from namegraph.site import Site
 
 
@@ -57,32 +53,36 @@ class Participant:
         """Make an entry, or extend it; vote where the final priority is not known."""
         site = self._site
         update_id = order.update.update_id
-        entry = self._entries.by_update.setdefault(update_id, Entry(order.update))
-        entry.ends |= order.cover.ends
-        entry.entry_nodes |= order.cover.entry_nodes
-        entry.asked = order.cover
+        is_first = update_id not in self._entries.updates
+        entry = self._entries.ask(order.update, order.cover)
         site.see(order.tentative)
         if order.final is not None:
             site.see(order.final)
             entry.final = order.final
+            self._entries.set_above(entry, order.above)
             return
         vote = site.next_priority()
         if entry.final is None:
             entry.bound = max(entry.bound, vote)
-        leads = self._entries.part(entry, with_ready=True).leads
-        site.send(update_id.coordinator, Vote(update_id, vote, leads))
+        leads = self._entries.leads_to_tell(entry, with_ready=True)
+        above = self._records.above_of(dict.fromkeys(arc.parent for arc in entry.joins)) if is_first else ()
+        site.send(update_id.coordinator, Vote(update_id, vote, leads, above))
 
     def final(self, final: Final) -> None:
         """Learn an update's place in the order."""
         self._site.see(final.priority)
-        entry = self._entries.by_update.get(final.update_id)
+        entry = self._entries.find(final.update_id)
         if entry is not None:
             entry.final = final.priority
+            self._entries.set_above(entry, final.above)
 
-    def abort(self, update_id: UpdateId) -> None:
+    def abort(self, abort: Abort) -> None:
         """Forget an update that leaves no trace."""
+        update_id = abort.update_id
         entry = self._entries.by_update.get(update_id)
         self._boundary.aborted(update_id, final=None if entry is None else entry.final)
+        if abort.final is not None:
+            self._boundary.block_again(abort.released, final=abort.final)
         self._forget(update_id)
 
     def drop(self, drop: Drop) -> None:
@@ -94,25 +94,29 @@ class Participant:
         entry = self._entries.next_turn()
         if entry is None:
             return False
+        self._entries.of(entry.update_id)
         assert entry.asked is not None
         assert entry.final is not None
-        update = entry.update
+        update = self._entries.updates[entry.update_id]
         entry.covered = entry.asked
         try:
-            for wish in update.wishes:
-                self._check(wish)
-        except RefusedError as error:
-            self._site.send(update.update_id.coordinator, Refuse(update.update_id, error.refusal))
+            findings = find(self._site, self._records, update)
+        except CannotError as error:
+            self._site.send(update.update_id.coordinator, error.refuse)
             return True
         entry.is_ready = True
-        releases = self._boundary.to_release(update, self._owned(self._entries.part(entry).nodes))
-        for arc, keep in releases.items():
+        to_release = self._boundary.to_release(
+            update.leaves, self._owned(self._entries.part(entry).nodes), only_leaves=not update.has_joins
+        )
+        for arc, keep in to_release.items():
             self._boundary.released(update.update_id, arc, keep)
+        releases = by_home_of_parent(to_release.items(), self._site)
+        for server, records in releases.items():
             version = RecordVersion(entry.final, is_block=False)
-            self._site.send(self._site.home_of(arc.parent), Release(update.update_id, arc, keep, version))
+            self._site.send(server, Release(update.update_id, records, version))
         entry.releases_due += len(releases)
         if not entry.releases_due:
-            self._say_ready(entry)
+            self._say_ready(entry, findings)
         return True
 
     def released(self, update_id: UpdateId) -> bool:
@@ -120,25 +124,30 @@ class Participant:
         entry = self._entries.by_update.get(update_id)
         if entry is None or not entry.releases_due:
             return False
+        self._entries.of(update_id)
         entry.releases_due -= 1
         if not entry.releases_due:
-            self._say_ready(entry)
+            update = self._entries.updates[update_id]
+            self._say_ready(entry, find(self._site, self._records, update))
         return True
 
     def release(self, release: Release) -> None:
-        """As the parent's home: let a stored record block less."""
-        self._boundary.store(release.arc, release.keep, release.version)
+        """As the parents' home: let stored records block less."""
+        for arc, keep in release.records:
+            self._boundary.store(arc, keep, release.version)
 
     def commit(self, commit: Commit) -> None:
         """Apply this server's part of an outcome, in one step."""
-        entry = self._entries.by_update.pop(commit.update_id)
+        entry = self._entries.remove(commit.update_id)
+        assert entry is not None
+        assert entry.is_ready
         entry.narrow()
         before = self._entries.part(entry).nodes
         self._apply(commit)
         self._install_entries(commit.handed_on, entry.entry_nodes)
         after = self._entries.part(entry).nodes
         self._boundary.committed(commit.update_id)
-        self._records_after_commit()
+        self._prune_and_follow()
         self._boundary.take_released(commit.released)
         for arc, nodes in commit.stored:
             if self._boundary.stores(arc):
@@ -150,9 +159,7 @@ class Participant:
     def pending_at(self, parents: Iterable[NodeId], *, but: UpdateId) -> tuple[PendingEntry, ...]:
         """Entries to hand on to what becomes reachable from these owned parents."""
         found = {
-            pending.update.update_id: pending
-            for parent in parents
-            for pending in self._entries.following(parent, but=but)
+            pending.update_id: pending for parent in parents for pending in self._entries.following(parent, but=but)
         }
         return tuple(found[update_id] for update_id in sorted(found))
 
@@ -164,6 +171,9 @@ class Participant:
         for node, base in commit.bases:
             if node not in relayed:
                 records.drop_unless_at(node, base, final=commit.final)
+        for group, is_present in commit.groups:
+            if self._site.home_of(group) == self._site.server:
+                records.set_group(group, is_present=is_present, final=commit.final)
         for outcome in commit.arcs:
             records.apply_arc(outcome, final=commit.final)
             if not outcome.is_present:
@@ -172,15 +182,13 @@ class Participant:
             if node not in relayed:
                 records.rename(node, vnid, final=commit.final)
         records.settle()
-        self._graph_changed()
 
     def _install_entries(self, handed_on: Iterable[PendingEntry], entry_nodes: set[NodeId]) -> None:
         if not entry_nodes:
             return
         for pending in handed_on:
             if self._entries.install(pending, sorted(entry_nodes)):
-                update_id = pending.update.update_id
-                self._site.send(update_id.coordinator, Holding(update_id))
+                self._site.send(pending.update_id.coordinator, Holding(pending.update_id))
 
     def _forget_computed(self, commit: Commit) -> None:
         """Drop stored records of arcs into virtual nodes that the update changed and that have a component here."""
@@ -196,92 +204,40 @@ class Participant:
             if any(self._site.owns(component) for component in virtual_node.components):
                 self._boundary.components_owned(virtual_node.components, final=commit.final)
 
-    def _check(self, wish: ArcWish) -> None:
-        """Raise `RefusedError` where this server knows that an arc cannot be joined or left."""
-        site, graph = self._site, self._graph
-        parent, child = wish.arc
-        child_number = graph.index.get(child)
-        if site.home_of(parent) == site.server:
-            parent_number = graph.group(parent)
-            if parent_number is None:
-                raise group_not_found(parent, site.server, known_subnet=True)
-            is_there = child_number is not None and graph.arc(parent_number, child_number) is not None
-            fits = wish.kind is None or (child_number is not None and graph.kind(child_number) is wish.kind)
-            if wish.is_join and is_there:
-                raise refuse(
-                    Reason.ALREADY_MEMBER,
-                    f"{child} is an immediate member of {parent} already",
-                    group=parent,
-                    member=child,
-                )
-            if not wish.is_join and not (is_there and fits):
-                raise refuse(
-                    Reason.NOT_A_MEMBER, f"{child} is no immediate member of {parent}", group=parent, member=child
-                )
-        if wish.is_join and site.home_below(parent=parent, child=child) == site.server:
-            is_group = child_number is not None and graph.kind(child_number) is NodeKind.GROUP
-            if wish.kind is NodeKind.GROUP and not is_group:
-                raise group_not_found(child, site.server, known_subnet=site.table.home_of(child) is not None)
-            if wish.kind is NodeKind.PROCESS and is_group:
-                raise refuse(Reason.WRONG_KIND, f"{child} is a group; join it as one", group=parent, member=child)
-
-    def _say_ready(self, entry: Entry) -> None:
-        site, graph = self._site, self._graph
-        update = entry.update
-        part = self._entries.part(entry)
+    def _say_ready(self, entry: Entry, findings: Findings) -> None:
+        update = self._entries.updates[entry.update_id]
         assert entry.covered is not None
-        children, arcs, tails, joined_below = [], [], [], []
-        for wish in update.wishes:
-            parent, child = wish.arc
-            if site.home_below(parent=parent, child=child) == site.server:
-                children.append(self._child_truth(child))
-            if site.home_of(parent) == site.server:
-                tails.append(graph.index[parent])
-                arcs.append(self._arc_truth(wish.arc))
-                if wish.is_join:
-                    joined_below.append(parent)
-        above = [number for node in part.nodes if (number := graph.index.get(node)) is not None]
+        tails = dict.fromkeys(change.arc.parent for change in findings.arcs)
+        joined_below = dict.fromkeys(change.arc.parent for change in findings.arcs if change.is_present)
         ready = Ready(
             update.update_id,
             entry.covered,
-            part.leads,
-            self._records.held_above(above),
-            tuple(children),
-            tuple(arcs),
-            tuple(self._records.collect(tails)),
+            self._entries.leads_to_tell(entry, with_ready=False),
+            self._records.held_of(entry.above),
+            findings.children,
+            findings.groups,
+            findings.arcs,
+            findings.already_there,
+            self._records.ancestry_of(tails),
             self.pending_at(joined_below, but=update.update_id),
+            self._members(self._entries.part(entry)) if update.read is not None else (),
         )
-        site.send(update.update_id.coordinator, ready)
+        self._site.send(update.update_id.coordinator, ready)
 
-    def _child_truth(self, child: NodeId) -> ChildTruth:
-        node = self._graph.intern(child)
-        kind = self._graph.kind(node)
-        if kind is NodeKind.ABSENT:
-            kind = NodeKind.PROCESS
-        return ChildTruth(child, kind, self._records.version_of(node))
-
-    def _arc_truth(self, arc: ArcId) -> ArcTruth:
+    def _members(self, part: Part) -> tuple[Member, ...]:
         graph = self._graph
-        parent, child = graph.index[arc.parent], graph.intern(arc.child)
-        known = graph.arc(parent, child) or graph.tombstones.get((parent, child))
-        if known is None:
-            return ArcTruth(arc, 0, 0, NodeKind.ABSENT)
-        return ArcTruth(arc, known.version, known.cost, graph.kind(child))
+        owned = [number for node in part.nodes if (number := graph.index.get(node)) is not None]
+        return tuple(sorted(Member(graph.ids[node], graph.kind(node)) for node in owned if self._site.owns(node)))
 
     def _forget(self, update_id: UpdateId) -> None:
-        self._entries.by_update.pop(update_id, None)
-        self._records_after_commit()
+        self._entries.remove(update_id)
+        self._prune_and_follow()
 
-    def _records_after_commit(self) -> None:
+    def _prune_and_follow(self) -> None:
         # A difference under way may need what would be pruned.
         if not any(entry.is_ready for entry in self._entries.by_update.values()):
             self._records.prune()
-            self._graph_changed()
-
-    def _graph_changed(self) -> None:
-        self._site.ancestors.forget_all()
-        self._graph.update_count += 1
-        self._graph.changed_tails.append((self._graph.update_count, None))
+        self._boundary.changed(self._records.change.follow())
 
     def _owned(self, nodes: Iterable[NodeId]) -> list[NodeIndex]:
         found = [number for node in nodes if (number := self._graph.index.get(node)) is not None]

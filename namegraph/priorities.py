@@ -13,18 +13,39 @@ class Priority(NamedTuple):
     counter: int
     server: ServerId
 
-    def as_revision(self) -> str:
-        """The text that names the update of this final priority to clients, who treat it as opaque."""
-        return f"{self.counter}@{self.server}"
+
+class Revision(NamedTuple):
+    """Names an update to clients: its counter in the one order of updates, its coordinator, and who voted highest."""
+
+    counter: int
+    server: ServerId
+    voter: ServerId
+
+    @property
+    def final(self) -> Priority:
+        """The update's final priority."""
+        return Priority(self.counter, self.voter)
+
+    def as_text(self) -> str:
+        """The text that clients hold and treat as opaque."""
+        voter = "" if self.voter == self.server else f"/{self.voter}"
+        return f"{self.counter}@{self.server}{voter}"
 
 
-REVISION_LENGTH_LIMIT = 300
+def revision_of(final: Priority, *, coordinator: ServerId) -> str:
+    """The revision of the update of a final priority, as text."""
+    return Revision(final.counter, coordinator, final.server).as_text()
+
+
+REVISION_LENGTH_LIMIT = 600
 _COUNTER_DIGITS_LIMIT = 19
 
 
-def parse_revision(text: str) -> Priority:
-    """Read what `Priority.as_revision` wrote, or raise `ValueError`."""
-    digits, at_sign, server = text[:REVISION_LENGTH_LIMIT].partition("@")
-    if not (at_sign and server and digits.isascii() and digits.isdigit() and len(digits) <= _COUNTER_DIGITS_LIMIT):
+def parse_revision(text: str) -> Revision:
+    """Read what `Revision.as_text` wrote, or raise `ValueError`."""
+    digits, at_sign, servers = text[:REVISION_LENGTH_LIMIT].partition("@")
+    server, slash, voter = servers.partition("/")
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= _COUNTER_DIGITS_LIMIT
+    if not (at_sign and server and is_number) or (slash and not voter):
         raise ValueError(f"{text[:40]!r} is no revision; give one back as a write or a read returned it")
-    return Priority(int(digits), ServerId(server))
+    return Revision(int(digits), ServerId(server), ServerId(voter or server))

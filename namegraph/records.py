@@ -37,10 +37,15 @@ class NodeRecord(NamedTuple):
     virtual_node: int | None
     version: int
     """Counter of the final priority of the last update that changed this node's ancestry record."""
+    version_server: ServerId | None
+    """Server of that priority; None: the one whose state this is."""
 
 
 class ArcRecord(NamedTuple):
-    """One arc parent -> child of the external group view; kept as a tombstone (`present` false) once left."""
+    """One arc parent -> child of the external group view; kept as a tombstone (`present` false) once left.
+
+    A row of version 0 says that an arc of which no end is owned is no longer known: the row of its key is deleted.
+    """
 
     parent: NodeIndex
     child: NodeIndex
@@ -76,6 +81,16 @@ class OutcomeRecord(NamedTuple):
     """JSON, as `namegraph.outcomes` writes and reads it."""
 
 
+class ProtocolRow(NamedTuple):
+    """What one part of the update protocol must know again after a crash, as that part encodes it."""
+
+    part: str
+    """Which part wrote it."""
+    key: str
+    value: bytes | None
+    """None deletes the row."""
+
+
 @dataclass(slots=True)
 class Records:
     """Rows to make durable in one transaction; a later row of the same key replaces an earlier one."""
@@ -84,6 +99,7 @@ class Records:
     arcs: list[ArcRecord] = field(default_factory=list)
     virtual_nodes: list[VirtualNodeRecord] = field(default_factory=list)
     outcomes: list[OutcomeRecord] = field(default_factory=list)
+    protocol: list[ProtocolRow] = field(default_factory=list)
     forget_outcomes_through: int | None = None
     """Outcomes of this sequence number and below are forgotten."""
     counter: int | None = None
@@ -95,6 +111,7 @@ class Records:
         self.arcs += later.arcs
         self.virtual_nodes += later.virtual_nodes
         self.outcomes += later.outcomes
+        self.protocol += later.protocol
         if later.forget_outcomes_through is not None:
             self.forget_outcomes_through = later.forget_outcomes_through
         if later.counter is not None:
@@ -103,7 +120,7 @@ class Records:
     def is_empty(self) -> bool:
         """Whether nothing needs to be made durable."""
         return (
-            not (self.nodes or self.arcs or self.virtual_nodes or self.outcomes)
+            not (self.nodes or self.arcs or self.virtual_nodes or self.outcomes or self.protocol)
             and self.counter is None
             and self.forget_outcomes_through is None
         )
@@ -122,3 +139,5 @@ class StoredState:
     virtual_nodes: Iterable[VirtualNodeRecord]
     arcs: Iterable[ArcRecord]
     outcomes: Iterable[OutcomeRecord]
+    protocol: Iterable[ProtocolRow] = ()
+    """In any order; without values that are None."""

@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from namegraph.graph import NameGraph, VirtualNode
 from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, NodeKind, NodeRecord, StoredState, VirtualNodeRecord
+from namegraph.site import Site
 
 
 class InconsistentStateError(Exception):
     """What was stored cannot have been written by this program: says which row and why."""
 
 
-def restore_graph(state: StoredState) -> NameGraph:
-    """Build the graph of a stored state; raises `InconsistentStateError`."""
-    graph = NameGraph()
+def restore_graph(state: StoredState, site: Site) -> None:
+    """Fill the site's empty graph with a stored state; raises `InconsistentStateError`."""
+    graph = site.graph
     components = _restore_nodes(graph, state.nodes)
-    _restore_virtual_nodes(graph, state.virtual_nodes, components)
+    # While an update arrives from other servers, one component of a virtual node may be known before the others.
+    _restore_virtual_nodes(graph, state.virtual_nodes, components, fewest=2 if site.is_alone else 1)
     _restore_arcs(graph, state.arcs)
-    return graph
+    if site.is_alone:
+        return
+    owned = [node for node in map(NodeIndex, range(len(graph.ids))) if site.owns(node)]
+    kinds = Counter(graph.kinds[node] for node in owned)
+    graph.group_count, graph.process_count = kinds[NodeKind.GROUP], kinds[NodeKind.PROCESS]
+    graph.arc_count = sum(len(graph.children[node]) for node in owned)
 
 
 def _restore_nodes(graph: NameGraph, rows: Iterable[NodeRecord]) -> dict[int, list[NodeIndex]]:
     components: dict[int, list[NodeIndex]] = {}
-    for index, node_id, kind, virtual_node, version in rows:
+    for index, node_id, kind, virtual_node, version, version_server in rows:
         if graph.intern(node_id) != index:
             raise InconsistentStateError(f"node {index} ({node_id}) is not the next one: {len(graph.ids) - 1} is")
         graph.kinds[index] = kind
         graph.versions[index] = version
+        if version_server is not None:
+            graph.version_servers[index] = version_server
         graph.group_count += kind == NodeKind.GROUP
         graph.process_count += kind == NodeKind.PROCESS
         if virtual_node is not None:
@@ -37,14 +47,14 @@ def _restore_nodes(graph: NameGraph, rows: Iterable[NodeRecord]) -> dict[int, li
 
 
 def _restore_virtual_nodes(
-    graph: NameGraph, rows: Iterable[VirtualNodeRecord], components: dict[int, list[NodeIndex]]
+    graph: NameGraph, rows: Iterable[VirtualNodeRecord], components: dict[int, list[NodeIndex]], *, fewest: int
 ) -> None:
     for number, smallest, counter, server, present in rows:
         graph.next_virtual_node = max(graph.next_virtual_node, number + 1)
         if not present:
             continue
         inside = components.pop(number, [])
-        if len(inside) < 2:
+        if len(inside) < fewest:
             raise InconsistentStateError(f"virtual node {number} has {len(inside)} components")
         if any(graph.kinds[component] != NodeKind.GROUP for component in inside):
             raise InconsistentStateError(f"virtual node {number} has a component that is no group")

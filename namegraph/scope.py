@@ -1,4 +1,4 @@
-"""Whether an update concerns this server alone, and what it asks of several.
+"""Whether an update concerns this server alone, and what it names.
 
 An update concerns one server if everything it affects lives there, no arc enters what it affects from another server
 (so that no stored record changes), and no entry here affects the same nodes. Such an update is done in one step.
@@ -9,17 +9,15 @@ Source: protocol.md section 5.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import assert_never
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import ChildKind, CreateGroup, DeleteGroup, ImportCommand, JoinArc, LeaveArc, Operation
-from namegraph.messages import ArcId, ArcWish
 from namegraph.names import NodeId
 from namegraph.ordering import Entries
 from namegraph.records import NodeKind
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.site import Site
-
-_KINDS = {ChildKind.AUTO: None, ChildKind.GROUP: NodeKind.GROUP, ChildKind.PROCESS: NodeKind.PROCESS}
 
 
 def concerns_one_server(
@@ -45,32 +43,38 @@ def import_concerns_one_server(site: Site, records: AncestryRecords, entries: En
     return _all_is_here(site, records, entries, tails=(), heads=command.names)
 
 
-def wishes_of(operations: tuple[Operation, ...]) -> tuple[ArcWish, ...]:
-    """What the operations of an update over several servers ask for; raises `RefusedError` for what is not built."""
-    wishes: dict[ArcId, ArcWish] = {}
+def operations_of_import(command: ImportCommand) -> tuple[Operation, ...]:
+    """What a whole graph asks for, one operation after another."""
+    names = command.names
+    groups = dict.fromkeys([*command.groups, *command.parents])
+    groups.update(
+        (child, None) for child, kind in zip(command.children, command.kinds, strict=True) if kind == NodeKind.GROUP
+    )
+    creations = [CreateGroup(names[group], if_needed=True) for group in groups]
+    joins = [
+        JoinArc(names[parent], names[child], ChildKind(kind), if_needed=True)
+        for parent, child, kind in zip(command.parents, command.children, command.kinds, strict=True)
+    ]
+    return (*creations, *joins)
+
+
+def names_in(operations: Iterable[Operation]) -> list[NodeId]:
+    """The nodes that operations name, each once, in the order in which they come."""
+    found: dict[NodeId, None] = {}
     for operation in operations:
         match operation:
-            case JoinArc(parent, child, kind, cost):
-                wish = ArcWish(True, ArcId(parent, child), _KINDS[kind], cost)
-            case LeaveArc(parent, child, kind):
-                wish = ArcWish(False, ArcId(parent, child), _KINDS[kind], 0)
             case CreateGroup(group) | DeleteGroup(group):
-                raise _not_built(f"{group} cannot be created or deleted in an update that concerns other servers, now")
-        if parent == child:
-            raise refuse(
-                Reason.SELF_ARC,
-                f"{parent} cannot be made an immediate member of itself",
-                group=parent,
-                member=child,
-            )
-        if wish.arc in wishes:
-            raise _not_built(f"{child} is joined to or taken from {parent} twice in an update of several servers")
-        wishes[wish.arc] = wish
-    return tuple(wishes.values())
+                found[group] = None
+            case JoinArc(parent, child) | LeaveArc(parent, child):
+                found[parent] = None
+                found[child] = None
+            case _:
+                assert_never(operation)
+    return list(found)
 
 
 def not_for_this_server(site: Site, node: NodeId) -> RefusedError:
-    """The refusal of an update whose first arc has its parent elsewhere."""
+    """The refusal of an update that another server coordinates."""
     home = site.home_of(node)
     return refuse(
         Reason.UNAVAILABLE,
@@ -78,15 +82,6 @@ def not_for_this_server(site: Site, node: NodeId) -> RefusedError:
         group=node,
         server=home,
     )
-
-
-def import_not_for_this_server() -> RefusedError:
-    """The refusal of an import that concerns other servers."""
-    return _not_built("an import concerns other servers, or meets an update under way")
-
-
-def _not_built(what: str) -> RefusedError:
-    return refuse(Reason.UNAVAILABLE, f"{what}; nothing was done")
 
 
 def _all_is_here(

@@ -10,30 +10,32 @@ that it affects is under way. Source: protocol.md sections 3 and 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 from namegraph.ancestry import AncestorSets
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary
 from namegraph.changes import Changes, Collector, collect_import
+from namegraph.channels import Channels
 from namegraph.commit import commit, name_effects
 from namegraph.coordinator import Coordinator
 from namegraph.events import (
+    AddPeer,
     Committed,
-    CreateGroup,
-    DeleteGroup,
     Effects,
     Event,
     ImportCommand,
     ImportCounts,
-    JoinArc,
-    LeaveArc,
-    Operation,
     Outcome,
+    PeerLost,
     PeerMessage,
+    PeerMet,
+    PeerReceived,
+    ReadCommand,
+    RemovePeer,
     Reply,
+    Tick,
     UpdateCommand,
 )
 from namegraph.graph import NameGraph
@@ -46,44 +48,40 @@ from namegraph.messages import (
     Final,
     Holding,
     Message,
+    NotAMessageError,
     Order,
     Ready,
     Refuse,
     Release,
     Released,
-    Update,
     UpdateId,
     Vote,
+    decode,
+    encode,
 )
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.ordering import Entries
 from namegraph.outcomes import REQUEST_ID_LENGTH_LIMIT, OutcomeMemory, digest_of
 from namegraph.participant import Participant
-from namegraph.priorities import Priority, parse_revision
-from namegraph.records import Records, RequestId, StoredState
-from namegraph.refusals import Reason, RefusedError, refuse
+from namegraph.peer_faults import fault_in
+from namegraph.peers import Peers
+from namegraph.priorities import Priority, parse_revision, revision_of
+from namegraph.records import NodeIndex, ProtocolRow, Records, RequestId, StoredState
+from namegraph.refusals import Reason, Refusal, RefusedError, refuse
+from namegraph.requests import Asked, Requests
 from namegraph.restore import restore_graph
+from namegraph.revisions import Wait, waits_for
+from namegraph.running import Plan
 from namegraph.scope import (
     concerns_one_server,
     import_concerns_one_server,
-    import_not_for_this_server,
+    names_in,
     not_for_this_server,
-    wishes_of,
+    operations_of_import,
 )
 from namegraph.site import NEVER, Site
 from namegraph.subnets import SubnetTable
 from namegraph.virtual_nodes import compute_topology
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A request whose update is under way, and who waits for its outcome."""
-
-    request_id: RequestId
-    digest: str
-    tickets: list[int]
-    outcome: Outcome | None = None
-    place: Priority | None = None
 
 
 class ServerCore:
@@ -93,32 +91,60 @@ class ServerCore:
         self, *, server: ServerId, subnets: Iterable[Subnet], peers: Mapping[Subnet, ServerId] | None = None
     ) -> None:
         """`peers` names the owners of all other subnets that are known."""
-        self._start(server, SubnetTable({**(peers or {}), **dict.fromkeys(subnets, server)}), NameGraph())
+        table = SubnetTable({**(peers or {}), **dict.fromkeys(subnets, server)})
+        self._start(Site(server=server, table=table, graph=NameGraph()), configured={}, rows=())
         self._outcomes = OutcomeMemory()
 
     @classmethod
-    def restore(cls, state: StoredState, *, subnets: Iterable[Subnet]) -> ServerCore:
-        """The core as it was when `state` was written; raises `InconsistentStateError`."""
-        core = cls(server=state.server, subnets=subnets)
-        core._start(state.server, core._table, restore_graph(state))
-        core._site.counter = state.counter
+    def restore(
+        cls, state: StoredState, *, subnets: Iterable[Subnet], peers: Mapping[Subnet, str] | None = None
+    ) -> ServerCore:
+        """The core as it was when `state` was written; raises `InconsistentStateError`.
+
+        `peers`: where the configuration says that the servers of other subnets are. What must be told to other servers
+        about updates that did not survive is among `channels.kept`; feed a `Tick` to have it durable.
+        """
+        core = cls.__new__(cls)
+        table = SubnetTable(dict.fromkeys(subnets, state.server))
+        rows = list(state.protocol)
+        site = Site(server=state.server, table=table, graph=NameGraph())
+        core._start(site, configured=peers or {}, rows=rows)
+        restore_graph(state, site)
+        site.counter = state.counter
+        for part in (core.records, core.entries, core.boundary):
+            part.restore(rows)
         core._outcomes = OutcomeMemory(state.outcomes)
+        core._restore_requests(rows)
         return core
 
-    def _start(self, server: ServerId, table: SubnetTable, graph: NameGraph) -> None:
-        self.server = server
-        self.graph = graph
-        self._table = table
-        self._site = Site(server=server, table=table, graph=graph)
-        self.ancestors: AncestorSets = self._site.ancestors
-        self.records = AncestryRecords(self._site)
-        self.entries = Entries(self._site)
-        self.boundary = Boundary(self._site, self.records)
-        self._participant = Participant(self._site, self.records, self.entries, self.boundary)
-        self._coordinator = Coordinator(self._site, self._participant)
-        self._asked: dict[UpdateId, _Asked] = {}
-        self._under_way: dict[RequestId, UpdateId] = {}
-        self._updates_begun = 0
+    def _start(self, site: Site, *, configured: Mapping[Subnet, str], rows: Sequence[ProtocolRow]) -> None:
+        self.server = site.server
+        self.graph = site.graph
+        self._site = site
+        self._table = site.table
+        self.peers = Peers(site, configured=configured, rows=rows)
+        self.channels = Channels.restore(rows)
+        self.records = AncestryRecords(site)
+        self.entries = Entries(site, self.records)
+        self.boundary = Boundary(site, self.records)
+        self._participant = Participant(site, self.records, self.entries, self.boundary)
+        self._coordinator = Coordinator(site, self._participant)
+        self._requests = Requests()
+
+    def _restore_requests(self, rows: Iterable[ProtocolRow]) -> None:
+        for found in self._coordinator.restore(rows):
+            digest = self._outcomes.digest_of_first(found.request_id)
+            if digest is None:
+                # So many updates since that its outcome was forgotten: nobody can ask for it again.
+                digest = ""
+            asked = Asked(found.request_id, digest, [], place=found.final)
+            asked.outcome = self._outcomes.first_answer(found.request_id, digest) if digest else None
+            self._requests.begin(found.update_id, asked)
+
+    @property
+    def ancestors(self) -> AncestorSets:
+        """The ancestor sets of all nodes that are known here."""
+        return self._site.ancestors
 
     @property
     def subnets(self) -> tuple[Subnet, ...]:
@@ -126,72 +152,106 @@ class ServerCore:
         return self._table.owned_by(self.server)
 
     @property
+    def peer_addresses(self) -> Mapping[Subnet, str]:
+        """Where the servers of other subnets are reached, by subnet."""
+        return self.peers.addresses
+
+    @property
+    def servers_met(self) -> list[ServerId]:
+        """All other servers that are known by name, sorted."""
+        return [server for server in self._table.servers() if server != self.server]
+
+    @property
     def revision(self) -> str:
         """Names the newest update that was committed here."""
-        return Priority(self._site.counter, self.server).as_revision()
+        return revision_of(Priority(self._site.counter, self.server), coordinator=self.server)
 
-    def home_of(self, group: NodeId) -> ServerId:
-        """The server that owns a group that exists here."""
-        home = self._table.home_of(group)
-        return self.server if home is None else home
+    @property
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is due, on the clock of `step`'s `now`."""
+        return self._coordinator.next_deadline()
+
+    @property
+    def in_doubt(self) -> list[UpdateId]:
+        """The updates that this server is ready for and whose outcome it does not know, sorted."""
+        return sorted(update_id for update_id, entry in self.entries.by_update.items() if entry.is_ready)
+
+    def home_of(self, node: NodeId) -> ServerId:
+        """The server that owns a node that exists here."""
+        return self._site.home_of(node)
+
+    def owns(self, node: NodeIndex) -> bool:
+        """Whether a node that is known here lives here."""
+        return self._site.owns(node)
+
+    def owner_of(self, subnet: Subnet) -> ServerId | None:
+        """The server that owns a subnet, where it was met."""
+        return self._table.owner_of(subnet)
 
     def knows_subnet_of(self, name: NodeId) -> bool:
         """Whether somebody is known to own the name's subnet."""
-        return self._table.home_of(name) is not None
+        return self._table.home_of(name) is not None or self._table.is_expected(name)
+
+    def is_on_loop(self, group: NodeId) -> bool:
+        """Whether a group that is owned here is a component of a virtual node."""
+        node = self.graph.group(group)
+        return node is not None and node in self.graph.virtual_node_of
 
     def step(self, event: Event, now: float) -> Effects:
         """Take one event in; return what the shell must make durable and then let out. `now` is in seconds."""
+        effects = Effects(Records())
+        counter = self._site.counter
         match event:
             case UpdateCommand() | ImportCommand():
-                return self._update(event, now)
-            case PeerMessage(sender, message):
-                counter = self._site.counter
-                self._receive(sender, message, now)
-                effects = Effects(Records())
-                self._finish_step(effects, now, counter)
-                return effects
+                reply = self._take_update(event, now, effects.records)
+                if reply is not None:
+                    effects.replies.append(reply)
+                    if not self.entries.by_update:
+                        return effects
+            case ReadCommand():
+                self._read(event, now, effects)
+            case PeerMessage():
+                self._take_letter(event)
+            case PeerReceived(peer, through):
+                self.channels.received(peer, through)
+            case PeerMet(peer, subnets):
+                self.peers.met(peer, subnets)
+            case PeerLost(peer, why):
+                self._site.lost[peer] = why
+                self._coordinator.peer_lost(peer)
+            case AddPeer() | RemovePeer():
+                effects.replies.append(Reply(event.ticket, self._change_peers(event)))
+            case Tick():
+                self._coordinator.tick(now)
             case _:
                 assert_never(event)
+        self._finish_step(effects, counter)
+        return effects
 
     def is_idle(self) -> bool:
         """Whether no update is under way here."""
-        return not self.entries.by_update and self._coordinator.is_idle()
+        return not self.entries.by_update and not self._coordinator.under_way()
 
-    def require_revision(self, revision: str) -> None:
-        """Return if the state reflects this revision; raises `RefusedError` otherwise."""
-        try:
-            wanted = parse_revision(revision)
-        except ValueError as error:
-            raise refuse(Reason.INVALID_REQUEST, str(error), revision=revision[:100]) from None
-        if wanted.server != self.server or wanted.counter > self._site.counter:
-            raise refuse(
-                Reason.UNAVAILABLE,
-                f"the server {self.server} has not seen the update {revision} (its newest is {self.revision})",
-                revision=revision,
-                server=self.server,
-            )
+    def waits_for(self, revision: str) -> Wait:
+        """Whether the state here reflects a revision; raises `RefusedError` where it never can."""
+        return waits_for(revision, site=self._site, entries=self.entries, coordinator=self._coordinator)
 
-    def _update(self, command: UpdateCommand | ImportCommand, now: float) -> Effects:
-        effects = Effects(Records())
-        counter = self._site.counter
+    def _take_update(self, command: UpdateCommand | ImportCommand, now: float, records: Records) -> Reply | None:
+        """The reply, or None where it must wait for others."""
         try:
-            outcome = self._first_answer_or_outcome(command, now, effects.records)
+            return self._first_answer_or_outcome(command, now, records)
         except RefusedError as error:
-            outcome = error.refusal
-        if outcome is None:
-            self._finish_step(effects, now, counter)
-        else:
-            effects.replies.append(Reply(command.ticket, outcome, self._place_of(outcome)))
-        return effects
+            return Reply(command.ticket, error.refusal)
 
     def _place_of(self, outcome: Outcome) -> Priority:
         """Where in the order an outcome of this step stands: a refusal right after all that was seen here."""
-        counter = self._site.counter
-        return Priority(counter, self.server) if isinstance(outcome, Committed) else Priority(counter + 1, NEVER.server)
+        if isinstance(outcome, Committed):
+            return parse_revision(outcome.revision).final
+        return Priority(self._site.counter + 1, NEVER.server)
 
     def _first_answer_or_outcome(
         self, command: UpdateCommand | ImportCommand, now: float, records: Records
-    ) -> Outcome | None:
+    ) -> Reply | None:
         """None where the answer must wait for others.
 
         Raises `RefusedError` where nothing is to be remembered: the request itself is at fault, or the time.
@@ -201,94 +261,133 @@ class ServerCore:
                 Reason.INVALID_REQUEST, f"a request id has 1 to {REQUEST_ID_LENGTH_LIMIT} printable characters"
             )
         digest = digest_of(command)
+        if self._requests.wait_with(command.request_id, digest, command.ticket):
+            return None
         first = self._outcomes.first_answer(command.request_id, digest)
         if first is not None:
-            return first
+            place = self._place_of(first) if isinstance(first, Committed) else None
+            return Reply(command.ticket, first, place)
         if command.deadline is not None and now > command.deadline:
-            raise refuse(
-                Reason.DEADLINE_EXCEEDED,
-                "the deadline passed before the update's turn came; nothing was done",
-            )
-        if self._table.has_several_servers and (
-            command.request_id in self._under_way or not self._concerns_this_server_alone(command)
-        ):
-            self._ask_others(command, digest)
+            raise _deadline_passed()
+        if not self._site.is_alone and not self._concerns_this_server_alone(command):
+            plan = _plan_of(command)
+            update_id = self._coordinator.start(plan, request_id=command.request_id, deadline=command.deadline)
+            self._requests.begin(update_id, Asked(command.request_id, digest, [command.ticket]))
             return None
         outcome = self._execute(command, records)
         self._outcomes.remember(command.request_id, digest, outcome, records)
-        return outcome
+        return Reply(command.ticket, outcome, self._place_of(outcome))
 
     def _concerns_this_server_alone(self, command: UpdateCommand | ImportCommand) -> bool:
-        match command:
-            case UpdateCommand():
-                first = _first_node(command.operations)
-                if first is not None and self._site.home_of(first) != self.server:
-                    raise not_for_this_server(self._site, first)
-                return concerns_one_server(self._site, self.records, self.entries, command.operations)
-            case ImportCommand():
-                return import_concerns_one_server(self._site, self.records, self.entries, command)
-
-    def _ask_others(self, command: UpdateCommand | ImportCommand, digest: str) -> None:
-        if isinstance(command, ImportCommand):
-            raise import_not_for_this_server()
-        under_way = self._under_way.get(command.request_id)
-        if under_way is not None:
-            asked = self._asked[under_way]
-            if asked.digest != digest:
-                raise refuse(
-                    Reason.INVALID_REQUEST,
-                    f"the request id {command.request_id!r} was used for another update; choose a new one",
-                    request_id=command.request_id,
-                )
-            asked.tickets.append(command.ticket)
-            return
-        wishes = wishes_of(command.operations)
-        self._updates_begun += 1
-        update_id = UpdateId(self.server, self._updates_begun)
-        self._asked[update_id] = _Asked(command.request_id, digest, [command.ticket])
-        self._under_way[command.request_id] = update_id
-        self._coordinator.start(Update(update_id, wishes), deadline=command.deadline)
-
-    def _finish_step(self, effects: Effects, now: float, counter_before: int) -> None:
-        """Handle the server's messages to itself and all turns that have come; then let the rest out."""
+        """Raises `RefusedError` where another server must be asked, or one is needed that was never met."""
         site = self._site
+        match command:
+            case UpdateCommand(operations=operations):
+                names = names_in(operations)
+                first = names[:1]
+                concerns_one = concerns_one_server(site, self.records, self.entries, operations)
+            case ImportCommand(names=names):
+                first = [names[position] for position in command.parents[:1]]
+                concerns_one = import_concerns_one_server(site, self.records, self.entries, command)
+        for name in names:
+            self.peers.require_met(name)
+        if first and site.home_of(first[0]) != self.server:
+            raise not_for_this_server(site, first[0])
+        return concerns_one
+
+    def _read(self, command: ReadCommand, now: float, effects: Effects) -> None:
+        group = command.group
+        try:
+            self.peers.require_met(group)
+            if command.deadline is not None and now > command.deadline:
+                raise _deadline_passed()
+            if self._site.home_of(group) != self.server:
+                raise not_for_this_server(self._site, group)
+        except RefusedError as error:
+            effects.replies.append(Reply(command.ticket, error.refusal))
+            return
+        update_id = self._coordinator.start(
+            Plan((), 0, read=group), request_id=RequestId(""), deadline=command.deadline
+        )
+        self._requests.begin(update_id, Asked(RequestId(f"read {update_id.number}"), "", [command.ticket]))
+
+    def _change_peers(self, command: AddPeer | RemovePeer) -> Outcome:
+        try:
+            match command:
+                case AddPeer(_, subnet, address):
+                    self.peers.add(subnet, address)
+                case RemovePeer(_, subnet):
+                    self.peers.remove(subnet)
+        except RefusedError as error:
+            return error.refusal
+        return Committed(self.revision)
+
+    def _take_letter(self, letter: PeerMessage) -> None:
+        sender = letter.sender
+        if not self.channels.take(sender, letter.number):
+            return
+        try:
+            message = decode(letter.encoded)
+        except NotAMessageError:
+            self.channels.faults[sender, "unreadable message"] += 1
+            return
+        fault = fault_in(message, sender=sender, site=self._site, entries=self.entries)
+        if fault is not None:
+            self.channels.faults[sender, fault] += 1
+            return
+        self._receive(sender, message)
+
+    def _finish_step(self, effects: Effects, counter_before: int) -> None:
+        """Handle the server's messages to itself and all turns that have come; then let the rest out."""
+        site, records = self._site, effects.records
         while site.own_messages or self._participant.take_next_turn():
             while site.own_messages:
-                self._receive(self.server, site.own_messages.popleft(), now)
-        effects.messages.extend(site.outbox)
+                self._receive(self.server, site.own_messages.popleft())
+        for receiver, message in site.outbox:
+            effects.messages.append(self.channels.send(receiver, encode(message)))
         site.outbox.clear()
-        for update_id, outcome, place in self._coordinator.outcomes:
-            asked = self._asked[update_id]
-            asked.outcome, asked.place = outcome, place
-            self._outcomes.remember(asked.request_id, asked.digest, outcome, effects.records)
-        for update_id in self._coordinator.answerable:
-            asked = self._asked.pop(update_id)
-            del self._under_way[asked.request_id]
-            assert asked.outcome is not None
-            effects.replies.extend(Reply(ticket, asked.outcome, asked.place) for ticket in asked.tickets)
-        self._coordinator.outcomes.clear()
-        self._coordinator.answerable.clear()
+        coordinator, requests = self._coordinator, self._requests
+        for before, now in coordinator.begun_again:
+            requests.begun_again(before, now)
+        for ended in coordinator.ended:
+            asked = requests.ended(ended.update_id, ended.outcome, ended.place)
+            if asked.digest and not _left_no_trace(ended.outcome):
+                self._outcomes.remember(asked.request_id, asked.digest, ended.outcome, records)
+        for update_id in coordinator.answerable:
+            is_confirmed = update_id in coordinator.confirmed
+            effects.replies.extend(requests.answer(update_id, is_confirmed=is_confirmed))
+        coordinator.begun_again.clear()
+        coordinator.ended.clear()
+        coordinator.answerable.clear()
+        coordinator.confirmed.clear()
         if site.counter != counter_before:
-            effects.records.counter = site.counter
+            records.counter = site.counter
+        self.records.take_rows(records)
+        records.protocol += self.entries.take_rows()
+        records.protocol += self._coordinator.take_rows()
+        records.protocol += self.boundary.take_rows()
+        records.protocol += site.rows
+        site.rows = []
+        records.protocol += self.channels.take_rows()
 
-    def _receive(self, sender: ServerId, message: Message, now: float) -> None:
+    def _receive(self, sender: ServerId, message: Message) -> None:
         match message:
             case Order():
                 self._participant.order(message)
             case Vote():
-                self._coordinator.vote(message, now)
+                self._coordinator.vote(sender, message)
             case Final():
                 self._participant.final(message)
             case Ready():
                 self._coordinator.ready(sender, message)
             case Refuse():
-                self._coordinator.refuse(message)
+                self._coordinator.refuse(sender, message)
             case Commit():
                 self._participant.commit(message)
             case Done():
                 self._coordinator.done(sender, message)
-            case Abort(update_id):
-                self._participant.abort(update_id)
+            case Abort():
+                self._participant.abort(message)
             case Holding():
                 self._coordinator.holding(sender, message)
             case Drop():
@@ -300,7 +399,8 @@ class ServerCore:
                 if not self._participant.released(update_id):
                     self._coordinator.released(update_id)
             case Block():
-                self.boundary.store(message.arc, message.nodes, message.version)
+                for arc, nodes in message.records:
+                    self.boundary.store(arc, nodes, message.version)
             case _:
                 assert_never(message)
 
@@ -324,8 +424,9 @@ class ServerCore:
             reports_control=isinstance(command, UpdateCommand),
         )
         self._site.counter = final_priority.counter
+        self.records.all_recorded()
         records.extend(written)
-        revision = final_priority.as_revision()
+        revision = revision_of(final_priority, coordinator=self.server)
         if isinstance(command, ImportCommand):
             counts = ImportCounts(len(changes.added), changes.groups_created, changes.already_there)
             return Committed(revision, counts=counts)
@@ -334,17 +435,25 @@ class ServerCore:
     def _collect(self, command: UpdateCommand | ImportCommand) -> Changes:
         match command:
             case UpdateCommand():
-                return Collector(self.graph, self._table, self.server).collect(command.operations)
+                operations = command.operations
+                return Collector(self._site).collect(list(enumerate(operations, start=1)), size=len(operations))
             case ImportCommand():
                 return collect_import(self.graph, self._table, self.server, command)
 
 
-def _first_node(operations: tuple[Operation, ...]) -> NodeId | None:
-    """The node whose home is asked for an update: the parent of its first arc."""
-    for operation in operations:
-        match operation:
-            case CreateGroup(group) | DeleteGroup(group):
-                return group
-            case JoinArc(parent) | LeaveArc(parent):
-                return parent
-    return None
+def _plan_of(command: UpdateCommand | ImportCommand) -> Plan:
+    match command:
+        case UpdateCommand(operations=operations):
+            return Plan(tuple(enumerate(operations, start=1)), len(operations))
+        case ImportCommand():
+            operations = operations_of_import(command)
+            return Plan(tuple(enumerate(operations, start=1)), len(operations), is_import=True)
+
+
+def _left_no_trace(outcome: Outcome) -> bool:
+    """Whether an update was given up because of the time or of a server: asked for again, it is tried again."""
+    return isinstance(outcome, Refusal) and outcome.reason in (Reason.DEADLINE_EXCEEDED, Reason.UNAVAILABLE)
+
+
+def _deadline_passed() -> RefusedError:
+    return refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before the update's turn came; nothing was done")

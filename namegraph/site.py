@@ -12,7 +12,7 @@ from namegraph.graph import NameGraph
 from namegraph.messages import Message
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
-from namegraph.records import NodeIndex
+from namegraph.records import NodeIndex, ProtocolRow
 from namegraph.subnets import SubnetTable
 
 NEVER = Priority(0, ServerId(""))
@@ -30,6 +30,15 @@ class Site:
         self.counter = 0
         self.outbox: list[tuple[ServerId, Message]] = []
         self.own_messages: deque[Message] = deque()
+        self.rows: list[ProtocolRow] = []
+        """What this step must make durable besides the graph."""
+        self.lost: dict[ServerId, str] = {}
+        """Servers out of reach, and why."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other server is known."""
+        return not self.table.has_several_servers
 
     def send(self, to: ServerId, message: Message) -> None:
         """Let a message leave when the step's records are durable."""
@@ -59,7 +68,8 @@ class Site:
 
     def owns(self, node: NodeIndex) -> bool:
         """Whether a node that is known here lives here."""
-        return self.home_of(self.graph.ids[node]) == self.server
+        home = self.table.home_of(self.graph.ids[node])
+        return home is None or home == self.server
 
     def id_of(self, node: NodeIndex) -> NodeId:
         """The id of a node."""

@@ -2,22 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 
+HOMES_REMEMBERED_LIMIT = 200_000
+"""Nodes whose home is remembered. Looking it up takes a part of the name, and is done for every arc of an import."""
+
 
 class SubnetTable:
-    """The subnets that are known, each with the one server that owns it. Subnets are matched whole."""
+    """The subnets that are known, each with the one server that owns it. Subnets are matched whole.
 
-    def __init__(self, owners: Mapping[Subnet, ServerId]) -> None:
+    Of a subnet that is only *expected*, an operator said where its server is reached; that server was never met, so
+    nobody knows its name yet.
+    """
+
+    def __init__(self, owners: Mapping[Subnet, ServerId], *, expected: Iterable[Subnet] = ()) -> None:
         self._owners = dict(owners)
-        self.has_several_servers = len(set(self._owners.values())) > 1
+        self._homes: dict[NodeId, ServerId | None] = {}
+        self._expected = dict.fromkeys(subnet for subnet in expected if subnet not in self._owners)
+
+    @property
+    def has_several_servers(self) -> bool:
+        """Whether any subnet is known to be another server's."""
+        return bool(self._expected) or len(set(self._owners.values())) > 1
 
     def home_of(self, node: NodeId) -> ServerId | None:
-        """The server that owns the node's subnet; None where nobody does (a process is then foreign)."""
-        return self._owners.get(subnet_of(node))
+        """The server that owns the node's subnet; None where nobody is known to (a process is then foreign)."""
+        try:
+            return self._homes[node]
+        except KeyError:
+            pass
+        if len(self._homes) >= HOMES_REMEMBERED_LIMIT:
+            self._homes.clear()
+        home = self._homes[node] = self._owners.get(subnet_of(node))
+        return home
+
+    def owner_of(self, subnet: Subnet) -> ServerId | None:
+        """The server that owns a subnet, where it was met."""
+        return self._owners.get(subnet)
+
+    def is_expected(self, node: NodeId) -> bool:
+        """Whether a server that was never met owns the node's subnet."""
+        return bool(self._expected) and subnet_of(node) in self._expected
 
     def owned_by(self, server: ServerId) -> tuple[Subnet, ...]:
         """All subnets of one server, sorted."""
         return tuple(sorted(subnet for subnet, owner in self._owners.items() if owner == server))
+
+    def servers(self) -> list[ServerId]:
+        """All servers that own a subnet, sorted."""
+        return sorted(set(self._owners.values()))
+
+    def expect(self, subnet: Subnet) -> None:
+        """Learn that a server owns a subnet, which will be met."""
+        if subnet not in self._owners:
+            self._expected[subnet] = None
+
+    def learn(self, subnet: Subnet, owner: ServerId) -> None:
+        """Learn which server owns a subnet."""
+        self._expected.pop(subnet, None)
+        self._owners[subnet] = owner
+        self._homes.clear()
+
+    def forget(self, subnet: Subnet) -> None:
+        """Learn that nobody owns a subnet any more."""
+        self._expected.pop(subnet, None)
+        self._owners.pop(subnet, None)
+        self._homes.clear()

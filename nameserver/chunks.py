@@ -1,4 +1,4 @@
-"""Long lists as serialized chunks, made once for each resolution plan and kept within a budget of memory."""
+"""Long lists as serialized chunks, made once for each plan or resolution and kept within a budget of memory."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TypeVar
-
-from resolver.plans import Plan
+from typing import Protocol, TypeVar
 
 CHUNK_ITEMS = 16_384
 """Names of one message: about 400 kB of usual ones. 2,000 are four times slower to stream, 40,000 no faster."""
@@ -20,6 +18,14 @@ CACHE_BYTES_LIMIT = 64 * 1024 * 1024
 """All kept chunks together: two answers of a million members."""
 
 Item = TypeVar("Item")
+
+
+class Encodable(Protocol):
+    """What holds lists, and has room for their serialized forms."""
+
+    @property
+    def encoded(self) -> dict[str, object]:
+        """Serialized forms, by name."""
 
 
 def chunks_of(
@@ -47,11 +53,11 @@ class ChunkCache:
     def __init__(self, bytes_limit: int = CACHE_BYTES_LIMIT) -> None:
         self._bytes_limit = bytes_limit
         self._kept_bytes = 0
-        self._kept: OrderedDict[int, tuple[weakref.ref[Plan], int]] = OrderedDict()
+        self._kept: OrderedDict[int, tuple[weakref.ref[Encodable], int]] = OrderedDict()
         """By identity of the plan, oldest first."""
 
     def chunks(
-        self, plan: Plan, name: str, items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]
+        self, plan: Encodable, name: str, items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]
     ) -> Iterable[bytes]:
         """The chunks of one list of a plan, from the cache or into it."""
         kept = plan.encoded.get(name)
@@ -61,7 +67,7 @@ class ChunkCache:
         return self._make(plan, name, items, encode)
 
     def _make(
-        self, plan: Plan, name: str, items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]
+        self, plan: Encodable, name: str, items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]
     ) -> Iterator[bytes]:
         made = []
         for chunk in chunks_of(items, encode):
@@ -70,7 +76,7 @@ class ChunkCache:
         if name not in plan.encoded:
             self._keep(plan, name, tuple(made))
 
-    def _keep(self, plan: Plan, name: str, made: tuple[bytes, ...]) -> None:
+    def _keep(self, plan: Encodable, name: str, made: tuple[bytes, ...]) -> None:
         size = sum(map(len, made))
         if size > self._bytes_limit:
             return

@@ -1,11 +1,13 @@
-"""Refusals as gRPC errors: the one place that maps a reason to a status code and to the details of `google.rpc`."""
+"""Refusals as gRPC errors, and back: the one place that maps reasons to status codes and to details of `google.rpc`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import grpc
 from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
@@ -39,10 +41,41 @@ FACTS_BYTES_LIMIT = 1000
 """All facts together, for the same reason: a group may be in use by thousands of others."""
 
 
+_DETAILS_KEY = "grpc-status-details-bin"
+
+
 async def abort(context: grpc.aio.ServicerContext[Any, Any], refusal: Refusal) -> NoReturn:
     """End a call with the error of a refusal."""
     status = rpc_status.to_status(as_status(refusal))
     await context.abort(status.code, status.details, status.trailing_metadata)
+
+
+async def pass_on(context: grpc.aio.ServicerContext[Any, Any], error: grpc.aio.AioRpcError) -> NoReturn:
+    """End a call with the error that another server gave, as it is."""
+    packed = _packed_details(error)
+    await context.abort(error.code(), error.details() or "", () if packed is None else ((_DETAILS_KEY, packed),))
+
+
+def refusal_of(error: grpc.aio.AioRpcError) -> Refusal | None:
+    """What another server refused; None where it is no refusal, as when the server is not there."""
+    packed = _packed_details(error)
+    if packed is None:
+        return None
+    try:
+        status = status_pb2.Status.FromString(packed)
+        info = error_details_pb2.ErrorInfo()
+        for detail in status.details:
+            if detail.Unpack(info) and info.domain == ERROR_DOMAIN:
+                return Refusal(Reason(info.reason), error.details() or "", dict(info.metadata))
+    except (DecodeError, ValueError):
+        # Of another version, or of something that is no name server.
+        return None
+    return None
+
+
+def _packed_details(error: grpc.aio.AioRpcError) -> bytes | None:
+    metadata: Iterable[tuple[str, Any]] = error.trailing_metadata() or ()  # type: ignore[assignment]
+    return next((value for key, value in metadata if key == _DETAILS_KEY), None)
 
 
 def as_status(refusal: Refusal) -> status_pb2.Status:

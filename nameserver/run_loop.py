@@ -1,30 +1,46 @@
 """Drives the core: one step at a time, records durable before anything that rests on them becomes visible.
 
-    command -> core.step -> records -> COLLECTING -> FLUSHING -> durable -> replies, held reads
-                                           ^            | StorageError
-                                           |            v
-                                       next batch    FAILING: tries again, refuses meanwhile
+    command, letter -> core.step -> records -> COLLECTING -> FLUSHING -> durable -> letters, replies, held reads
+                                                   ^            | StorageError
+                                                   |            v
+                                               next batch    FAILING: tries again, refuses meanwhile
 
 One flush is under way at a time, in one worker thread; the records of all steps taken meanwhile make up the next flush
 (group commit). Callers that were just answered tend to ask again at once, so the next flush waits for them, but only a
-moment; a caller who is alone never waits. The core is ahead of the database by these two batches at most, so a read is
-held until the newest of them is durable: nobody sees what a crash could undo.
+moment; a caller who is alone never waits, nor does a letter to or from another server. The core is ahead of the
+database by these two batches at most, so a read is held until the newest of them is durable: nobody sees what a crash
+could undo.
 
 When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
-until it works), and reads and further updates are refused, since nothing could be confirmed. One flush that works ends
-this. A database that is lost for good ends the server instead.
+until it works), and reads and further updates are refused, since nothing could be confirmed; letters of other servers
+wait. One flush that works ends this. A database that is lost for good ends the server instead.
+
+Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from typing import Protocol
 
-from namegraph.events import Committed, Effects, Event, ImportCommand, Outcome, UpdateCommand
+from namegraph.channels import Channels
+from namegraph.events import (
+    AddPeer,
+    Command,
+    Committed,
+    Effects,
+    Event,
+    ImportCommand,
+    Outcome,
+    PeerMessage,
+    RemovePeer,
+    Tick,
+)
+from namegraph.names import ServerId
 from namegraph.records import Records
 from namegraph.refusals import Reason, Refusal, RefusedError, refuse
 from nameserver.collector import growing_graph
@@ -40,12 +56,21 @@ GATHER_ROUNDS_LIMIT = 10
 """How often it waits again, as long as some do come: 20 ms for a caller who waits for others at the very worst."""
 
 FIRST_RETRY_SECONDS = 0.1
+SHORTEST_TICK_SECONDS = 0.001
+"""A timer may fire a little early; the core is then not asked again at once, without end."""
+
 LONGEST_RETRY_SECONDS = 5.0
 """A full disk is found usable again within this time after somebody made room."""
 
 
 class Core(Protocol):
     """The part of the core that the loop drives."""
+
+    channels: Channels
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the core wants a `Tick`, on the clock of `step`'s `now`."""
 
     def step(self, event: Event, now: float) -> Effects:
         """Take one event."""
@@ -61,17 +86,26 @@ class DurableStore(Protocol):
 class Batch:
     """Records that become durable together, and who waits for that."""
 
-    __slots__ = ("held_reads", "records", "replies")
+    __slots__ = ("first_letters", "handled_before", "held_reads", "records", "replies")
 
     def __init__(self) -> None:
         self.records = Records()
         self.replies: list[tuple[asyncio.Future[Outcome], Outcome]] = []
         self.held_reads: list[asyncio.Future[Refusal | None]] = []
+        self.first_letters: dict[ServerId, int] = {}
+        """The number of the first letter to each server that rests on these records or was sent after them."""
+        self.handled_before: dict[ServerId, int] = {}
+        """Of each server whose letters caused these records: the number of the last letter before those."""
+
+    def concerns_peers(self) -> bool:
+        """Whether another server waits for these records."""
+        return bool(self.first_letters or self.handled_before)
 
     def row_count(self) -> int:
         """How much there is to write."""
         records = self.records
-        return len(records.nodes) + len(records.arcs) + len(records.virtual_nodes) + len(records.outcomes)
+        graph_rows = len(records.nodes) + len(records.arcs) + len(records.virtual_nodes)
+        return graph_rows + len(records.outcomes) + len(records.protocol)
 
     def release(self) -> None:
         """Say that the records are durable."""
@@ -123,14 +157,22 @@ class RunLoop:
         self._expected_replies = 0
         self._gathered = asyncio.Event()
         self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for: float | None = None
+        """The deadline of the core that the timer is for."""
         self._bug: BaseException | None = None
         self._refuses_updates_because: str | None = None
         self._ends = False
+        self._stepped: asyncio.Future[None] | None = None
+        """Done at the next step; there while somebody waits for it."""
         self.newest_batch: Batch | None = None
         """The newest batch that is not durable; while it is None, answers may leave at once."""
         self.step_count = 0
         """How many steps were taken: tells a reader that yields in between whether the graph may have changed."""
         self.storage_failure: str | None = None
+        self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
+        """Told for which servers there are letters or receipts that may leave."""
 
     def now(self) -> float:
         """The time on the clock of deadlines."""
@@ -146,13 +188,14 @@ class RunLoop:
             raise refuse(Reason.UNAVAILABLE, self._refuses_updates_because)
         if self.storage_failure is not None:
             raise RefusedError(_unavailable(self.storage_failure))
-        if self._collecting is not None and self._collecting.row_count() > WAITING_ROWS_LIMIT:
+        if self._is_full():
             raise refuse(Reason.UNAVAILABLE, "the server is busy writing earlier updates; try again in a moment")
 
-    async def carry_out(self, command: UpdateCommand | ImportCommand) -> Committed:
+    async def carry_out(self, command: Command) -> Committed:
         """Take the command, and return once its outcome is durable; raise `RefusedError` where it is refused."""
         self.require_accepting()
-        if command.deadline is not None and command.deadline <= self._clock():
+        deadline = None if isinstance(command, AddPeer | RemovePeer) else command.deadline
+        if deadline is not None and deadline <= self._clock():
             raise refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before the update was begun; nothing was done")
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting[command.ticket] = waiter
@@ -164,6 +207,45 @@ class RunLoop:
         if isinstance(outcome, Refusal):
             raise RefusedError(outcome)
         return outcome
+
+    def begin(self, peers: Iterable[ServerId]) -> None:
+        """Have made durable what the restart of the core changed; before that no letter leaves to these servers."""
+        self._step(Tick())
+        if self.newest_batch is not None:
+            self.newest_batch.first_letters |= dict.fromkeys(peers, 1)
+
+    def take(self, event: Event) -> None:
+        """Take what no caller waits for."""
+        self._step(event)
+
+    async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
+        """Take letters of another server, in order, once there is room; those that were handled before are left out."""
+        while self._is_full() or self.storage_failure is not None:
+            self._room.clear()
+            await self._room.wait()
+        for number, letter in enumerate(letters, start=first_number):
+            if number > self._core.channels.handled_through(sender):
+                self._step(PeerMessage(sender, number, letter))
+
+    def first_letter_held(self, receiver: ServerId) -> int | None:
+        """The number of the first letter to a server that waits for the database; None where none does."""
+        for batch in self._undurable():
+            if receiver in batch.first_letters:
+                return batch.first_letters[receiver]
+        return None
+
+    def handled_before_flush(self, sender: ServerId) -> int | None:
+        """The number of the last letter of a sender before those whose records wait; None where none do."""
+        for batch in self._undurable():
+            if sender in batch.handled_before:
+                return batch.handled_before[sender]
+        return None
+
+    async def until_answered(self) -> None:
+        """Wait until no command is under way."""
+        while self._waiting:
+            await asyncio.wait(list(self._waiting.values()))
+            await asyncio.sleep(0)
 
     async def until_durable(self) -> None:
         """Wait until all that could be seen by now is durable; raise `RefusedError` where the database fails."""
@@ -177,6 +259,12 @@ class RunLoop:
         refusal = await reader
         if refusal is not None:
             raise RefusedError(refusal)
+
+    async def next_step(self, seconds: float) -> None:
+        """Wait until another step was taken, but not longer than this."""
+        if self._stepped is None:
+            self._stepped = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._stepped,), timeout=seconds)
 
     async def flush_forever(self) -> None:
         """Make batches durable until `finish` and nothing is left.
@@ -200,10 +288,23 @@ class RunLoop:
     def finish(self) -> None:
         """Let `flush_forever` return once everything taken is durable."""
         self._ends = True
+        self._disarm_timer()
         self._wake.set()
 
+    def _undurable(self) -> list[Batch]:
+        """The batches under way, the older one first."""
+        return [batch for batch in (self._flushing, self._collecting) if batch is not None]
+
+    def _is_full(self) -> bool:
+        return self._collecting is not None and self._collecting.row_count() > WAITING_ROWS_LIMIT
+
     def _step(self, event: Event) -> None:
+        if self._bug is not None:
+            raise self._bug
         self.step_count += 1
+        if self._stepped is not None:
+            self._stepped.set_result(None)
+            self._stepped = None
         try:
             with growing_graph() if isinstance(event, ImportCommand) else nullcontext():
                 effects = self._core.step(event, self._clock())
@@ -217,25 +318,52 @@ class RunLoop:
                 self._collecting = self.newest_batch = Batch()
                 self._wake.set()
             self._collecting.records.extend(effects.records)
+            if isinstance(event, PeerMessage):
+                self._collecting.handled_before.setdefault(event.sender, event.number - 1)
         batch = self.newest_batch
         for reply in effects.replies:
             waiter = self._waiting.get(reply.ticket)
             if waiter is None:
                 continue
-            if batch is not None:
+            if batch is not None and not reply.is_confirmed:
                 batch.replies.append((waiter, reply.outcome))
             elif not waiter.done():
                 waiter.set_result(reply.outcome)
-        if batch is not None and len(batch.replies) >= self._expected_replies:
+        for letter in effects.messages:
+            if batch is not None:
+                batch.first_letters.setdefault(letter.receiver, letter.number)
+        if batch is None and effects.messages:
+            self.notify_peers({letter.receiver: None for letter in effects.messages})
+        if batch is not None and (len(batch.replies) >= self._expected_replies or batch.concerns_peers()):
             self._gathered.set()
+        self._arm_timer()
+
+    def _arm_timer(self) -> None:
+        deadline = self._core.next_deadline
+        if deadline == self._armed_for:
+            return
+        self._disarm_timer()
+        if deadline is not None:
+            pause_seconds = max(deadline - self._clock(), SHORTEST_TICK_SECONDS)
+            self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._tick)
+            self._armed_for = deadline
+
+    def _disarm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._armed_for = None
+
+    def _tick(self) -> None:
+        self._disarm_timer()
+        self._step(Tick())
 
     async def _gather(self) -> None:
-        """Wait for the callers that are likely to come back, as long as they keep coming."""
+        """Wait for the callers that are likely to come back, as long as they keep coming and no other server waits."""
         batch = self._collecting
         assert batch is not None
         for _ in range(GATHER_ROUNDS_LIMIT):
             came_so_far = len(batch.replies)
-            if came_so_far >= self._expected_replies or self._ends:
+            if came_so_far >= self._expected_replies or batch.concerns_peers() or self._ends:
                 return
             self._gathered.clear()
             end_of_wait = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._gathered.set)
@@ -270,6 +398,8 @@ class RunLoop:
             self._on_storage_state(None)
         came_meanwhile = 0 if self._collecting is None else len(self._collecting.replies)
         self._expected_replies = len(batch.replies) + came_meanwhile
+        self._room.set()
+        self.notify_peers(batch.first_letters | batch.handled_before)
         batch.release()
 
     def _fail(self, why: str) -> None:

@@ -1,17 +1,20 @@
 """Composition root: builds one name server out of its parts, runs it, and ends it in good order.
 
 bind the port -> open the database -> restore the core -> accept calls, say so -> SIGTERM or SIGINT
--> health NOT_SERVING, no new updates -> calls under way finish -> last flush -> close the database -> status 0
+-> health NOT_SERVING, no new updates -> calls under way finish -> goodbye to peers -> last flush
+-> close the database -> status 0
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import signal
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 
 import grpc
 from grpc_reflection.v1alpha import reflection
@@ -22,11 +25,18 @@ from namegraph.server_core import ServerCore
 from nameserver.collector import growing_graph, tune_collector
 from nameserver.health import HEALTH_SERVICE, Health
 from nameserver.listening import ListenError, check_address
+from nameserver.peers.directory import PeerDirectory
+from nameserver.peers.transport import PeerTransport
 from nameserver.run_loop import RunLoop
 from nameserver.services.admin_service import ADMIN_SERVICE, admin_service_handlers
-from nameserver.services.name_service import NAME_SERVICE, name_service_handlers
+from nameserver.services.homes import NAME_SERVICE
+from nameserver.services.name_service import name_service_handlers
+from nameserver.services.peer_questions import peer_question_handlers
+from nameserver.services.peer_service import peer_service_handlers
+from nameserver.services.revisions import PEER_SERVICE
 from nameserver.settings import Settings
 from resolver.membership import MembershipResolver
+from resolver.parts import Parts
 from storage.errors import ServerIdentityError, StorageError
 from storage.open import open_store
 from storage.store import Store
@@ -42,9 +52,13 @@ CHANNEL_OPTIONS = (
     ("grpc.so_reuseport", 0),
     ("grpc.max_receive_message_length", RECEIVED_MESSAGE_BYTES_LIMIT),
     ("grpc.max_send_message_length", -1),
-    # A client that went away without a word is noticed, and what it holds here is given up.
-    ("grpc.keepalive_time_ms", 60_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
+    # Who went away without a word is noticed while a call of his is under way, and what he holds here is given up.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.ping_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Other servers ask as often; more than twice as often is too often.
+    ("grpc.http2.min_ping_interval_without_data_ms", 4_000),
 )
 
 
@@ -94,18 +108,23 @@ async def _serve(
         _complain("the database can be written again" if failure is None else f"{failure}; trying until it works")
 
     run_loop = RunLoop(core=core, store=store, worker=worker, clock=time.monotonic, on_storage_state=report_storage)
-    _add_services(server, settings, core, run_loop, health)
+    transport = PeerTransport(core=core, run_loop=run_loop, say=_complain)
+    _add_services(server, core, run_loop, health, transport)
     tune_collector()
     health.report(serving=True)
+    run_loop.begin(core.servers_met)
     flushing = asyncio.ensure_future(run_loop.flush_forever())
     ended = asyncio.ensure_future(ending.wait())
+    conversing = asyncio.ensure_future(transport.run())
     try:
         await server.start()
         announce()
-        # The flushing ends by itself only where it cannot go on.
-        await asyncio.wait((flushing, ended), return_when=asyncio.FIRST_COMPLETED)
+        # The flushing and the transport end by themselves only where they cannot go on.
+        await asyncio.wait((flushing, ended, conversing), return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
-            await _drain(server, health, run_loop, flushing, settings.drain_seconds)
+            await _drain(server, health, run_loop, transport, flushing, settings.drain_seconds)
+        if conversing.done():
+            await conversing
         await flushing
     except StorageError as error:
         raise StartError(f"{error}; updates that were not acknowledged may be lost") from None
@@ -116,16 +135,29 @@ async def _serve(
     finally:
         ended.cancel()
         flushing.cancel()
+        conversing.cancel()
+        await asyncio.wait((conversing,))
     return 0
 
 
 async def _drain(
-    server: grpc.aio.Server, health: Health, run_loop: RunLoop, flushing: asyncio.Future[None], seconds: float
+    server: grpc.aio.Server,
+    health: Health,
+    run_loop: RunLoop,
+    transport: PeerTransport,
+    flushing: asyncio.Future[None],
+    seconds: float,
 ) -> None:
     """End calls and flushes in good order; raises `TimeoutError` where the database takes no more."""
     run_loop.refuse_updates("the server is shutting down; ask again when it is back, or another one")
     health.end()
-    await server.stop(grace=seconds)
+    begin = time.monotonic()
+    # Updates under way may need the other servers.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await run_loop.until_answered()
+    await transport.close()
+    await server.stop(grace=max(0.0, begin + seconds - time.monotonic()))
     run_loop.finish()
     # A flush may take its time, as after an import; but one that fails is not tried for ever.
     while not flushing.done():
@@ -141,7 +173,7 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
         raise StartError(str(error)) from None
     try:
         with growing_graph():
-            core = ServerCore.restore(store.load(), subnets=settings.subnets)
+            core = ServerCore.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
     except (StorageError, InconsistentStateError) as error:
         store.close()
         raise StartError(str(error)) from None
@@ -169,14 +201,26 @@ def _bind(server: grpc.aio.Server, listen: str) -> str:
 
 
 def _add_services(
-    server: grpc.aio.Server, settings: Settings, core: ServerCore, run_loop: RunLoop, health: Health
+    server: grpc.aio.Server,
+    core: ServerCore,
+    run_loop: RunLoop,
+    health: Health,
+    transport: PeerTransport,
 ) -> None:
-    names = name_service_handlers(core=core, resolver=MembershipResolver(core), run_loop=run_loop, peers=settings.peers)
-    admin = admin_service_handlers(core=core, peers=settings.peers, run_loop=run_loop)
+    directory = PeerDirectory(core=core, transport=transport)
+    resolver = MembershipResolver(core)
+    # Versions of parts count from the start of this server: what an earlier one told holds no more.
+    parts = Parts(core, resolver.plans, start=secrets.token_hex(8))
+    names = name_service_handlers(core=core, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory)
+    questions = peer_question_handlers(
+        core=core, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory
+    )
+    admin = admin_service_handlers(core=core, transport=transport, run_loop=run_loop)
     server.add_generic_rpc_handlers(
         (
             grpc.method_handlers_generic_handler(NAME_SERVICE, names),
             grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin),
+            grpc.method_handlers_generic_handler(PEER_SERVICE, {**peer_service_handlers(transport), **questions}),
             grpc.method_handlers_generic_handler(HEALTH_SERVICE, health.handlers()),
         )
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from namegraph.names import InvalidNameError, ServerId, Subnet, parse_subnet
+from nameserver.addresses import InvalidAddressError, parse_address
 from nameserver.config_file import ConfigFile, ConfigFileError
 from storage.errors import DatabaseUrlError
 from storage.urls import parse_database_url
@@ -228,13 +229,10 @@ def _subnet(text: str) -> Subnet:
 
 
 def _address(text: str, *, lowest_port: int) -> str:
-    host, _, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not host or any(character.isspace() for character in text) or ("/" in host) or (":" in host and not bracketed):
-        raise _WrongValueError(f"{_shown(text)} is not HOST:PORT", text)
-    if not (port.isascii() and port.isdigit() and len(port) <= 5 and lowest_port <= int(port) <= 65535):
-        raise _WrongValueError(f"{_shown(text)} does not end in a port from {lowest_port} to 65535", text)
-    return text
+    try:
+        return parse_address(text, lowest_port=lowest_port)
+    except InvalidAddressError as error:
+        raise _WrongValueError(str(error), text) from None
 
 
 def _kind(value: object) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
+from pyroaring import BitMap
+
 from namegraph.ancestry import AncestorSets, pathnames
-from namegraph.duplication import blocked_originators, sources
+from namegraph.duplication import sources
 from namegraph.graph import ArcState, NameGraph
 from namegraph.names import NodeId, ServerId
-from namegraph.records import NodeIndex, NodeKind
+from namegraph.records import ArcRecord, NodeIndex, NodeKind
 
 RD_ANCESTORS_LIMIT = 20_000
 """Originators listed in all duplication-control records of one description together."""
@@ -62,13 +65,22 @@ class GroupDescription:
 
 
 def describe(
-    graph: NameGraph, ancestors: AncestorSets, node: NodeIndex, *, home: ServerId, pathname_limit: int
+    graph: NameGraph,
+    ancestors: AncestorSets,
+    node: NodeIndex,
+    *,
+    blocked: Callable[[ArcRecord], BitMap],
+    home: ServerId,
+    pathname_limit: int,
 ) -> GroupDescription:
-    """Describe a group that exists; at most `pathname_limit` pathnames are listed."""
+    """Describe a group that exists; at most `pathname_limit` pathnames are listed.
+
+    `blocked`: who must not cross a normal arc that leaves the group.
+    """
     ids = graph.ids
     virtual_node = graph.virtual_node_of.get(node)
     listed = list(islice(pathnames(graph, node), pathname_limit + 1))
-    rd_records, rd_records_truncated = _rd_records(graph, ancestors, node)
+    rd_records, rd_records_truncated = _rd_records(graph, ancestors, node, blocked)
     return GroupDescription(
         group=ids[node],
         home=home,
@@ -92,7 +104,9 @@ def describe(
     )
 
 
-def _rd_records(graph: NameGraph, ancestors: AncestorSets, node: NodeIndex) -> tuple[tuple[RdRecord, ...], bool]:
+def _rd_records(
+    graph: NameGraph, ancestors: AncestorSets, node: NodeIndex, blocked_from: Callable[[ArcRecord], BitMap]
+) -> tuple[tuple[RdRecord, ...], bool]:
     """The records of the group's own out-arcs, and whether there are more than can be listed."""
     ids = graph.ids
     records: list[RdRecord] = []
@@ -100,7 +114,7 @@ def _rd_records(graph: NameGraph, ancestors: AncestorSets, node: NodeIndex) -> t
     for child, arc in sorted(graph.children[node].items(), key=lambda item: ids[item[0]]):
         if graph.arc_state(arc) is not ArcState.NORMAL:
             continue
-        blocked = blocked_originators(graph, ancestors, arc)
+        blocked = blocked_from(arc)
         if not blocked:
             continue
         for source in sources(graph, blocked):

@@ -31,17 +31,21 @@ class MembershipResolver:
         self._core = core
         self._graph = core.graph
         self._ancestors = core.ancestors
-        self._plans = PlanCache(core.graph)
+        self.plans = PlanCache(core)
         self._sorted_groups: tuple[int, list[NodeId]] = (-1, [])
 
     def resolve(self, group: NodeId) -> Plan:
         """Who is in the group: the same plan object as long as the answer is the same."""
-        return self._plans.plan(self._require_group(group))
+        return self.plans.plan(self._require_group(group))
+
+    def representative(self, group: NodeId) -> NodeIndex:
+        """The number that stands for the group's derived node."""
+        return self._graph.representative(self._require_group(group))
 
     def walk(self, group: NodeId) -> Iterator[WalkStep]:
         """How the resolution of the group goes. Holds for the graph as it is: read it before the next update."""
         node = self._require_group(group)
-        return walk(self._graph, self._plans.plan(node), node)
+        return walk(self._graph, self.plans.plan(node), node)
 
     def check(self, group: NodeId, member: NodeId) -> bool:
         """Whether the member is in the group, directly or not. An unknown member is in no group."""
@@ -70,10 +74,17 @@ class MembershipResolver:
         """The group's place in both views of the graph."""
         node = self._require_group(group)
         home = self._core.home_of(group)
-        return describe(self._graph, self._ancestors, node, home=home, pathname_limit=pathname_limit)
+        return describe(
+            self._graph,
+            self._ancestors,
+            node,
+            blocked=self._core.boundary.blocked,
+            home=home,
+            pathname_limit=pathname_limit,
+        )
 
     def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
-        """At most `limit` groups in the order of their ids, those after `after`."""
+        """At most `limit` groups of this server in the order of their ids, those after `after`."""
         everything = self._groups_sorted()
         start = 0 if after is None else bisect_right(everything, after)
         if subnet is None:
@@ -84,7 +95,7 @@ class MembershipResolver:
         return list(islice(in_subnet, limit))
 
     def export(self, *, subnet: Subnet | None) -> Iterator[ExportRow]:
-        """All arcs of the external group view by parent and child. Copies what it needs one group at a time."""
+        """All arcs of this server's groups by parent and child. Copies what it needs one group at a time."""
         graph = self._graph
         for group in self._groups_sorted():
             if subnet is not None and subnet_of(group) != subnet:
@@ -101,7 +112,12 @@ class MembershipResolver:
     def _groups_sorted(self) -> list[NodeId]:
         graph = self._graph
         if self._sorted_groups[0] != graph.group_changes:
-            listed = [name for node, name in enumerate(graph.ids) if graph.kinds[node] == NodeKind.GROUP]
+            owns = self._core.owns
+            listed = [
+                name
+                for node, name in enumerate(graph.ids)
+                if graph.kinds[node] == NodeKind.GROUP and owns(NodeIndex(node))
+            ]
             listed.sort()
             self._sorted_groups = (graph.group_changes, listed)
         return self._sorted_groups[1]

@@ -4,33 +4,52 @@ A plan is the tree of arcs that deliver for its originator: the shadow trees of 
 every other derived node the first arc, in the order of `namegraph.duplication`, whose tail is reached. A walk over it
 needs no memory of where it has been.
 
+Of several servers, each has its own plan for an originator. A server knows the whole ancestry of what it owns, so the
+owned nodes that are below the originator in its graph are all those that the originator reaches, by whatever way.
+
 Source: NG 4.2, 4.3; protocol.md sections 4 and 8; invariants I4, I6.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
+from namegraph.ancestry_records import AncestryRecords
 from namegraph.duplication import arc_order
 from namegraph.graph import ArcState, NameGraph
-from namegraph.names import NodeId
+from namegraph.names import NodeId, ServerId
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
+from namegraph.server_core import ServerCore
 
 PLANS_WEIGHT_LIMIT = 4_000_000
 """Nodes reached by all plans kept together; the least recently used go first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """Nodes of another server that are immediately below owned groups of a plan; ids, each once, sorted."""
+
+    server: ServerId
+    groups: tuple[NodeId, ...]
+    processes: tuple[NodeId, ...]
+
+
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Plan:
-    """What an originator reaches. `processes` and `groups` are sorted ids, each once."""
+    """What an originator reaches here. `processes` and `groups` are the owned ones: sorted ids, each once."""
 
     reached: frozenset[NodeIndex]
-    """The components of the originator and every group and process below them."""
+    """The components of the originator and every group and process below them, as far as they are known here."""
     processes: tuple[NodeId, ...]
+    """Native ones of this server, and the foreign ones that were joined here."""
     groups: tuple[NodeId, ...]
     """A group on a loop reaches itself; one that is on none does not."""
+    onward: tuple[Onward, ...] = ()
+    """Where the walk leaves this server, sorted by server."""
+    number: int = 0
+    """No two plans of one cache have the same."""
     encoded: dict[str, object] = field(default_factory=dict)
     """For the shell: forms of this answer that it made and wants to find again."""
 
@@ -48,15 +67,17 @@ class WalkStep:
 class PlanCache:
     """Plans by originator."""
 
-    def __init__(self, graph: NameGraph, *, weight_limit: int = PLANS_WEIGHT_LIMIT) -> None:
-        self._graph = graph
+    def __init__(self, core: ServerCore, *, weight_limit: int = PLANS_WEIGHT_LIMIT) -> None:
+        self._core = core
+        self._graph = core.graph
         self._plans: OrderedDict[NodeIndex, tuple[Plan, int]] = OrderedDict()
         """Plan and the update count at which it was last known to hold, by representative of the originator."""
+        self._made = 0
         self._weight = 0
         self._weight_limit = weight_limit
 
     def plan(self, group: NodeIndex) -> Plan:
-        """The plan of a group that exists: the same object as long as nothing below it changes."""
+        """The plan of a group: the same object as long as nothing below it changes."""
         graph = self._graph
         originator = graph.representative(group)
         kept = self._plans.pop(originator, None)
@@ -66,7 +87,8 @@ class PlanCache:
                 self._plans[originator] = (plan, graph.update_count)
                 return plan
             self._weight -= len(plan.reached)
-        plan = make_plan(graph, group)
+        self._made += 1
+        plan = make_plan(self._core, group, number=self._made)
         self._plans[originator] = (plan, graph.update_count)
         self._weight += len(plan.reached)
         while self._weight > self._weight_limit and len(self._plans) > 1:
@@ -86,16 +108,41 @@ class PlanCache:
         return expected == held_at
 
 
-def make_plan(graph: NameGraph, group: NodeIndex) -> Plan:
+def make_plan(core: ServerCore, group: NodeIndex, *, number: int = 0) -> Plan:
     """Compute the plan of a group: one walk down, level by level."""
+    graph = core.graph
     reached = graph.descendants(graph.components(group))
     assert reached is not None
+    elsewhere = nodes_elsewhere(core.records, reached)
+    owned = reached - elsewhere if elsewhere else reached
     ids, kinds = graph.ids, graph.kinds
-    processes = sorted([ids[node] for node in reached if kinds[node] == NodeKind.PROCESS])
-    groups = sorted([ids[node] for node in reached if kinds[node] == NodeKind.GROUP])
-    if group not in graph.virtual_node_of:
+    processes = sorted([ids[node] for node in owned if kinds[node] == NodeKind.PROCESS])
+    groups = sorted([ids[node] for node in owned if kinds[node] == NodeKind.GROUP])
+    if group in owned and group not in graph.virtual_node_of:
         groups.remove(ids[group])
-    return Plan(frozenset(reached), tuple(processes), tuple(groups))
+    onward = _onward_of(core, owned, elsewhere) if elsewhere else ()
+    return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, number)
+
+
+def nodes_elsewhere(records: AncestryRecords, nodes: Set[NodeIndex]) -> set[NodeIndex]:
+    """Those of some nodes with arcs here that live on other servers: they are above owned nodes, or their children."""
+    return (records.above.keys() & nodes) | (records.leaving.keys() & nodes)
+
+
+def _onward_of(core: ServerCore, owned: Iterable[NodeIndex], elsewhere: set[NodeIndex]) -> tuple[Onward, ...]:
+    graph = core.graph
+    below = set().union(*[graph.children[node] for node in owned]) & elsewhere
+    found: dict[ServerId, dict[NodeKind, list[NodeId]]] = {}
+    for name, node in sorted((graph.ids[node], node) for node in below):
+        found.setdefault(core.home_of(name), {}).setdefault(graph.kind(node), []).append(name)
+    return tuple(
+        Onward(
+            server,
+            tuple(found[server].get(NodeKind.GROUP, ())),
+            tuple(found[server].get(NodeKind.PROCESS, ())),
+        )
+        for server in sorted(found)
+    )
 
 
 def delivering_arcs(graph: NameGraph, plan: Plan, originator: NodeIndex) -> dict[NodeIndex, ArcRecord]:

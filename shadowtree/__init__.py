@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from shadowtree.results import Check as Check
     from shadowtree.results import Child as Child
     from shadowtree.results import Effect as Effect
+    from shadowtree.results import ExportSummary as ExportSummary
     from shadowtree.results import GroupDescription as GroupDescription
     from shadowtree.results import GroupList as GroupList
     from shadowtree.results import HiddenGroup as HiddenGroup
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
     from shadowtree.results import Memberships as Memberships
     from shadowtree.results import Parent as Parent
     from shadowtree.results import Peer as Peer
+    from shadowtree.results import PeerFault as PeerFault
+    from shadowtree.results import PeerList as PeerList
+    from shadowtree.results import PeerState as PeerState
     from shadowtree.results import RdRecord as RdRecord
     from shadowtree.results import Resolution as Resolution
     from shadowtree.results import ServerStatus as ServerStatus
@@ -86,6 +90,7 @@ _PUBLIC_NAMES = {
         "Check",
         "Child",
         "Effect",
+        "ExportSummary",
         "GroupDescription",
         "GroupList",
         "HiddenGroup",
@@ -93,6 +98,9 @@ _PUBLIC_NAMES = {
         "Memberships",
         "Parent",
         "Peer",
+        "PeerFault",
+        "PeerList",
+        "PeerState",
         "RdRecord",
         "Resolution",
         "ServerStatus",

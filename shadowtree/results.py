@@ -87,7 +87,8 @@ class Resolution:
 class Check:
     """Whether a member is in a group, directly or not; its truth value is `is_member`.
 
-    `is_member` is None where a part out of reach could turn a "no" into a "yes". `pathname` runs from the group to the
+    `is_member` is None where a part out of reach could turn a "no" into a "yes"; `unreachable` names the servers (or
+    subnets, of servers never met). `pathname` runs from the group to the
     member, each an immediate member of the one before; it is there where it was asked for and the answer is "yes".
     """
 
@@ -95,7 +96,7 @@ class Check:
     member: MemberId
     is_member: bool | None
     pathname: tuple[MemberId, ...] = ()
-    unreachable: tuple[GroupId, ...] = ()
+    unreachable: tuple[str, ...] = ()
     revision: Revision = ""
 
     def __bool__(self) -> bool:
@@ -119,11 +120,14 @@ def uncertain(check: Check) -> Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class Memberships:
-    """Every group that a member is in, directly or not."""
+    """Every group that a member is in, directly or not.
+
+    Where `unreachable` is not empty, these servers (or subnets, of servers never met) may know of more.
+    """
 
     member: MemberId
     groups: tuple[GroupId, ...]
-    unreachable: tuple[GroupId, ...]
+    unreachable: tuple[str, ...]
     revision: Revision
 
 
@@ -186,9 +190,13 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupList:
-    """Ids of groups, sorted; iterates over them."""
+    """Ids of groups, sorted; iterates over them.
+
+    Where `unreachable` is not empty, the groups of these servers (or subnets, of servers never met) are missing.
+    """
 
     groups: tuple[GroupId, ...]
+    unreachable: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[GroupId]:
         return iter(self.groups)
@@ -220,6 +228,14 @@ class ImportSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class ExportSummary:
+    """What was exported; of the servers in `unreachable` (or subnets, of servers never met) the groups are missing."""
+
+    lines: int
+    unreachable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SuspendedArc:
     """An arc whose other end is out of reach."""
 
@@ -235,6 +251,45 @@ class Peer:
     address: Address
     subnets: tuple[SubnetName, ...]
     state: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFault:
+    """Something that no correct server does, and how often it was done since the server that was asked started."""
+
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerState:
+    """Another name server, as the one that was asked sees it, with what its operator may want to know.
+
+    `server` is the name of the server that was met at the address; empty before that. `state` is ``connecting``,
+    ``connected``, ``refused: WHY`` or ``silent since WHEN: WHY``. `letters_waiting` counts what the other server has
+    not confirmed yet.
+    """
+
+    address: Address
+    subnets: tuple[SubnetName, ...]
+    server: str
+    state: str
+    letters_waiting: int
+    faults: tuple[PeerFault, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PeerList:
+    """All other servers that a name server knows; iterates over them. `strangers`: faults of those it does not."""
+
+    peers: tuple[PeerState, ...]
+    strangers: tuple[PeerFault, ...]
+
+    def __iter__(self) -> Iterator[PeerState]:
+        return iter(self.peers)
+
+    def __len__(self) -> int:
+        return len(self.peers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ Source: protocol.md section 2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from namegraph.duplication import blocked_originators
 from namegraph.events import Outcome, UpdateCommand
 from namegraph.graph import ArcState
 from namegraph.messages import ArcId, Vnid
 from namegraph.names import NodeId, ServerId
-from namegraph.records import ArcRecord, NodeIndex
+from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
 from simulation.invariants import InvariantViolatedError
 from simulation.serial import ArcName, TrueGraph
@@ -31,13 +31,28 @@ def check_quiet(servers: Servers, commands: Mapping[int, UpdateCommand], answers
     _require("stuck", not unanswered, f"callers {unanswered} were not answered")
 
 
-def check_all(servers: Servers, truth: TrueGraph) -> None:
-    """Check every invariant of all servers together."""
+def check_all(servers: Servers, truth: TrueGraph, groups: Set[NodeId] | None = None) -> None:
+    """Check every invariant of all servers together; without `groups`, not which groups there are."""
+    if groups is not None:
+        check_groups(servers, groups)
     check_arcs(servers, truth)
     check_virtual_nodes(servers, truth)
     check_ancestry(servers, truth)
     check_stored_records(servers, truth)
     check_walks(servers, truth)
+
+
+def check_groups(servers: Servers, groups: Set[NodeId]) -> None:
+    """I8: each group is known at its home, and no other is."""
+    for server, core in servers.items():
+        graph = core.graph
+        found = {
+            name
+            for number, name in enumerate(graph.ids)
+            if graph.kind(NodeIndex(number)) is NodeKind.GROUP and core.home_of(name) == server
+        }
+        expected = {group for group in groups if core.home_of(group) == server}
+        _require("I8", found == expected, f"{server} differs in the groups {sorted(found ^ expected)}")
 
 
 def check_arcs(servers: Servers, truth: TrueGraph) -> None:
@@ -58,7 +73,8 @@ def check_arcs(servers: Servers, truth: TrueGraph) -> None:
                 _require("I7", at_child == arc, f"{server} holds {name} as {arc} and as {at_child}")
                 _require("I8", name not in truth.arcs or arc.cost == truth.arcs[name], f"{server}: cost of {name}")
         _require("I8", found == expected, f"{server} differs in {sorted(found ^ expected)}")
-        _require("I8", graph.arc_count == len(expected), f"{server} counts {graph.arc_count} arcs, not {len(expected)}")
+        leaving = sum(core.home_of(parent) == server for parent, _ in expected)
+        _require("I8", graph.arc_count == leaving, f"{server} counts {graph.arc_count} arcs, not {leaving}")
     for name, copies in ends.items():
         versions = {(arc.cost, arc.version, arc.writer) for arc in copies}
         _require("I7", len(versions) == 1, f"the homes of {name} hold {sorted(versions)}")
@@ -109,6 +125,10 @@ def check_ancestry(servers: Servers, truth: TrueGraph) -> None:
                 _require("I5", name in expected, f"{server} holds a record of {name}, which is above nothing")
                 held = {graph.ids[parent]: arc.cost for parent, arc in graph.parents[node].items()}
                 _require("I5", held == expected[name], f"{server} holds {name} with {held}, not {expected[name]}")
+                at_home = servers[core.home_of(name)] if core.knows_subnet_of(name) else core
+                true_version = at_home.records.version_of(at_home.graph.index[name])
+                version = core.records.version_of(node)
+                _require("I5", version == true_version, f"{server} holds {name} at {version}, not {true_version}")
                 for parent, arc in graph.parents[node].items():
                     true = _arc_at_home(servers, core, graph.ids[parent], name)
                     _require("I5", (arc.version, arc.writer) == true, f"{server}: {arc} of {name} is not {true}")
@@ -147,7 +167,7 @@ def check_walks(servers: Servers, truth: TrueGraph) -> None:
     A foreign process is visited once at each server that reaches it.
     """
     some = next(iter(servers.values()))
-    blocked = {server: _blocked_at(core) for server, core in servers.items()}
+    blocked = {server: blocked_at(core) for server, core in servers.items()}
     for originator in sorted({parent for parent, _ in truth.arcs}):
         expected: list[tuple[ServerId, NodeId]] = []
         for node in truth.below([originator]):
@@ -161,7 +181,7 @@ def check_walks(servers: Servers, truth: TrueGraph) -> None:
         _require("I4", sorted(visited) == sorted(expected), f"from {originator} visited {visited}, reached {expected}")
 
 
-def _blocked_at(core: ServerCore) -> dict[ArcId, set[NodeId]]:
+def blocked_at(core: ServerCore) -> dict[ArcId, set[NodeId]]:
     """What one server knows of who must not cross the normal arcs that leave its groups."""
     graph = core.graph
     found = {}

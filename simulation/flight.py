@@ -1,4 +1,4 @@
-"""Walks while updates are under way: what is not in doubt must be complete, and must hold nothing that is not there.
+"""Walks at one instant while updates are under way: what is not in doubt is complete, and holds nothing too much.
 
 A server that is ready for an update which affects what a walk looks at there, the sinks it leaves out included, is *in
 doubt*: such a walk must be made again, and says nothing. Any other reaches all that is reachable over arcs no update
@@ -9,9 +9,7 @@ Source: protocol.md section 8 (datagram resolution).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from random import Random
 
 from namegraph.duplication import blocked_originators
 from namegraph.events import JoinArc, LeaveArc, UpdateCommand
@@ -27,49 +25,39 @@ from simulation.serial import ArcName, TrueGraph
 VISITS_LIMIT = 3_000
 """A walk of these small graphs that visits more nodes than this never ends."""
 
-STEPS_WATCHED_SHARE = 0.1
-
 
 class InDoubtError(Exception):
     """A server that the walk came to is ready for an update of what it looked at."""
 
 
-class Watcher:
-    """Makes a walk after some of a cluster's steps."""
+class Ground:
+    """What walks at one instant are compared with."""
 
-    def __init__(self, cluster: Cluster, commands: Mapping[int, UpdateCommand], chance: Random) -> None:
-        self._cluster = cluster
-        self._commands = commands
-        self._chance = chance
-        self.walks: Counter[str] = Counter()
-
-    def watch(self) -> None:
-        """After a step: sometimes walk, and compare."""
-        if self._chance.random() > STEPS_WATCHED_SHARE:
-            return
-        cores = self._cluster.servers
+    def __init__(self, cluster: Cluster, commands: Mapping[int, UpdateCommand]) -> None:
+        self._cores = cluster.servers
         touched = {
             ArcId(operation.parent, operation.child)
-            for ticket, command in self._commands.items()
-            if ticket not in self._cluster.answers
+            for ticket, command in commands.items()
+            if ticket not in cluster.answers
             for operation in command.operations
             if isinstance(operation, JoinArc | LeaveArc)
         }
-        arcs = _arcs_at_parents(cores)
-        steady = TrueGraph({arc: 0 for arc in arcs if ArcId(*arc) not in touched})
-        if not steady.children:
-            return
-        originator = self._chance.choice(sorted(steady.children))
+        arcs = _arcs_at_parents(self._cores)
+        self._steady = TrueGraph({arc: 0 for arc in arcs if ArcId(*arc) not in touched})
+        self._possible = TrueGraph(dict.fromkeys([*arcs, *touched], 0))
+        self.originators = sorted(self._steady.children)
+
+    def check_walk(self, originator: NodeId) -> bool:
+        """Walk once, and compare; return whether the walk was sure."""
         try:
-            visited = walk(cores, originator)
+            visited = walk(self._cores, originator)
         except InDoubtError:
-            self.walks["in doubt"] += 1
-            return
-        self.walks["sure"] += 1
-        missed = steady.below([originator]) - visited
-        extra = visited - TrueGraph(dict.fromkeys([*arcs, *touched], 0)).below([originator])
+            return False
+        missed = self._steady.below([originator]) - visited
+        extra = visited - self._possible.below([originator])
         if missed or extra:
             raise InvariantViolatedError(f"a walk from {originator} missed {sorted(missed)}, met {sorted(extra)}")
+        return True
 
 
 def walk(cores: Mapping[ServerId, ServerCore], originator: NodeId) -> set[NodeId]:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import rustworkx
 
-from namegraph.events import Committed, JoinArc, LeaveArc, Outcome, UpdateCommand
+from namegraph.events import (
+    Committed,
+    CreateGroup,
+    DeleteGroup,
+    JoinArc,
+    LeaveArc,
+    Operation,
+    Outcome,
+    UpdateCommand,
+)
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
 from simulation.invariants import InvariantViolatedError
@@ -62,34 +72,91 @@ class TrueGraph:
         return found
 
 
-def run_serially(
-    commands: Mapping[int, UpdateCommand], answers: Mapping[int, Outcome], places: Mapping[int, Priority]
-) -> dict[ArcName, int]:
-    """The arcs after all updates in the order of final priorities; raises where the serial run has another outcome.
+@dataclass(slots=True)
+class TrueState:
+    """What the committed updates made, one after another."""
 
-    A refusal that was not ordered (a deadline passed) may stand anywhere.
+    groups: set[NodeId]
+    arcs: dict[ArcName, int]
+    """Costs, by arc."""
+
+    def after(self, operations: Iterable[Operation]) -> TrueState | None:
+        """The state after an update; None where it must be refused."""
+        state = TrueState(set(self.groups), dict(self.arcs))
+        is_possible = all(state._do(operation) for operation in operations)
+        return state if is_possible else None
+
+    def _do(self, operation: Operation) -> bool:
+        match operation:
+            case CreateGroup(group, if_needed):
+                if group in self.groups:
+                    return if_needed
+                self.groups.add(group)
+                return not self._arcs_of(group)
+            case DeleteGroup(group, force):
+                arcs = self._arcs_of(group)
+                if group not in self.groups or (arcs and not force):
+                    return False
+                self.groups.discard(group)
+                for arc in arcs:
+                    del self.arcs[arc]
+                return True
+            case JoinArc(parent, child):
+                if parent not in self.groups or (parent, child) in self.arcs:
+                    return parent in self.groups and operation.if_needed
+                self.arcs[parent, child] = operation.cost
+                return True
+            case LeaveArc(parent, child):
+                if (parent, child) not in self.arcs:
+                    return parent in self.groups and operation.if_needed
+                del self.arcs[parent, child]
+                return True
+
+    def _arcs_of(self, node: NodeId) -> list[ArcName]:
+        return [arc for arc in self.arcs if node in arc]
+
+
+def run_serially(
+    commands: Mapping[int, UpdateCommand],
+    answers: Mapping[int, Outcome],
+    places: Mapping[int, Priority],
+    groups: Iterable[NodeId],
+) -> TrueState:
+    """The state after all updates in the order of final priorities; raises where the serial run has another outcome.
+
+    `groups` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere.
     """
-    arcs: dict[ArcName, int] = {}
+    state = TrueState(set(groups), {})
     # One server may refuse right after a commit of the same priority, so commits come first.
     in_order = sorted(
         (places[ticket], not isinstance(answers[ticket], Committed), ticket) for ticket in commands if ticket in places
     )
     for place, is_refused, ticket in in_order:
-        operations = [op for op in commands[ticket].operations if isinstance(op, JoinArc | LeaveArc)]
-        is_possible = all(((op.parent, op.child) in arcs) != isinstance(op, JoinArc) for op in operations)
-        if is_possible == is_refused:
-            raise InvariantViolatedError(f"I8: {operations} at {place}: possible {is_possible}; {answers[ticket]}")
-        if is_refused:
-            continue
-        for operation in operations:
-            if isinstance(operation, JoinArc):
-                arcs[operation.parent, operation.child] = operation.cost
-            else:
-                del arcs[operation.parent, operation.child]
+        operations = commands[ticket].operations
+        after = state.after(operations)
+        if (after is None) != is_refused:
+            possible = "impossible" if after is None else "possible"
+            raise InvariantViolatedError(f"I8: {operations} at {place} are {possible}; {answers[ticket]}")
+        state = after or state
     for ticket, outcome in answers.items():
         if ticket not in places and isinstance(outcome, Committed):
             raise InvariantViolatedError(f"I8: {commands[ticket]} was committed and has no place")
-    return arcs
+    return state
+
+
+def carry_out(arcs: dict[ArcName, int], operations: Iterable[Operation]) -> None:
+    """Change the arcs as an update that was committed did."""
+    for operation in operations:
+        match operation:
+            case JoinArc(parent, child):
+                arcs.setdefault((parent, child), operation.cost)
+            case LeaveArc(parent, child):
+                arcs.pop((parent, child), None)
+            case DeleteGroup(group):
+                for arc in [arc for arc in arcs if group in arc]:
+                    del arcs[arc]
+            case CreateGroup():
+                pass
 
 
 def _closure(neighbours: Mapping[NodeId, list[NodeId]], starts: Iterable[NodeId]) -> set[NodeId]:

@@ -14,6 +14,7 @@ from namegraph.events import Committed, CreateGroup, JoinArc, LeaveArc, UpdateCo
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.records import RequestId
 from simulation.cluster import Cluster
+from simulation.networks import RandomNetwork
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Cost:
 def measure(groups: int) -> tuple[Cluster, list[Cost]]:
     """Join and leave above the root, close a loop over all groups and break it; also return the cluster at rest."""
     subnets = [Subnet(f"s{number:03}.example") for number in range(groups + 1)]
-    cluster = Cluster(subnets, Random(1), is_wild=False)  # noqa: S311 - a seed must replay
+    cluster = Cluster(subnets, RandomNetwork(Random(1), is_wild=False))  # noqa: S311 - a seed must replay
     tickets = iter(range(10 * groups))
     names = [NodeId(f"g@{subnet}") for subnet in subnets]
     for name in names:

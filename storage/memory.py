@@ -14,6 +14,7 @@ from namegraph.records import (
     NodeIndex,
     NodeRecord,
     OutcomeRecord,
+    ProtocolRow,
     Records,
     RequestId,
     StoredState,
@@ -33,6 +34,7 @@ class MemoryDatabase:
     arcs: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = field(default_factory=dict)
     virtual_nodes: dict[int, VirtualNodeRecord] = field(default_factory=dict)
     outcomes: dict[RequestId, OutcomeRecord] = field(default_factory=dict)
+    protocol: dict[tuple[str, str], ProtocolRow] = field(default_factory=dict)
     holder: MemoryStore | None = None
 
 
@@ -65,6 +67,7 @@ class MemoryStore:
             virtual_nodes=list(database.virtual_nodes.values()),
             arcs=list(database.arcs.values()),
             outcomes=sorted(database.outcomes.values(), key=lambda outcome: outcome.sequence),
+            protocol=list(database.protocol.values()),
         )
 
     def commit(self, records: Records) -> None:
@@ -73,7 +76,16 @@ class MemoryStore:
         database = self._database
         database.nodes.update((record.node, record) for record in records.nodes)
         database.virtual_nodes.update((record.number, record) for record in records.virtual_nodes)
-        database.arcs.update(((record.parent, record.child), record) for record in records.arcs)
+        for arc in records.arcs:
+            if arc.version == 0:
+                database.arcs.pop((arc.parent, arc.child), None)
+            else:
+                database.arcs[arc.parent, arc.child] = arc
+        for row in records.protocol:
+            if row.value is None:
+                database.protocol.pop((row.part, row.key), None)
+            else:
+                database.protocol[row.part, row.key] = row
         database.outcomes.update((record.request_id, record) for record in records.outcomes)
         if records.forget_outcomes_through is not None:
             database.outcomes = {

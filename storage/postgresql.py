@@ -12,8 +12,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import psycopg
-from sqlalchemy import URL, Column, Connection, MetaData, Select, Table, create_engine, select, text
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import (
+    URL,
+    Column,
+    Connection,
+    MetaData,
+    Select,
+    Table,
+    bindparam,
+    create_engine,
+    delete,
+    func,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect as psycopg_dialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -29,7 +42,7 @@ from storage.errors import (
     NotOurDatabaseError,
     StorageError,
 )
-from storage.models import ARCS, NODES, OUTCOMES, VIRTUAL_NODES
+from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row, Slice
 from storage.sql_store import SqlStore, take_over
 from storage.urls import show_url
@@ -59,7 +72,7 @@ COPY_FROM_ROWS = 1_000
 """From this many rows on, the temporary table of a COPY is worth making."""
 
 ROWS_PER_SLICE = 20_000
-"""Rows copied, compared for equal keys and inserted at a time; the same number is fetched at a time."""
+"""Rows copied, compared for equal keys and inserted at a time; the same number is fetched or deleted at a time."""
 
 
 _CHECK_CLIENT = text(
@@ -150,6 +163,11 @@ class _PostgresqlEngine:
         else:
             self._copy(table, records)
 
+    def delete(self, table: Table, keys: Sequence[Row]) -> None:
+        for start in range(0, len(keys), ROWS_PER_SLICE):
+            columns = zip(*keys[start : start + ROWS_PER_SLICE], strict=True)
+            self._connection.exec_driver_sql(_DELETES[table], tuple(map(list, columns)))
+
     def read(self, statement: Select[Row]) -> Iterator[Slice]:
         self.check_exclusive()
         with self.translate_errors(), self._connection.begin(), self._session.cursor(name="state") as cursor:
@@ -226,6 +244,15 @@ def _upsert(table: Table, incoming: Table | None = None) -> str:
     return str(complete.compile(dialect=_DIALECT))
 
 
+def _delete(table: Table) -> str:
+    """Delete the rows whose keys come as one array for each column of the key."""
+    keys = list(table.primary_key.columns)
+    arrays = (bindparam(key.name, type_=ARRAY(key.type)) for key in keys)
+    gone = func.unnest(*arrays).table_valued(*(key.name for key in keys)).render_derived(name="gone")
+    statement = delete(table).where(*(key == gone.c[key.name] for key in keys))
+    return str(statement.compile(dialect=_DIALECT))
+
+
 def _incoming(table: Table) -> tuple[Table, str]:
     """A temporary table of the same columns, and the statement that moves its rows on."""
     incoming = Table(
@@ -238,7 +265,10 @@ def _incoming(table: Table) -> tuple[Table, str]:
     return incoming, _upsert(table, incoming)
 
 
-_UPSERTS: Mapping[Table, str] = {table: _upsert(table) for table in (NODES, ARCS, VIRTUAL_NODES, OUTCOMES)}
+_UPSERTS: Mapping[Table, str] = {
+    table: _upsert(table) for table in (NODES, ARCS, VIRTUAL_NODES, OUTCOMES, PROTOCOL_ROWS)
+}
+_DELETES: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS)}
 
 _UNEXPECTED: tuple[type[StorageError], str, str] = (
     DatabaseDamagedError,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from namegraph.records import ArcRecord, NodeKind, NodeRecord, OutcomeRecord, VirtualNodeRecord
+from namegraph.records import ArcRecord, NodeKind, NodeRecord, OutcomeRecord, ProtocolRow, VirtualNodeRecord
 from storage.errors import DatabaseDamagedError
 
 Row = tuple[Any, ...]
@@ -24,14 +24,14 @@ _new = tuple.__new__
 def read_nodes(slices: Iterable[Slice], *, database: str) -> Iterator[NodeRecord]:
     """Make node records of rows sorted by node; a gap in the numbers is damage."""
     rows = chain.from_iterable(slices)
-    for expected, (node, node_id, kind, virtual_node, version) in enumerate(rows):
+    for expected, (node, node_id, kind, virtual_node, version, server) in enumerate(rows):
         if node != expected or kind not in _KINDS:
             raise DatabaseDamagedError(
                 database=database,
                 problem=f"the row of node {expected} is missing or wrong",
                 remedy="restore it from a backup",
             )
-        yield _new(NodeRecord, (node, node_id, _KINDS[kind], virtual_node, version))
+        yield _new(NodeRecord, (node, node_id, _KINDS[kind], virtual_node, version, server))
 
 
 def read_arcs(slices: Iterable[Slice]) -> Iterator[ArcRecord]:
@@ -50,6 +50,11 @@ def read_virtual_nodes(slices: Iterable[Slice]) -> Iterator[VirtualNodeRecord]:
 def read_outcomes(slices: Iterable[Slice]) -> Iterator[OutcomeRecord]:
     """Make outcome records."""
     return (_new(OutcomeRecord, row) for row in chain.from_iterable(slices))
+
+
+def read_protocol_rows(slices: Iterable[Slice]) -> Iterator[ProtocolRow]:
+    """Make rows of the update protocol."""
+    return (_new(ProtocolRow, row) for row in chain.from_iterable(slices))
 
 
 def _arcs_of(rows: Slice) -> list[ArcRecord]:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, String, column, inspect, select, table
 from storage.errors import DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
 from storage.models import SERVER
 
-NEWEST_REVISION = "0001"
+NEWEST_REVISION = "0002"
 """The last migration; a test compares it with the folder `migrations`."""
 
 _VERSION_TABLE = "alembic_version"

@@ -14,9 +14,10 @@ from sqlalchemy import Connection, Select, Table, delete, insert, select, update
 
 from namegraph.names import ServerId
 from namegraph.records import Records, StoredState
+from storage.deletions import part_deletions
 from storage.identity import settle_identity
-from storage.models import ARCS, NODES, OUTCOMES, SERVER, SERVER_KEY, VIRTUAL_NODES
-from storage.rows import Row, Slice, read_arcs, read_nodes, read_outcomes, read_virtual_nodes
+from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, SERVER_KEY, VIRTUAL_NODES
+from storage.rows import Row, Slice, read_arcs, read_nodes, read_outcomes, read_protocol_rows, read_virtual_nodes
 from storage.schema import bring_up_to_date
 
 
@@ -43,6 +44,10 @@ class SqlEngine(Protocol):
 
     def write(self, table: Table, records: Sequence[Row]) -> None:
         """Insert the records or replace those of the same key, the later of two winning."""
+        ...
+
+    def delete(self, table: Table, keys: Sequence[Row]) -> None:
+        """Delete the rows of these primary keys, as far as they are there."""
         ...
 
     def read(self, statement: Select[Row]) -> Iterator[Slice]:
@@ -95,6 +100,7 @@ class SqlStore:
             virtual_nodes=read_virtual_nodes(engine.read(select(VIRTUAL_NODES))),
             arcs=read_arcs(engine.read(select(ARCS))),
             outcomes=read_outcomes(engine.read(select(OUTCOMES).order_by(OUTCOMES.c.sequence))),
+            protocol=read_protocol_rows(engine.read(select(PROTOCOL_ROWS))),
         )
 
     def commit(self, records: Records) -> None:
@@ -120,10 +126,14 @@ class SqlStore:
             (VIRTUAL_NODES, records.virtual_nodes),
             (ARCS, records.arcs),
             (OUTCOMES, records.outcomes),
+            (PROTOCOL_ROWS, records.protocol),
         )
         for table, rows in tables:
-            if rows:
-                self._engine.write(table, rows)
+            kept, gone = part_deletions(table, rows)
+            if kept:
+                self._engine.write(table, kept)
+            if gone:
+                self._engine.delete(table, gone)
         if records.forget_outcomes_through is not None:
             self._engine.connection.execute(
                 delete(OUTCOMES).where(OUTCOMES.c.sequence <= records.forget_outcomes_through)

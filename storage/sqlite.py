@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Select, Table, create_engine, event
+from sqlalchemy import URL, Connection, Select, Table, bindparam, create_engine, delete, event
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
@@ -30,7 +30,7 @@ from storage.errors import (
     StorageError,
 )
 from storage.file_lock import FileLock
-from storage.models import ARCS, NODES, OUTCOMES, VIRTUAL_NODES
+from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row, Slice
 from storage.sql_store import SqlStore, take_over
 
@@ -131,6 +131,9 @@ class _SqliteEngine:
         for start in range(0, len(records), ROWS_PER_SLICE):
             self._connection.exec_driver_sql(statement, plain_rows(records[start : start + ROWS_PER_SLICE]))
 
+    def delete(self, table: Table, keys: Sequence[Row]) -> None:
+        self._connection.exec_driver_sql(_DELETING[table], list(keys))
+
     def read(self, statement: Select[Row]) -> Iterator[Slice]:
         with self.translate_errors(), self._connection.begin():
             cursor = self._connection.connection.cursor()
@@ -193,11 +196,16 @@ def _upsert(table: Table) -> str:
     return str(statement.on_conflict_do_update(index_elements=keys, set_=others).compile(dialect=sqlite_dialect()))
 
 
+def _delete(table: Table) -> str:
+    keys = [column == bindparam(column.name) for column in table.primary_key]
+    return str(delete(table).where(*keys).compile(dialect=sqlite_dialect()))
+
+
 # The driver binds an exact int several times faster than a bool or an enum, hence the `+`.
 
 
 def _plain_nodes(records: Sequence[Row]) -> list[Row]:
-    return [(node, node_id, +kind, group, version) for node, node_id, kind, group, version in records]
+    return [(node, node_id, +kind, group, version, server) for node, node_id, kind, group, version, server in records]
 
 
 def _plain_arcs(records: Sequence[Row]) -> list[Row]:
@@ -211,7 +219,7 @@ def _plain_virtual_nodes(records: Sequence[Row]) -> list[Row]:
     return [(number, smallest, counter, server, +present) for number, smallest, counter, server, present in records]
 
 
-def _plain_outcomes(records: Sequence[Row]) -> list[Row]:
+def _plain_rows(records: Sequence[Row]) -> list[Row]:
     return list(records)
 
 
@@ -219,8 +227,11 @@ _WRITING: Mapping[Table, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
     NODES: (_upsert(NODES), _plain_nodes),
     ARCS: (_upsert(ARCS), _plain_arcs),
     VIRTUAL_NODES: (_upsert(VIRTUAL_NODES), _plain_virtual_nodes),
-    OUTCOMES: (_upsert(OUTCOMES), _plain_outcomes),
+    OUTCOMES: (_upsert(OUTCOMES), _plain_rows),
+    PROTOCOL_ROWS: (_upsert(PROTOCOL_ROWS), _plain_rows),
 }
+
+_DELETING: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS)}
 
 
 def _explain(error: BaseException | None, database: str) -> StorageError | None:

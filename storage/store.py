@@ -31,10 +31,11 @@ class Store(Protocol):
     def commit(self, records: Records) -> None:
         """Make the records durable, all or none; on return they survive a power loss.
 
-        A later row of the same key replaces an earlier one, in the records as in the database; outcomes are
-        forgotten last. Raises `StorageError`: then nothing was stored and a later call may succeed, except
-        after`DatabaseLostError`, which is final and leaves open whether these records were
-        stored. (Where a disk fails to flush, a crash before the next commit may bring the failed records back, whole.)
+        A later row of the same key replaces an earlier one, in the records as in the database; where the last one is an
+        arc of version 0 or a protocol row without a value, none is left. Outcomes are forgotten last. Raises
+        `StorageError`: then nothing was stored and a later call may succeed, except after `DatabaseLostError`, which is
+        final and leaves open whether these records were stored. (Where a disk fails to flush, a crash before the next
+        commit may bring the failed records back, whole.)
         """
         ...
 

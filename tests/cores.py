@@ -16,6 +16,8 @@ from namegraph.names import NodeId, ServerId, Subnet, parse_name
 from namegraph.records import Records, RequestId, StoredState
 from namegraph.refusals import Refusal
 from namegraph.server_core import ServerCore
+from resolver.membership import MembershipResolver
+from simulation.invariants import ExternalView, check_all
 
 
 class CoreUnderTest:
@@ -66,19 +68,38 @@ class CoreUnderTest:
         rows = self.records
         nodes = {row.node: row for row in rows.nodes}
         outcomes = {row.request_id: row for row in rows.outcomes}
+        arcs = {(row.parent, row.child): row for row in rows.arcs}
+        protocol = {(row.part, row.key): row for row in rows.protocol}
         forgotten = -1 if rows.forget_outcomes_through is None else rows.forget_outcomes_through
         return StoredState(
             server=self.core.server,
             counter=rows.counter or 0,
             nodes=[nodes[node] for node in sorted(nodes)],
             virtual_nodes=list({row.number: row for row in rows.virtual_nodes}.values()),
-            arcs=list({(row.parent, row.child): row for row in rows.arcs}.values()),
+            arcs=[row for row in arcs.values() if row.version != 0],
             outcomes=[row for row in outcomes.values() if row.sequence > forgotten],
+            protocol=[row for row in protocol.values() if row.value is not None],
         )
 
     def restart(self):
         """Go on with a core that knows only what was made durable."""
         self.core = ServerCore.restore(self.stored(), subnets=self.core.subnets)
+
+    def copy(self):
+        """Another server of the same state."""
+        copy = CoreUnderTest(*self.core.subnets)
+        copy.core = ServerCore.restore(self.stored(), subnets=self.core.subnets)
+        copy._numbers = count(next(self._numbers))
+        return copy
+
+    def questions(self):
+        return MembershipResolver(self.core)
+
+    def check_invariants(self):
+        """Check the core against the arcs that it lists itself, which suits where no model was kept."""
+        rows = list(self.questions().export(subnet=None))
+        arcs = {(row.parent, NodeId(row.child)): row.kind for row in rows if row.child}
+        check_all(self.core, ExternalView(frozenset(row.parent for row in rows), arcs))
 
     def _step(self, command, now):
         effects = self.core.step(command, now)

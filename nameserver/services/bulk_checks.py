@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import cast
+from collections.abc import AsyncIterator
 
-from namegraph.records import NodeIndex, NodeKind
+from namegraph.names import NodeId
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.server_core import ServerCore
 from nameserver import wire
+from nameserver.forwarding import part_seconds
+from nameserver.pair_checks import PairChecks
+from nameserver.routing import Routing, Whose
 from nameserver.run_loop import RunLoop
 from nameserver.services.calls import Context
-from resolver.membership import MembershipResolver
+from nameserver.services.cross_checks import CrossChecks, Question, Verdicts
+from nameserver.services.revisions import Revisions
 from shadowtree.v1 import name_service_pb2 as messages
 
 CHECK_PAIRS_LIMIT = 100_000
@@ -21,61 +24,80 @@ CHECK_PAIRS_LIMIT = 100_000
 class BulkCheckCalls:
     """Answers CheckBulk."""
 
-    def __init__(self, *, core: ServerCore, resolver: MembershipResolver, run_loop: RunLoop) -> None:
+    def __init__(
+        self,
+        *,
+        core: ServerCore,
+        checks: PairChecks,
+        cross_checks: CrossChecks,
+        routing: Routing,
+        revisions: Revisions,
+        run_loop: RunLoop,
+    ) -> None:
         self._core = core
-        self._resolver = resolver
+        self._checks = checks
+        self._cross_checks = cross_checks
+        self._routing = routing
+        self._revisions = revisions
         self._run_loop = run_loop
-        # Asked with texts as they came: those that are no canonical id are simply not found.
-        self._index: Callable[[str], NodeIndex | None] = cast("dict[str, NodeIndex]", core.graph.index).get
 
     async def check_bulk(self, requests: AsyncIterator[messages.CheckBulkRequest], context: Context) -> None:
         """Answer each request with one response; a pair that cannot be asked ends the stream after those before it."""
         run_loop = self._run_loop
+        at_least_revision = ""
         async for request in requests:
             if request.at_least_revision:
-                self._core.require_revision(request.at_least_revision)
-            answers, refused = self._answers(request)
-            response = messages.CheckBulkResponse(answers=bytes(answers), revision=self._core.revision)
+                at_least_revision = request.at_least_revision
+                await self._revisions.reflect(at_least_revision, context)
+            verdicts = await self._verdicts(request, at_least_revision, context)
             if run_loop.newest_batch is not None:
                 await run_loop.until_durable()
-            if answers or refused is None:
+            if verdicts.answers or verdicts.refused is None:
+                response = messages.CheckBulkResponse(
+                    answers=bytes(verdicts.answers), revision=verdicts.revision, unreachable=verdicts.unreachable
+                )
                 await context.write(response.SerializeToString())
-            if refused is not None:
-                raise refused
+            if verdicts.refused is not None:
+                raise verdicts.refused
 
-    def _answers(self, request: messages.CheckBulkRequest) -> tuple[bytearray, RefusedError | None]:
-        """One byte a pair, and what ended them early."""
+    async def _verdicts(self, request: messages.CheckBulkRequest, at_least_revision: str, context: Context) -> Verdicts:
+        """The answers to the pairs, and what ended them early."""
         groups, members = request.groups, request.members
         if len(groups) != len(members):
-            return bytearray(), refuse(
+            raise refuse(
                 Reason.INVALID_REQUEST,
                 f"the columns differ in length: {len(groups)} groups, {len(members)} members",
                 field="members",
             )
         if len(groups) > CHECK_PAIRS_LIMIT:
-            return bytearray(), refuse(
+            raise refuse(
                 Reason.LIMIT_EXCEEDED,
                 f"one request holds at most {CHECK_PAIRS_LIMIT} pairs, not {len(groups)}",
                 limit=str(CHECK_PAIRS_LIMIT),
                 field="groups",
             )
-        group_nodes, member_nodes = list(map(self._index, groups)), list(map(self._index, members))
-        if None not in member_nodes and self._are_groups(group_nodes):
-            pairs = cast("Iterable[tuple[NodeIndex, NodeIndex]]", zip(group_nodes, member_nodes, strict=True))
-            return bytearray(self._core.ancestors.are_ancestors(pairs)), None
-        answers = bytearray()
-        try:
-            for group, member in zip(groups, members, strict=True):
-                answers.append(self._check(group, member))
-        except RefusedError as error:
-            return answers, error
-        return answers, None
+        routing = self._routing
+        if routing.is_alone or all(routing.whose(member) is Whose.OURS for member in members):
+            answers = self._checks.all_known(groups, members)
+            if answers is not None:
+                return Verdicts(answers, self._core.revision)
+        canonical_groups, canonical_members, bad_name = self._read_names(request)
+        verdicts = await self._cross_checks.answer(
+            Question(canonical_groups, canonical_members, part_seconds(context), at_least_revision)
+        )
+        verdicts.refused = verdicts.refused or bad_name
+        return verdicts
 
-    def _are_groups(self, nodes: list[NodeIndex | None]) -> bool:
-        kinds = self._core.graph.kinds
-        distinct = set(nodes)
-        return None not in distinct and all(kinds[cast("NodeIndex", node)] == NodeKind.GROUP for node in distinct)
-
-    def _check(self, group: str, member: str) -> bool:
+    def _read_names(self, request: messages.CheckBulkRequest) -> tuple[list[NodeId], list[NodeId], RefusedError | None]:
+        """The pairs before the first bad name, and what is to be said of that."""
         known = self._core.graph.index
-        return self._resolver.check(wire.read_id(group, "groups", known), wire.read_id(member, "members", known))
+        groups: list[NodeId] = []
+        members: list[NodeId] = []
+        try:
+            for group, member in zip(request.groups, request.members, strict=True):
+                pair = wire.read_id(group, "groups", known), wire.read_id(member, "members", known)
+                groups.append(pair[0])
+                members.append(pair[1])
+        except RefusedError as error:
+            return groups, members, error
+        return groups, members, None

@@ -1,88 +1,114 @@
 """What every call has in common: refusals become errors, and no answer leaves before what it rests on is durable.
 
-A *read* computes its whole answer in one instant, from one state of the graph, then waits for that state to be durable
-(not at all while nothing is under way), then sends.
+A *read* waits until the revision it asks for is reflected, computes its whole answer in one instant, from one state of
+the graph, then waits for that state to be durable (not at all while nothing is under way), then sends.
+
+A method is a coroutine function of a request and a context: what it returns is sent, as a message or serialized.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from namegraph.refusals import RefusedError
-from nameserver.failures import abort
+from nameserver.failures import abort, pass_on
+from nameserver.forwarding import working_seconds
 from nameserver.run_loop import RunLoop
+from nameserver.services.revisions import Revisions
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context = grpc.aio.ServicerContext[Any, Any]
 RequestT = TypeVar("RequestT", bound=Message)
-ResponseT = TypeVar("ResponseT", bound=Message)
+Answer: TypeAlias = Message | bytes
+Chunks: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
+"""Serialized messages that no later update changes."""
+
+Method = Callable[[RequestT, Context], Awaitable[Answer]]
+StreamMethod = Callable[[RequestT, Context], Awaitable[Chunks]]
+
+
+class Read(Protocol):
+    """A request for what is, not for a change."""
+
+    @property
+    def at_least_revision(self) -> str:
+        """The revision to reflect; empty for none."""
+
+
+ReadT = TypeVar("ReadT", bound=Read)
+AnswerT = TypeVar("AnswerT")
 
 
 def deadline_of(context: Context, run_loop: RunLoop) -> float | None:
-    """The deadline of a call on the clock of the run loop; None where the caller set none."""
-    remaining: float | None = context.time_remaining()
-    return None if remaining is None else run_loop.now() + remaining
+    """Until when to work on a call, on the clock of the run loop; None where the caller set no deadline."""
+    seconds = working_seconds(context)
+    return None if seconds is None else run_loop.now() + seconds
 
 
-def read_call(answer: Callable[[RequestT], ResponseT], request_type: type[RequestT], run_loop: RunLoop) -> Handler:
-    """One request, one answer, nothing changed."""
+def read(
+    answer: Callable[[ReadT, Context], Awaitable[AnswerT]], revisions: Revisions, run_loop: RunLoop
+) -> Callable[[ReadT, Context], Awaitable[AnswerT]]:
+    """A method that answers from the state as it is, once that reflects what is asked for."""
 
-    async def handle(request: RequestT, context: Context) -> ResponseT:
+    async def method(request: ReadT, context: Context) -> AnswerT:
+        if request.at_least_revision:
+            await revisions.reflect(request.at_least_revision, context)
         try:
-            try:
-                return answer(request)
-            finally:
-                # A refusal, too, may rest on what is not durable yet.
-                if run_loop.newest_batch is not None:
-                    await run_loop.until_durable()
-        except RefusedError as error:
-            await abort(context, error.refusal)
+            return await answer(request, context)
+        finally:
+            # A refusal, too, may rest on what is not durable yet.
+            if run_loop.newest_batch is not None:
+                await run_loop.until_durable()
 
+    return method
+
+
+def read_call(answer: Callable[[RequestT], Message], request_type: type[RequestT], run_loop: RunLoop) -> Handler:
+    """One request, one answer about this server as it is."""
+
+    async def method(request: RequestT, context: Context) -> Message:
+        del context
+        try:
+            return answer(request)
+        finally:
+            if run_loop.newest_batch is not None:
+                await run_loop.until_durable()
+
+    return unary_call(method, request_type)
+
+
+def unary_call(method: Method[RequestT], request_type: type[RequestT]) -> Handler:
+    """One request, one answer."""
     return grpc.unary_unary_rpc_method_handler(
-        handle, request_deserializer=request_type.FromString, response_serializer=_serialize
+        _refusable(method), request_deserializer=request_type.FromString, response_serializer=_serialize
     )
 
 
-def read_stream_call(
-    answer: Callable[[RequestT], Awaitable[Iterable[bytes]]], request_type: type[RequestT], run_loop: RunLoop
-) -> Handler:
-    """One request, many messages, nothing changed.
-
-    `answer` returns serialized messages that no later update changes; other calls are served between them.
-    """
+def stream_call(method: StreamMethod[RequestT], request_type: type[RequestT]) -> Handler:
+    """One request, many messages; other calls are served between them."""
 
     async def handle(request: RequestT, context: Context) -> None:
-        try:
-            try:
-                chunks = await answer(request)
-            finally:
-                if run_loop.newest_batch is not None:
-                    await run_loop.until_durable()
-        except RefusedError as error:
-            await abort(context, error.refusal)
-        for chunk in chunks:
-            await context.write(chunk)
+        chunks = await method(request, context)
+        if isinstance(chunks, AsyncIterable):
+            async for chunk in chunks:
+                await context.write(chunk)
+        else:
+            for chunk in chunks:
+                await context.write(chunk)
 
-    return grpc.unary_stream_rpc_method_handler(handle, request_deserializer=request_type.FromString)
+    return grpc.unary_stream_rpc_method_handler(_refusable(handle), request_deserializer=request_type.FromString)
 
 
-def write_call(carry_out: Callable[[RequestT, Context], Awaitable[Message]], request_type: type[RequestT]) -> Handler:
-    """One request, one answer, once the change is durable."""
-    return grpc.unary_unary_rpc_method_handler(
-        _refusable(carry_out), request_deserializer=request_type.FromString, response_serializer=_serialize
-    )
-
-
-def write_stream_call(
-    carry_out: Callable[[AsyncIterator[RequestT], Context], Awaitable[Message]], request_type: type[RequestT]
+def incoming_stream_call(
+    method: Callable[[AsyncIterator[RequestT], Context], Awaitable[Answer]], request_type: type[RequestT]
 ) -> Handler:
-    """Many messages, one answer, once the change is durable."""
+    """Many messages, one answer."""
     return grpc.stream_unary_rpc_method_handler(
-        _refusable(carry_out), request_deserializer=request_type.FromString, response_serializer=_serialize
+        _refusable(method), request_deserializer=request_type.FromString, response_serializer=_serialize
     )
 
 
@@ -105,9 +131,11 @@ def _refusable(
             return await method(request, context)
         except RefusedError as error:
             await abort(context, error.refusal)
+        except grpc.aio.AioRpcError as error:
+            await pass_on(context, error)
 
     return handle
 
 
-def _serialize(message: Message) -> bytes:
-    return message.SerializeToString()
+def _serialize(answer: Answer) -> bytes:
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()

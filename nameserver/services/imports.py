@@ -1,48 +1,59 @@
-"""Import: a whole graph, received in columns, becomes one update of the core."""
+"""Import: a whole graph, received in columns, becomes one update of the core, or one for each home of parents."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import AsyncIterator
-from typing import NoReturn
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+import grpc
 
 from namegraph.events import ImportCommand
 from namegraph.graph import NameGraph
-from namegraph.names import NodeId
+from namegraph.names import ServerId, Subnet
+from namegraph.outcomes import REQUEST_ID_LENGTH_LIMIT
 from namegraph.records import RequestId
-from namegraph.refusals import Reason, refuse
+from namegraph.refusals import Reason, Refusal, RefusedError, refuse
 from nameserver import wire
+from nameserver.failures import refusal_of
+from nameserver.forwarding import Forwarder, is_forwarded, working_seconds
+from nameserver.import_parts import ImportPart, pieces, split, subnets_in
+from nameserver.routing import Routing, Whose
 from nameserver.run_loop import RunLoop
 from nameserver.services.calls import Context, deadline_of
+from nameserver.services.homes import NAME_SERVICE
+from nameserver.services.import_columns import ImportColumns
+from nameserver.services.parts import newest
 from nameserver.services.updates import RequestIds
-from nameserver.wire import KnownIds
 from shadowtree.v1 import name_service_pb2 as messages
 
-IMPORT_NAMES_LIMIT = 5_000_000
-"""About 1 GB of memory once they are nodes: the most that a server of ordinary size can hold."""
-
-IMPORT_ARCS_LIMIT = 20_000_000
-"""The same for arcs: several GB. Larger graphs come in several imports, each of which is atomic."""
+METHOD = f"/{NAME_SERVICE}/Import"
 
 IMPORTS_AT_ONCE_LIMIT = 2
-"""An import waits in memory until its last chunk is there."""
-
-_ARC_KINDS = b"\x01\x02"
+"""An import waits in memory until its last chunk is there. Parts that other servers send have as many places of their
+own, for which they wait."""
 
 
 class ImportCalls:
     """Answers Import."""
 
-    def __init__(self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds) -> None:
+    def __init__(
+        self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds, routing: Routing, forwarder: Forwarder
+    ) -> None:
         self._run_loop = run_loop
         self._graph = graph
         self._request_ids = request_ids
+        self._routing = routing
+        self._forwarder = forwarder
         self._under_way = 0
+        self._places_for_parts = asyncio.Semaphore(IMPORTS_AT_ONCE_LIMIT)
 
     async def import_graph(
         self, chunks: AsyncIterator[messages.ImportChunk], context: Context
     ) -> messages.ImportSummary:
-        """Read the stream to its end, then add all of it or nothing."""
+        """Read the stream to its end, then add all of it or nothing; over several servers, all or nothing of each."""
+        if is_forwarded(context):
+            async with self._places_for_parts:
+                return await self._carry_out(await self._receive(chunks, context))
         if self._under_way >= IMPORTS_AT_ONCE_LIMIT:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -51,106 +62,127 @@ class ImportCalls:
             )
         self._under_way += 1
         try:
-            columns = await self._receive(chunks)
-            run_loop = self._run_loop
-            command = columns.command(
-                ticket=run_loop.new_ticket(),
-                request_id=self._request_ids.given_or_new(columns.request_id),
-                deadline=deadline_of(context, run_loop),
-            )
-            return wire.import_summary(await run_loop.carry_out(command))
+            command = await self._receive(chunks, context)
+            if self._routing.is_alone:
+                return await self._carry_out(command)
+            homes = await self._homes(command)
+            parts = await asyncio.to_thread(split, command, server=self._routing.server, homes=homes)
+            if not parts.keys() - {self._routing.server}:
+                return await self._carry_out(command)
+            return await self._carry_out_parts(command, parts, context)
         finally:
             self._under_way -= 1
 
-    async def _receive(self, chunks: AsyncIterator[messages.ImportChunk]) -> ImportColumns:
+    async def _receive(self, chunks: AsyncIterator[messages.ImportChunk], context: Context) -> ImportCommand:
         columns = ImportColumns(self._graph.index)
         async for chunk in chunks:
             # Nobody should send the rest of a large graph to a server that will refuse it.
             self._run_loop.require_accepting()
             columns.add(chunk)
-        return columns
-
-
-class ImportColumns:
-    """The columns of an import as they grow, checked as far as a chunk alone can be."""
-
-    def __init__(self, known: KnownIds) -> None:
-        self.request_id = ""
-        self._known = known
-        self._names: list[NodeId] = []
-        self._parents = array("I")
-        self._children = array("I")
-        self._kinds = bytearray()
-        self._groups = array("I")
-        self._chunk_count = 0
-
-    def add(self, chunk: messages.ImportChunk) -> None:
-        """Append a chunk, or refuse it."""
-        self._chunk_count += 1
-        if chunk.request_id:
-            if self._chunk_count > 1:
-                self._refuse_invalid("only the first chunk carries a request id", "request_id")
-            self.request_id = chunk.request_id
-        if not len(chunk.parents) == len(chunk.children) == len(chunk.kinds):
-            self._refuse_invalid(
-                f"the columns differ in length: {len(chunk.parents)} parents, {len(chunk.children)} children, "
-                f"{len(chunk.kinds)} kinds",
-                "parents",
-            )
-        if chunk.kinds.translate(None, _ARC_KINDS):
-            self._refuse_invalid("a kind is neither 1 (group) nor 2 (process)", "kinds")
-        known = self._known
-        self._names.extend(
-            NodeId(text) if text in known else wire.read_id(text, "names", known) for text in chunk.names
+        return columns.command(
+            ticket=self._run_loop.new_ticket(),
+            request_id=self._request_ids.given_or_new(columns.request_id),
+            deadline=deadline_of(context, self._run_loop),
         )
-        self._parents.extend(chunk.parents)
-        self._children.extend(chunk.children)
-        self._kinds += chunk.kinds
-        self._groups.extend(chunk.groups)
-        self._check_size()
 
-    def command(self, *, ticket: int, request_id: RequestId, deadline: float | None) -> ImportCommand:
-        """All chunks as one command; refuses numbers that no name has."""
-        count = len(self._names)
-        for field, column in (("parents", self._parents), ("children", self._children), ("groups", self._groups)):
-            if column and max(column) >= count:
-                self._refuse_invalid(f"{field} holds the number {max(column)}, but only {count} names came", field)
-        self._unite_equal_names()
+    async def _carry_out(self, command: ImportCommand) -> messages.ImportSummary:
+        return wire.import_summary(await self._run_loop.carry_out(command))
+
+    async def _homes(self, command: ImportCommand) -> Mapping[Subnet, ServerId | None]:
+        routing = self._routing
+        return {
+            subnet: None if routing.whose(subnet) is Whose.NOBODYS else await routing.home_of(subnet)
+            for subnet in subnets_in(command)
+        }
+
+    async def _carry_out_parts(
+        self, command: ImportCommand, parts: Mapping[ServerId, ImportPart], context: Context
+    ) -> messages.ImportSummary:
+        """One part after another, this server's first: they often meet in the same groups."""
+        own = self._routing.server
+        order = sorted(parts, key=lambda home: (home != own, home))
+        request_ids = _request_ids_of_parts(command.request_id, order)
+        for home in order:
+            if home != own:
+                await self._forwarder.require_reachable(home)
+        summaries: list[messages.ImportSummary] = []
+        for place, home in enumerate(order):
+            try:
+                if home == own:
+                    summary = await self._carry_out(self._own_part(command, parts[home], request_ids[home]))
+                else:
+                    summary = await self._send(home, parts[home], request_ids[home], context)
+            except (RefusedError, grpc.aio.AioRpcError) as error:
+                if place == 0:
+                    raise
+                raise _stopped(error, done=order[:place], missing=order[place:]) from None
+            summaries.append(summary)
+        return messages.ImportSummary(
+            arcs=sum(summary.arcs for summary in summaries),
+            groups_created=sum(summary.groups_created for summary in summaries),
+            already_there=sum(summary.already_there for summary in summaries),
+            revision=newest(summary.revision for summary in summaries),
+        )
+
+    def _own_part(self, command: ImportCommand, part: ImportPart, request_id: RequestId) -> ImportCommand:
         return ImportCommand(
-            ticket=ticket,
+            ticket=self._run_loop.new_ticket(),
             request_id=request_id,
-            names=self._names,
-            parents=self._parents,
-            children=self._children,
-            kinds=bytes(self._kinds),
-            groups=self._groups,
-            deadline=deadline,
+            names=part.names,
+            parents=part.parents,
+            children=part.children,
+            kinds=bytes(part.kinds),
+            groups=part.groups,
+            deadline=command.deadline,
         )
 
-    def _unite_equal_names(self) -> None:
-        """Two texts may spell one name, as A@X.example and A@x.example do."""
-        numbers: dict[NodeId, int] = {}
-        new_numbers = array("I", [numbers.setdefault(name, len(numbers)) for name in self._names])
-        if len(numbers) == len(self._names):
-            return
-        self._names = list(numbers)
-        self._parents = array("I", map(new_numbers.__getitem__, self._parents))
-        self._children = array("I", map(new_numbers.__getitem__, self._children))
-        self._groups = array("I", map(new_numbers.__getitem__, self._groups))
+    async def _send(
+        self, home: ServerId, part: ImportPart, request_id: RequestId, context: Context
+    ) -> messages.ImportSummary:
+        answer = await self._forwarder.send(home, METHOD, _chunks(part, request_id), seconds=working_seconds(context))
+        return messages.ImportSummary.FromString(answer)
 
-    def _check_size(self) -> None:
-        for field, count, limit in (
-            ("names", len(self._names), IMPORT_NAMES_LIMIT),
-            ("parents", len(self._parents), IMPORT_ARCS_LIMIT),
-            ("groups", len(self._groups), IMPORT_NAMES_LIMIT),
-        ):
-            if count > limit:
-                raise refuse(
-                    Reason.LIMIT_EXCEEDED,
-                    f"one import holds at most {IMPORT_NAMES_LIMIT} names and {IMPORT_ARCS_LIMIT} arcs; split it",
-                    limit=str(limit),
-                    field=field,
-                )
 
-    def _refuse_invalid(self, why: str, field: str) -> NoReturn:
-        raise refuse(Reason.INVALID_REQUEST, f"chunk {self._chunk_count} of the import: {why}", field=field)
+def _request_ids_of_parts(request_id: RequestId, homes: list[ServerId]) -> dict[ServerId, RequestId]:
+    """The same through whatever server the import comes; refuses an id that leaves no room for the servers' names."""
+    if len(homes) == 1:
+        return {homes[0]: request_id}
+    found = {home: RequestId(f"{request_id}/{home}") for home in homes}
+    longest = max(map(len, found.values()))
+    if longest > REQUEST_ID_LENGTH_LIMIT:
+        raise refuse(
+            Reason.INVALID_REQUEST,
+            f"the request id of an import over several servers has at most {REQUEST_ID_LENGTH_LIMIT} characters "
+            f"together with a server's name, not {longest}",
+            field="request_id",
+        )
+    return found
+
+
+async def _chunks(part: ImportPart, request_id: RequestId) -> AsyncIterator[bytes]:
+    yield messages.ImportChunk(request_id=request_id).SerializeToString()
+    for piece in pieces(part):
+        yield messages.ImportChunk(
+            names=piece.names,
+            parents=piece.parents,
+            children=piece.children,
+            kinds=piece.kinds,
+            groups=piece.groups,
+        ).SerializeToString()
+
+
+def _stopped(
+    error: RefusedError | grpc.aio.AioRpcError, *, done: list[ServerId], missing: list[ServerId]
+) -> RefusedError:
+    """What is told of an import of which some parts are done and one failed."""
+    refusal: Refusal | None
+    if isinstance(error, RefusedError):
+        refusal = error.refusal
+    else:
+        refusal = refusal_of(error) or Refusal(Reason.OUTCOME_UNKNOWN, error.details() or error.code().name)
+    return refuse(
+        refusal.reason,
+        f"the part of the server {missing[0]} failed: {refusal.message}; the parts of {', '.join(done)} are done, and "
+        "repeating the import completes it",
+        **{**refusal.facts, "server": missing[0], "done": ",".join(done), "missing": ",".join(missing)},
+    )

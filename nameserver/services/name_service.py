@@ -1,53 +1,123 @@
-"""The NameService: which method is answered by what."""
+"""The NameService: which method is answered by what, and where.
+
+of one name's home     CreateGroup, DeleteGroup, Join, Leave, ApplyUpdates, DescribeGroup, Resolve,
+                       and ListGroups and Export of one subnet: answered here, or forwarded as they are (`homes`)
+of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Import, and Resolve, which the group's
+                       home begins: their own files
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
 
-from namegraph.names import Subnet
 from namegraph.server_core import ServerCore
+from nameserver.forwarding import Forwarder
+from nameserver.pair_checks import PairChecks
+from nameserver.routing import PeerDirectory, Routing
 from nameserver.run_loop import RunLoop
 from nameserver.services.bulk_checks import BulkCheckCalls
 from nameserver.services.calls import (
+    AnswerT,
+    Context,
     Handler,
     conversation_call,
-    read_call,
-    read_stream_call,
-    write_call,
-    write_stream_call,
+    incoming_stream_call,
+    read,
+    stream_call,
+    unary_call,
 )
+from nameserver.services.cross_checks import CrossChecks
+from nameserver.services.exports import ExportCalls
+from nameserver.services.group_lists import GroupListCalls
+from nameserver.services.homes import Homes
 from nameserver.services.imports import ImportCalls
+from nameserver.services.memberships import MembershipCalls
 from nameserver.services.questions import QuestionCalls
+from nameserver.services.resolutions import Resolutions
+from nameserver.services.revisions import Revisions
 from nameserver.services.streams import StreamCalls
 from nameserver.services.updates import RequestIds, UpdateCalls
+from nameserver.wire import ArcRequest
 from resolver.membership import MembershipResolver
+from resolver.parts import Parts
 from shadowtree.v1 import name_service_pb2 as messages
 
-NAME_SERVICE: str = messages.DESCRIPTOR.services_by_name["NameService"].full_name
+AboutGroup: TypeAlias = (
+    messages.CreateGroupRequest | messages.DeleteGroupRequest | messages.DescribeGroupRequest | messages.ResolveRequest
+)
 
 
 def name_service_handlers(
-    *, core: ServerCore, resolver: MembershipResolver, run_loop: RunLoop, peers: Mapping[Subnet, str]
+    *, core: ServerCore, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, directory: PeerDirectory
 ) -> dict[str, Handler]:
     """The handler of each method, by its name."""
+    routing = Routing(known=core, directory=directory)
+    forwarder = Forwarder(server=core.server, directory=directory)
+    revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
+    homes = Homes(routing=routing, forwarder=forwarder)
+    checks = PairChecks(core=core, resolver=resolver)
+    cross_checks = CrossChecks(core=core, checks=checks, routing=routing, forwarder=forwarder)
     request_ids = RequestIds()
-    updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids, peers=peers)
-    imports = ImportCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids)
-    questions = QuestionCalls(core=core, resolver=resolver)
-    streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop)
-    bulk_checks = BulkCheckCalls(core=core, resolver=resolver, run_loop=run_loop)
+    updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids)
+    imports = ImportCalls(
+        run_loop=run_loop, graph=core.graph, request_ids=request_ids, routing=routing, forwarder=forwarder
+    )
+    questions = QuestionCalls(core=core, resolver=resolver, checks=checks, cross_checks=cross_checks, routing=routing)
+    resolutions = Resolutions(core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder)
+    streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions)
+    group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
+    memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
+    exports = ExportCalls(resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
+    bulk_checks = BulkCheckCalls(
+        core=core,
+        checks=checks,
+        cross_checks=cross_checks,
+        routing=routing,
+        revisions=revisions,
+        run_loop=run_loop,
+    )
+
+    def reading(answer: Callable[[Any, Context], Awaitable[AnswerT]]) -> Callable[[Any, Context], Awaitable[AnswerT]]:
+        return read(answer, revisions, run_loop)
+
+    create = homes.unary("CreateGroup", _group, updates.create_group, changes=True)
+    delete = homes.unary("DeleteGroup", _group, updates.delete_group, changes=True)
+    join = homes.unary("Join", _parent, updates.join, changes=True)
+    leave = homes.unary("Leave", _parent, updates.leave, changes=True)
+    apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
+    describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group), changes=False)
+    list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
+    export = homes.stream("Export", _subnet, reading(exports.export))
+    resolve = homes.stream("Resolve", _group, reading(streams.resolve))
     return {
-        "CreateGroup": write_call(updates.create_group, messages.CreateGroupRequest),
-        "DeleteGroup": write_call(updates.delete_group, messages.DeleteGroupRequest),
-        "DescribeGroup": read_call(questions.describe_group, messages.DescribeGroupRequest, run_loop),
-        "ListGroups": read_call(questions.list_groups, messages.ListGroupsRequest, run_loop),
-        "Join": write_call(updates.join, messages.JoinRequest),
-        "Leave": write_call(updates.leave, messages.LeaveRequest),
-        "ApplyUpdates": write_call(updates.apply_updates, messages.ApplyUpdatesRequest),
-        "Import": write_stream_call(imports.import_graph, messages.ImportChunk),
-        "Export": read_stream_call(streams.export, messages.ExportRequest, run_loop),
-        "Resolve": read_stream_call(streams.resolve, messages.ResolveRequest, run_loop),
-        "Check": read_call(questions.check, messages.CheckRequest, run_loop),
+        "CreateGroup": unary_call(create, messages.CreateGroupRequest),
+        "DeleteGroup": unary_call(delete, messages.DeleteGroupRequest),
+        "DescribeGroup": unary_call(describe, messages.DescribeGroupRequest),
+        "ListGroups": unary_call(list_groups, messages.ListGroupsRequest),
+        "Join": unary_call(join, messages.JoinRequest),
+        "Leave": unary_call(leave, messages.LeaveRequest),
+        "ApplyUpdates": unary_call(apply, messages.ApplyUpdatesRequest),
+        "Import": incoming_stream_call(imports.import_graph, messages.ImportChunk),
+        "Export": stream_call(export, messages.ExportRequest),
+        "Resolve": stream_call(resolve, messages.ResolveRequest),
+        "Check": unary_call(reading(questions.check), messages.CheckRequest),
         "CheckBulk": conversation_call(bulk_checks.check_bulk, messages.CheckBulkRequest),
-        "ListMemberships": read_stream_call(streams.list_memberships, messages.ListMembershipsRequest, run_loop),
+        "ListMemberships": stream_call(reading(memberships.list_memberships), messages.ListMembershipsRequest),
     }
+
+
+def _group(request: AboutGroup) -> str:
+    return request.group
+
+
+def _parent(request: ArcRequest) -> str:
+    return request.parent
+
+
+def _first_parent(request: messages.ApplyUpdatesRequest) -> str:
+    return request.operations[0].parent if request.operations else ""
+
+
+def _subnet(request: messages.ListGroupsRequest | messages.ExportRequest) -> str:
+    return request.subnet

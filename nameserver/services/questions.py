@@ -1,14 +1,16 @@
-"""Check, DescribeGroup and ListGroups: one question, one answer."""
+"""Check and DescribeGroup: one question, one answer."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-
-from namegraph.names import InvalidNameError, NodeId, parse_name
-from namegraph.refusals import Reason, RefusedError, refuse
+from namegraph.names import NodeId
+from namegraph.refusals import Reason, refuse
 from namegraph.server_core import ServerCore
 from nameserver import wire
+from nameserver.forwarding import part_seconds
+from nameserver.pair_checks import PairChecks, PairFinding
+from nameserver.routing import Routing, Whose
+from nameserver.services.calls import Context
+from nameserver.services.cross_checks import YES, CrossChecks, Question
 from resolver.membership import MembershipResolver
 from shadowtree.v1 import name_service_pb2 as messages
 
@@ -16,23 +18,28 @@ PATHNAMES_DEFAULT = 100
 PATHNAMES_LIMIT = 10_000
 """A group below a stack of diamonds has more pathnames than anybody can read, or a message hold."""
 
-PAGE_SIZE_DEFAULT = 1_000
-PAGE_SIZE_LIMIT = 10_000
-"""Larger pages are cut to this size: a message of some hundred kilobytes."""
-
 
 class QuestionCalls:
-    """Answers from the graph as it is at this instant."""
+    """Answers from the graph as it is at this instant, and from what other servers say."""
 
-    def __init__(self, *, core: ServerCore, resolver: MembershipResolver) -> None:
+    def __init__(
+        self,
+        *,
+        core: ServerCore,
+        resolver: MembershipResolver,
+        checks: PairChecks,
+        cross_checks: CrossChecks,
+        routing: Routing,
+    ) -> None:
         self._core = core
         self._resolver = resolver
+        self._checks = checks
+        self._cross_checks = cross_checks
+        self._routing = routing
         self._known = core.graph.index
 
-    def check(self, request: messages.CheckRequest) -> messages.CheckResponse:
+    async def check(self, request: messages.CheckRequest, context: Context) -> messages.CheckResponse:
         """Whether a member is in a group, and by which path."""
-        if request.at_least_revision:
-            self._core.require_revision(request.at_least_revision)
         known = self._known
         # Known ids are canonical; only others are parsed.
         group, member = request.group, request.member
@@ -40,17 +47,34 @@ class QuestionCalls:
             group = wire.read_id(group, "group", known)
         if member not in known:
             member = wire.read_id(member, "member", known)
-        if request.explain:
-            pathname = self._resolver.explain(NodeId(group), NodeId(member))
-            return messages.CheckResponse(is_member=bool(pathname), pathname=pathname, revision=self._core.revision)
+        routing = self._routing
+        if not request.explain and (routing.whose(member) is Whose.OURS or routing.is_alone):
+            finding = self._checks.finding(group, member)
+            if finding is not PairFinding.NO_GROUP:
+                return messages.CheckResponse(is_member=bool(finding), revision=self._core.revision)
+        verdicts = await self._cross_checks.answer(
+            Question(
+                groups=(NodeId(group),),
+                members=(NodeId(member),),
+                seconds=part_seconds(context),
+                at_least_revision=request.at_least_revision,
+                explain=request.explain,
+            )
+        )
+        if verdicts.refused is not None:
+            raise verdicts.refused
         return messages.CheckResponse(
-            is_member=self._resolver.check(NodeId(group), NodeId(member)), revision=self._core.revision
+            is_member=verdicts.answers[0] == YES,
+            pathname=verdicts.pathname,
+            unreachable=verdicts.unreachable,
+            revision=verdicts.revision,
         )
 
-    def describe_group(self, request: messages.DescribeGroupRequest) -> messages.GroupDescription:
+    async def describe_group(
+        self, request: messages.DescribeGroupRequest, context: Context
+    ) -> messages.GroupDescription:
         """What is known of one group."""
-        if request.at_least_revision:
-            self._core.require_revision(request.at_least_revision)
+        del context
         if request.pathname_limit > PATHNAMES_LIMIT:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -63,34 +87,3 @@ class QuestionCalls:
             pathname_limit=request.pathname_limit or PATHNAMES_DEFAULT,
         )
         return wire.group_description(description, self._core.revision)
-
-    def list_groups(self, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
-        """One page of groups, in the order of their ids."""
-        if request.at_least_revision:
-            self._core.require_revision(request.at_least_revision)
-        size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_LIMIT)
-        after = _read_page_token(request.page_token)
-        groups = self._resolver.groups(subnet=wire.read_subnet(request.subnet), after=after, limit=size + 1)
-        token = _page_token(groups[size - 1]) if len(groups) > size else ""
-        return messages.ListGroupsResponse(groups=groups[:size], next_page_token=token, revision=self._core.revision)
-
-
-def _page_token(last: NodeId) -> str:
-    return base64.urlsafe_b64encode(last.encode()).decode()
-
-
-def _read_page_token(token: str) -> NodeId | None:
-    if not token:
-        return None
-    try:
-        return parse_name(base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode())
-    except (binascii.Error, UnicodeError, InvalidNameError):
-        raise _bad_page_token() from None
-
-
-def _bad_page_token() -> RefusedError:
-    return refuse(
-        Reason.INVALID_REQUEST,
-        "that is no page token; give back the one of the page before, or none for the first page",
-        field="page_token",
-    )

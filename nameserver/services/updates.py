@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Mapping
-from typing import assert_never
 
-from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation, UpdateCommand
+from namegraph.events import Operation, UpdateCommand
 from namegraph.graph import NameGraph
-from namegraph.names import NodeId, Subnet, subnet_of
 from namegraph.records import RequestId
 from namegraph.refusals import Reason, refuse
 from nameserver import wire
@@ -37,11 +34,8 @@ class RequestIds:
 class UpdateCalls:
     """Answers the calls that change a few arcs or groups."""
 
-    def __init__(
-        self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds, peers: Mapping[Subnet, str]
-    ) -> None:
+    def __init__(self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds) -> None:
         self._run_loop = run_loop
-        self._peers = peers
         self._known = graph.index
         self._request_ids = request_ids
 
@@ -75,8 +69,6 @@ class UpdateCalls:
 
     async def _update(self, operations: tuple[Operation, ...], request_id: str, context: Context) -> values.Change:
         run_loop = self._run_loop
-        if self._peers:
-            self._require_own(operations)
         command = UpdateCommand(
             run_loop.new_ticket(),
             self._request_ids.given_or_new(request_id),
@@ -84,25 +76,3 @@ class UpdateCalls:
             deadline_of(context, run_loop),
         )
         return wire.change(await run_loop.carry_out(command))
-
-    def _require_own(self, operations: tuple[Operation, ...]) -> None:
-        """Refuse what concerns the subnet of a peer: whether a child there is a group, only that peer could say."""
-        for operation in operations:
-            for name in _names_in(operation):
-                address = self._peers.get(subnet_of(name))
-                if address is not None:
-                    raise refuse(
-                        Reason.UNAVAILABLE,
-                        f"{name} is at home at {address}, and this server is not connected to it",
-                        unreachable=name,
-                    )
-
-
-def _names_in(operation: Operation) -> tuple[NodeId, ...]:
-    match operation:
-        case JoinArc(parent, child) | LeaveArc(parent, child):
-            return parent, child
-        case CreateGroup(group) | DeleteGroup(group):
-            return (group,)
-        case _:
-            assert_never(operation)

@@ -1,4 +1,4 @@
-"""`shadowtree demo`: a server of its own, the example data in it, and a tour of what the service does."""
+"""`shadowtree demo`: three servers of its own, the example data on them, and a tour of what the service does."""
 
 from __future__ import annotations
 
@@ -17,21 +17,28 @@ from typing import Final
 
 import click
 
+from shadowtree.cli.demo_part import Part, write_part
 from shadowtree.cli.demo_screen import Screen
-from shadowtree.cli.demo_server import DemoServer
+from shadowtree.cli.demo_servers import NAMES, DemoServers, command_of, deal
 from shadowtree.cli.statuses import DONE
 from shadowtree.cli.transfer import import_progress_display
+from shadowtree.vocabulary import GroupId
 
 EXAMPLE: Final = "examples/debian-bookworm-people/arcs.tsv.gz"
 
+GROUP: Final = "forensics-full@team-pkg-security.tracker.debian.org"
+"""A package that pulls in much of the distribution: it and all below it are loaded, and asked about."""
+
 
 @click.command("demo")
-@click.option("--keep", is_flag=True, help="Leave the server running at the end, and print how to reach and stop it.")
+@click.option(
+    "--keep", is_flag=True, help="Leave the servers running at the end, and print how to reach and stop them."
+)
 def demo_command(keep: bool) -> int:
-    """Start a name server on a free port, load a real graph into it, and be shown around. Takes half a minute.
+    """Start three name servers on free ports, load a real graph into them, and be shown around. Takes a minute.
 
-    The graph: everyone whose upload can reach a machine that installs a package of Debian 12. Nothing is left behind,
-    unless --keep says so.
+    The graph: everyone whose upload can reach a machine that installs one package of Debian 12, with all the packages
+    and teams in between. Nothing is left behind, unless --keep says so.
 
     \b
     Examples:
@@ -44,19 +51,20 @@ def demo_command(keep: bool) -> int:
     with ExitStack() as cleanup, _ended_by_signals():
         cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         example = cleanup.enter_context(as_file(files("shadowtree") / EXAMPLE))
-        server = _start(screen, folder, example)
-        cleanup.callback(server.stop)
-        _tour(screen, server, example)
+        part = write_part(example, GROUP, folder)
+        servers = _start(screen, folder, part)
+        cleanup.callback(servers.stop)
+        _tour(screen, servers, part)
         if keep:
             cleanup.pop_all()
-            _say_how_to_go_on(screen, server, folder)
+            _say_how_to_go_on(screen, servers, folder)
         else:
-            server.stop()
+            servers.stop()
             screen.say("")
             screen.say(
-                f"The tour took {time.monotonic() - begun:.0f} s. The server is stopped and nothing is left behind."
+                f"The tour took {time.monotonic() - begun:.0f} s. The servers are stopped and nothing is left behind."
             )
-            screen.say(f"For a server to play with{_how_to_find_the_command()}:")
+            screen.say(f"For servers to play with{_how_to_find_the_command()}:")
             screen.command("demo --keep")
     return DONE
 
@@ -69,46 +77,45 @@ def _how_to_find_the_command() -> str:
     return f" (first `. {os.path.relpath(activate)}`, so that the shell finds the command)"
 
 
-def _start(screen: Screen, folder: Path, example: Path) -> DemoServer:
-    from shadowtree.client.files.formats import format_of
-    from shadowtree.client.files.graph_reader import read_graph
-    from shadowtree.client.graph_columns import GraphColumns
-
-    screen.heading("A name server")
+def _start(screen: Screen, folder: Path, part: Part) -> DemoServers:
+    screen.heading("Three name servers")
     screen.say(
-        "A name server owns subnets, and with them every group `name@subnet`. One server will own all subnets of the "
-        "example here, with its database in a folder of its own."
+        "A name server owns subnets, and with them every group `name@subnet`. The subnets of the example are dealt out "
+        f"over three servers, {', '.join(NAMES[:-1])} and {NAMES[-1]}, as if three organisations ran them; each has a "
+        "database of its own and is told where the other two are."
     )
-    columns = GraphColumns()
-    read_graph(str(example), format_of(str(example)), columns)
-    server = DemoServer.start(folder, sorted(columns.group_subnets))
-    screen.command("serve --subnet @subnets.txt --listen 127.0.0.1:0 --database sqlite:///names.db")
-    screen.say(f"It serves {len(columns.group_subnets):,} subnets on {server.address}.")
-    return server
+    servers = DemoServers.start(folder, deal(part.groups_of_subnets, len(NAMES)))
+    for server in servers.all:
+        screen.command(command_of(server.name))
+    for server in servers.all:
+        screen.answer(f"{server.name:<6} {server.subnet_count:,} subnets on {server.address}")
+    return servers
 
 
-def _tour(screen: Screen, server: DemoServer, example: Path) -> None:
+def _tour(screen: Screen, servers: DemoServers, part: Part) -> None:
     from shadowtree.cli.demo_tour import Tour
     from shadowtree.client.sync import Client
 
-    with Client(server.address) as names:
-        tour = Tour(screen, names)
+    with ExitStack() as clients:
+        connected = {server.name: clients.enter_context(Client(server.address)) for server in servers.all}
+        tour = Tour(screen, connected, GroupId(GROUP))
         with import_progress_display() as progress:
-            tour.load(example, progress)
+            tour.load(part.file, progress)
         tour.run()
 
 
-def _say_how_to_go_on(screen: Screen, server: DemoServer, folder: Path) -> None:
+def _say_how_to_go_on(screen: Screen, servers: DemoServers, folder: Path) -> None:
     screen.heading("Yours to play with")
-    screen.say(f"address   {server.address}")
-    screen.say(f"pid       {server.pid}")
-    screen.say(f"database  {server.database}")
+    for server in servers.all:
+        screen.say(f"{server.name:<6} {server.address}  pid {server.process.pid}")
+    screen.say(f"databases and logs in {folder}")
     screen.say("")
-    screen.say("Tell the shell where it is, and ask:")
-    screen.literal(f"export SHADOWTREE_SERVER={server.address}")
-    screen.command("status")
-    screen.say("Stop it and remove what it left:")
-    screen.literal(f"kill {server.pid} && rm -r {shlex.quote(str(folder))}")
+    screen.say("Tell the shell where one of them is, and ask; any of them answers everything:")
+    screen.literal(f"export SHADOWTREE_SERVER={servers.all[0].address}")
+    screen.command("peers")
+    screen.say("Stop them and remove what they left:")
+    processes = " ".join(str(server.process.pid) for server in servers.all)
+    screen.literal(f"kill {processes} && rm -r {shlex.quote(str(folder))}")
 
 
 @contextmanager

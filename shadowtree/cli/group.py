@@ -6,7 +6,8 @@ import click
 
 from shadowtree.cli.describe import describe_command
 from shadowtree.cli.options import Session, everywhere, in_session, request_id_option
-from shadowtree.cli.output import print_change, print_json, print_lines
+from shadowtree.cli.output import print_change, print_json, print_lines, warn_unreachable
+from shadowtree.cli.statuses import DONE, UNCERTAIN
 
 
 @click.group("group")
@@ -55,8 +56,10 @@ def delete_command(session: Session, group: str, force: bool, request_id: str | 
 @click.option("--subnet", metavar="SUBNET", help="Only the groups of this subnet.")
 @everywhere()
 @in_session
-def list_command(session: Session, subnet: str | None) -> None:
-    """List all groups, sorted, one a line.
+def list_command(session: Session, subnet: str | None) -> int:
+    """List all groups of all servers, sorted, one a line.
+
+    Exits with status 3 if the list is incomplete, and says which servers were out of reach.
 
     \b
     Example:
@@ -68,6 +71,10 @@ def list_command(session: Session, subnet: str | None) -> None:
         print_json(found)
     else:
         print_lines(found)
+    if found.unreachable:
+        warn_unreachable(found.unreachable)
+        return UNCERTAIN
+    return DONE
 
 
 group_command.add_command(describe_command)

@@ -42,6 +42,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "describe": _Command("describe", "Show one group and its place in the graph."),
     "validate": _Command("validate", "Run a file of steps and expectations."),
     "simulate": _Command("simulate", "Run many name servers under a seed and check them."),
+    "peers": _Command("peers", "Show, add and remove the servers of other subnets."),
     "status": _Command("status", "Show how the server is."),
     "completion": _Command("completion", "Print what makes the shell complete these commands."),
 }

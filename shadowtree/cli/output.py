@@ -16,7 +16,7 @@ import click
 from shadowtree import results
 
 _NOT_IN_JSON = {"walk"}
-_IN_JSON_WHEN_TRUE = {"rd_records_truncated"}
+_IN_JSON_WHEN_TRUE = {(results.GroupDescription, "rd_records_truncated"), (results.GroupList, "unreachable")}
 
 
 def is_terminal() -> bool:
@@ -35,7 +35,8 @@ def as_json(value: Any) -> Any:
         return {
             field.name: as_json(getattr(value, field.name))
             for field in fields(value)
-            if field.name not in _NOT_IN_JSON and (field.name not in _IN_JSON_WHEN_TRUE or getattr(value, field.name))
+            if field.name not in _NOT_IN_JSON
+            and ((type(value), field.name) not in _IN_JSON_WHEN_TRUE or getattr(value, field.name))
         }
     if isinstance(value, dict):
         return {key: as_json(item) for key, item in value.items()}
@@ -62,7 +63,7 @@ def warn(message: str) -> None:
 
 
 def warn_unreachable(unreachable: tuple[str, ...]) -> None:
-    """Tell which groups could not be entered."""
+    """Tell which groups could not be entered, or which servers not be asked."""
     warn(f"incomplete: out of reach: {', '.join(unreachable)}")
 
 

@@ -1,15 +1,21 @@
-"""`shadowtree simulate`: many name servers in one process under a seed, checked at every quiet point."""
+"""`shadowtree simulate`: many name servers in one process, by chance or by a schedule, and everything checked."""
 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from shadowtree.cli.statuses import DONE, FAILED
 
-FAULTS = (AssertionError, LookupError, TypeError, ValueError)
-"""What a core at fault raises; the other seeds are run all the same."""
+if TYPE_CHECKING:
+    from simulation.run import Tally
+
+SHRINK_SECONDS = 30.0
+"""How long a smaller failure is looked for."""
 
 
 @click.command("simulate")
@@ -17,35 +23,98 @@ FAULTS = (AssertionError, LookupError, TypeError, ValueError)
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="How many seeds.")
 @click.option("--servers", type=click.IntRange(1, 50), metavar="N", help="Name servers. [default: the seed chooses]")
 @click.option("--updates", type=click.IntRange(min=1), metavar="N", help="Updates. [default: the seed chooses]")
-def simulate_command(seed: int, seeds: int, servers: int | None, updates: int | None) -> int:
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds run at the same time."
+)
+@click.option(
+    "--scenario",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Run a written schedule instead, and print the conversation.",
+)
+def simulate_command(
+    seed: int, seeds: int, servers: int | None, updates: int | None, jobs: int, scenario: Path | None
+) -> int:
     """Run real cores over a simulated network and check all that must hold.
 
     Clients join and leave on all servers at once while messages are delayed and overtake one another. Whenever nothing
     is under way, every invariant is checked. The seed of a failure is printed: run it again, and the same happens.
+    The first one is also shrunk to a short scenario: save it to a file and give that to --scenario.
 
     \b
     Examples:
-      shadowtree simulate --seeds 200
+      shadowtree simulate --seeds 200 --jobs 2
       shadowtree simulate --seed 17 --servers 5 --updates 60
+      shadowtree simulate --scenario failure.txt
     """
-    from simulation.run import Tally, run_seed
+    if scenario is not None:
+        return _run_scenario(scenario)
+    return _run_seeds(range(seed, seed + seeds), servers, updates, jobs)
+
+
+def _run_seeds(seeds: range, servers: int | None, updates: int | None, jobs: int) -> int:
+    from simulation.run import Tally
+    from simulation.sweep import sweep
 
     started = time.monotonic()
     tally = Tally()
     failed = 0
-    for number in range(seed, seed + seeds):
-        try:
-            tally.add(run_seed(number, servers=servers, updates=updates))
-        except FAULTS as error:
-            failed += 1
-            click.echo(f"seed {number}: {type(error).__name__}: {error}")
+    for result in sweep(seeds, servers=servers, updates=updates, jobs=jobs):
+        if result.tally is not None:
+            tally.add(result.tally)
+            continue
+        failed += 1
+        click.echo(f"seed {result.seed}: {result.failure}")
+        if failed == 1:
+            _show_shrunk(result.seed, servers, updates)
     seconds = time.monotonic() - started
-    click.echo(f"{seeds} seeds, {failed} failed, {tally.outcomes['committed']} updates committed, {seconds:.0f} s")
+    click.echo(f"{len(seeds)} seeds, {failed} failed, {tally.outcomes['committed']} updates committed, {seconds:.0f} s")
+    _show_tally(tally)
+    return FAILED if failed else DONE
+
+
+def _show_tally(tally: Tally) -> None:
     for title, counter in (
         ("outcomes", tally.outcomes),
         ("effects", tally.effects),
         ("messages", tally.messages),
-        ("walks while updates were under way", tally.walks),
+        ("resolutions while updates were under way", tally.walks),
     ):
         click.echo(f"  {title}: " + ", ".join(f"{name} {count}" for name, count in sorted(counter.items())))
-    return FAILED if failed else DONE
+
+
+def _show_shrunk(seed: int, servers: int | None, updates: int | None) -> None:
+    from simulation.faults import FAULTS
+    from simulation.run import SeedRun
+    from simulation.scenario import write_scenario
+    from simulation.shrink import NotReproducedError, shrink
+
+    run = SeedRun(seed, servers=servers, updates=updates)
+    with suppress(*FAULTS):
+        run.run()
+    started = time.monotonic()
+    try:
+        smaller = shrink(run.recorded(), time_used=lambda: (time.monotonic() - started) / SHRINK_SECONDS)
+    except NotReproducedError:
+        click.echo("  (its schedule alone does not fail: replay the seed)")
+        return
+    comment = f"From seed {seed}. Run it with: shadowtree simulate --scenario FILE"
+    click.echo("\n" + write_scenario(smaller, comments=[comment]))
+
+
+def _run_scenario(path: Path) -> int:
+    from simulation.faults import FAULTS
+    from simulation.scenario import ScenarioSyntaxError, read_scenario
+    from simulation.staging import Stage
+
+    try:
+        scenario = read_scenario(path.read_text(encoding="utf-8"))
+    except (ScenarioSyntaxError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: {error}") from None
+    try:
+        Stage(scenario, tell=click.echo).run()
+    except FAULTS as error:
+        click.echo(f"{type(error).__name__}: {error}")
+        return FAILED
+    click.echo("at rest; all that must hold holds")
+    return DONE

@@ -90,6 +90,21 @@ def show_status(found: results.ServerStatus) -> None:
     Console(highlight=False).print(table)
 
 
+def show_peers(found: results.PeerList) -> None:
+    """Tell how the connections with other servers stand, as a table."""
+    table = Table("address", "state", "server", "subnets", "waiting", "faults", title="other name servers")
+    for peer in found.peers:
+        table.add_row(
+            *(escape(text) for text in (peer.address, peer.state, peer.server, ", ".join(peer.subnets))),
+            f"{peer.letters_waiting:,}",
+            escape("; ".join(f"{fault.kind}: {fault.count:,}" for fault in peer.faults)),
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    for fault in found.strangers:
+        console.print(escape(f"servers that are no peers: {fault.kind}: {fault.count:,}"))
+
+
 @contextmanager
 def import_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Show the phases of an import on standard error."""

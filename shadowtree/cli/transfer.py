@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.options import Session, everywhere, in_session, request_id_option
-from shadowtree.cli.output import print_json, warn
+from shadowtree.cli.output import print_json, warn, warn_unreachable
+from shadowtree.cli.statuses import DONE, UNCERTAIN
 from shadowtree.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -75,10 +76,11 @@ def import_command(
 @_format_option
 @everywhere()
 @in_session
-def export_command(session: Session, file: str, subnet: str | None, file_format: str | None) -> None:
+def export_command(session: Session, file: str, subnet: str | None, file_format: str | None) -> int:
     """Write all groups and arcs to FILE (.tsv, .tsv.gz, .jsonl; `-` is standard output), sorted.
 
-    The file is there whole or not at all, and `shadowtree import` reads it back to the same graph.
+    The file is there whole or not at all, and `shadowtree import` reads it back to the same graph. If servers are out
+    of reach, their groups are missing: exits with status 3 then, and says which.
 
     \b
     Examples:
@@ -87,7 +89,7 @@ def export_command(session: Session, file: str, subnet: str | None, file_format:
     """
     _check_format(file, file_format)
     with session.connect() as names, export_progress_display() as progress:
-        lines = names.export_file(
+        exported = names.export_file(
             file,
             file_format=file_format,
             subnet=subnet,
@@ -95,7 +97,11 @@ def export_command(session: Session, file: str, subnet: str | None, file_format:
             at_least_revision=session.at_least_revision,
         )
     if session.is_json and file != "-":
-        print_json({"file": file, "lines": lines})
+        print_json({"file": file, "lines": exported.lines})
+    if exported.unreachable:
+        warn_unreachable(exported.unreachable)
+        return UNCERTAIN
+    return DONE
 
 
 def _check_format(file: str, file_format: str | None) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, Protocol, TypeVar
 
 from shadowtree import results
-from shadowtree.errors import ServerFault
+from shadowtree.errors import ServerFault, Unavailable
 from shadowtree.updates import Arc
 from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
 from shadowtree.vocabulary import ArcState, EffectKind, GroupId, MemberId, NodeKind, Revision
@@ -198,6 +198,33 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
     )
 
 
+def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
+    """Read which other servers a server knows."""
+    return results.PeerList(
+        peers=tuple(
+            sorted(
+                (
+                    results.PeerState(
+                        address=peer.address,
+                        subnets=tuple(sorted(peer.subnets)),
+                        server=peer.server,
+                        state=peer.state,
+                        letters_waiting=peer.letters_waiting,
+                        faults=_read_faults(peer.faults),
+                    )
+                    for peer in message.peers
+                ),
+                key=lambda peer: (peer.address, peer.subnets),
+            )
+        ),
+        strangers=_read_faults(message.strangers),
+    )
+
+
+def _read_faults(faults: Iterable[admin_pb2.PeerList.Fault]) -> tuple[results.PeerFault, ...]:
+    return tuple(sorted((results.PeerFault(fault.kind, fault.count) for fault in faults), key=lambda fault: fault.kind))
+
+
 def read_import_summary(message: name_service_pb2.ImportSummary) -> results.ImportSummary:
     """Read what an import did; which lines were left out the server cannot know."""
     return results.ImportSummary(
@@ -206,6 +233,13 @@ def read_import_summary(message: name_service_pb2.ImportSummary) -> results.Impo
         already_there=message.already_there,
         skipped=(),
         revision=message.revision,
+    )
+
+
+def incomplete_export(unreachable: tuple[str, ...]) -> Unavailable:
+    """The error for an export that lacks the groups of some servers."""
+    return Unavailable(
+        f"the export is incomplete: out of reach: {', '.join(unreachable)}", {"unreachable": "\n".join(unreachable)}
     )
 
 
@@ -291,12 +325,14 @@ class Pages:
 
     def __init__(self) -> None:
         self._groups: list[GroupId] = []
+        self._unreachable: set[str] = set()
 
     def add(self, page: name_service_pb2.ListGroupsResponse) -> str:
         """Take a page; returns the token of the next one, empty after the last."""
         self._groups += page.groups[:]
+        self._unreachable.update(page.unreachable)
         return page.next_page_token
 
     def finish(self) -> results.GroupList:
         """Give the list."""
-        return results.GroupList(groups=tuple(self._groups))
+        return results.GroupList(groups=tuple(self._groups), unreachable=tuple(sorted(self._unreachable)))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
 from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -281,17 +282,18 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncIterator[Arc]:
-        """Yield all arcs, sorted, and each group without members as an arc with an empty child."""
-        request = calls.export(subnet, at_least_revision)
-        stream = self._names.Export(request, timeout=self._time(timeout))
-        try:
-            async for chunk in stream:
+        """Yield all arcs, sorted, and each group without members as an arc with an empty child.
+
+        Raises `Unavailable` after the last one where servers were out of reach, whose groups are missing.
+        """
+        unreachable: tuple[str, ...] = ()
+        async with aclosing(self._export(calls.export(subnet, at_least_revision), timeout)) as chunks:
+            async for chunk in chunks:
                 for arc in answers.read_export_chunk(chunk):
                     yield arc
-        except grpc.aio.AioRpcError as error:
-            raise read_failure(error, self.address).error from None
-        finally:
-            stream.cancel()
+                unreachable += tuple(chunk.unreachable)
+        if unreachable:
+            raise answers.incomplete_export(unreachable)
 
     async def export_file(
         self,
@@ -302,23 +304,40 @@ class Client:
         progress: Callable[[int], None] | None = None,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
-    ) -> int:
-        """Write all arcs to a file, which is there whole or not at all; returns the number of lines."""
+    ) -> results.ExportSummary:
+        """Write all arcs to a file, which is there whole or not at all; what is out of reach is named."""
         from shadowtree.client.files.formats import format_of
         from shadowtree.client.files.graph_writer import graph_writer
 
         lines = 0
+        unreachable: tuple[str, ...] = ()
         with graph_writer(fspath(path), format_of(fspath(path), file_format)) as write:
-            async for arc in self.export(subnet, at_least_revision=at_least_revision, timeout=timeout):
-                write(arc)
-                lines += 1
-                if progress is not None and lines % 10_000 == 0:
-                    progress(lines)
-        return lines
+            async for chunk in self._export(calls.export(subnet, at_least_revision), timeout):
+                for arc in answers.read_export_chunk(chunk):
+                    write(arc)
+                    lines += 1
+                    if progress is not None and lines % 10_000 == 0:
+                        progress(lines)
+                unreachable += tuple(chunk.unreachable)
+        return results.ExportSummary(lines, unreachable)
 
     async def status(self, *, timeout: Seconds | None = None) -> results.ServerStatus:
         """Ask the server how it is."""
         return await self._call(calls.status(), timeout)
+
+    async def peers(self, *, timeout: Seconds | None = None) -> results.PeerList:
+        """Ask the server which other servers it knows, and how the connections with them stand."""
+        return await self._call(calls.peers(), timeout)
+
+    async def add_peer(
+        self, subnet: SubnetName, address: Address, *, timeout: Seconds | None = None
+    ) -> results.PeerList:
+        """Tell the server where that of another subnet is reached; holds at once, and after a restart."""
+        return await self._call(calls.add_peer(subnet, address), timeout)
+
+    async def remove_peer(self, subnet: SubnetName, *, timeout: Seconds | None = None) -> results.PeerList:
+        """Tell the server that a subnet is nobody's any more."""
+        return await self._call(calls.remove_peer(subnet), timeout)
 
     # -- how calls are carried out
 
@@ -326,7 +345,7 @@ class Client:
         return self._timeout if timeout is None else timeout
 
     async def _call(self, call: calls.UnaryCall[Answer], timeout: Seconds | None) -> Answer:
-        method = getattr(self._admin if call.method == "GetStatus" else self._names, call.method)
+        method = getattr(self._admin if call.method in calls.ADMIN_METHODS else self._names, call.method)
         message = await self._attempt(
             lambda remaining: method(call.request, timeout=remaining), timeout, call.request_id
         )
@@ -342,6 +361,18 @@ class Client:
             return collector.finish()
 
         return await self._attempt(attempt, timeout, None)
+
+    async def _export(
+        self, request: name_service_pb2.ExportRequest, timeout: Seconds | None
+    ) -> AsyncGenerator[name_service_pb2.ExportChunk, None]:
+        stream = self._names.Export(request, timeout=self._time(timeout))
+        try:
+            async for chunk in stream:
+                yield chunk
+        except grpc.aio.AioRpcError as error:
+            raise read_failure(error, self.address).error from None
+        finally:
+            stream.cancel()
 
     async def _import(self, call: ImportCall, timeout: Seconds | None) -> results.ImportSummary:
         message = await self._attempt(

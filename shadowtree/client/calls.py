@@ -16,7 +16,7 @@ from shadowtree.client import answers
 from shadowtree.errors import InvalidName, InvalidRequest
 from shadowtree.updates import Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
-from shadowtree.vocabulary import ChildKind, Consistency, GroupId, MemberId, RequestId, Revision, SubnetName
+from shadowtree.vocabulary import Address, ChildKind, Consistency, GroupId, MemberId, RequestId, Revision, SubnetName
 
 PAGE_SIZE: Final = 10_000
 """Groups asked for in one page of a list: about half a megabyte."""
@@ -200,6 +200,25 @@ def status() -> UnaryCall[results.ServerStatus]:
     """Ask a server how it is."""
     return UnaryCall("GetStatus", admin_pb2.GetStatusRequest(), answers.read_status)
 
+
+def peers() -> UnaryCall[results.PeerList]:
+    """Ask a server for its peers."""
+    return UnaryCall("ListPeers", admin_pb2.ListPeersRequest(), answers.read_peers)
+
+
+def add_peer(subnet: SubnetName, address: Address) -> UnaryCall[results.PeerList]:
+    """Tell a server where that of another subnet is."""
+    request = _message(admin_pb2.AddPeerRequest, subnet=subnet, address=address)
+    return UnaryCall("AddPeer", request, answers.read_peers)
+
+
+def remove_peer(subnet: SubnetName) -> UnaryCall[results.PeerList]:
+    """Tell a server that a subnet is nobody's any more."""
+    return UnaryCall("RemovePeer", _message(admin_pb2.RemovePeerRequest, subnet=subnet), answers.read_peers)
+
+
+ADMIN_METHODS: Final = frozenset({"GetStatus", "ListPeers", "AddPeer", "RemovePeer"})
+"""Those of the AdminService; all others are of the NameService."""
 
 Message = TypeVar("Message")
 

@@ -57,11 +57,6 @@ class GraphColumns:
         """How many arcs were added."""
         return len(self._parents)
 
-    @property
-    def group_subnets(self) -> set[SubnetName]:
-        """The subnets of all groups added."""
-        return {subnet_of(self._names[number]) for number in set(self._numbers[_GROUP].values())}
-
     def add_rows(self, rows: Iterable[Sequence[str]], *, first: int, on_bad_row: OnBadRow) -> None:
         """Add rows of (parent, child, kind); `first` is the number by which `on_bad_row` is told the first of them."""
         parent_numbers = self._parent_numbers

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from shadowtree.client.failures import Failure, outcome_unknown
-from shadowtree.errors import DeadlineExceeded, OutcomeUnknown
+from shadowtree.errors import DeadlineExceeded, OutcomeUnknown, Unavailable
 
 if TYPE_CHECKING:
     from shadowtree.vocabulary import RequestId, Seconds
@@ -39,6 +39,9 @@ class Attempts:
     def pause_after(self, failure: Failure, now: Seconds) -> Seconds:
         """Return how long to wait before the next attempt, or raise what the caller is told."""
         if failure.is_answer:
+            if self._request_id is not None and self._may_be_done and isinstance(failure.error, Unavailable):
+                # Nothing was done this time; of the time before nobody knows.
+                raise outcome_unknown(failure.error, self._request_id)
             raise failure.error
         if failure.was_sent:
             self._may_be_done = True

@@ -274,16 +274,16 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> Iterator[Arc]:
-        """Yield all arcs, sorted, and each group without members as an arc with an empty child."""
-        request = calls.export(subnet, at_least_revision)
-        stream = self._names.Export(request, timeout=self._time(timeout))
-        try:
-            for chunk in stream:
-                yield from answers.read_export_chunk(chunk)
-        except grpc.RpcError as error:
-            raise read_failure(error, self.address).error from None
-        finally:
-            stream.cancel()
+        """Yield all arcs, sorted, and each group without members as an arc with an empty child.
+
+        Raises `Unavailable` after the last one where servers were out of reach, whose groups are missing.
+        """
+        unreachable: tuple[str, ...] = ()
+        for chunk in self._export(calls.export(subnet, at_least_revision), timeout):
+            yield from answers.read_export_chunk(chunk)
+            unreachable += tuple(chunk.unreachable)
+        if unreachable:
+            raise answers.incomplete_export(unreachable)
 
     def export_file(
         self,
@@ -294,23 +294,38 @@ class Client:
         progress: Callable[[int], None] | None = None,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
-    ) -> int:
-        """Write all arcs to a file, which is there whole or not at all; returns the number of lines."""
+    ) -> results.ExportSummary:
+        """Write all arcs to a file, which is there whole or not at all; what is out of reach is named."""
         from shadowtree.client.files.formats import format_of
         from shadowtree.client.files.graph_writer import graph_writer
 
         lines = 0
+        unreachable: tuple[str, ...] = ()
         with graph_writer(fspath(path), format_of(fspath(path), file_format)) as write:
-            for arc in self.export(subnet, at_least_revision=at_least_revision, timeout=timeout):
-                write(arc)
-                lines += 1
-                if progress is not None and lines % 10_000 == 0:
-                    progress(lines)
-        return lines
+            for chunk in self._export(calls.export(subnet, at_least_revision), timeout):
+                for arc in answers.read_export_chunk(chunk):
+                    write(arc)
+                    lines += 1
+                    if progress is not None and lines % 10_000 == 0:
+                        progress(lines)
+                unreachable += tuple(chunk.unreachable)
+        return results.ExportSummary(lines, unreachable)
 
     def status(self, *, timeout: Seconds | None = None) -> results.ServerStatus:
         """Ask the server how it is."""
         return self._call(calls.status(), timeout)
+
+    def peers(self, *, timeout: Seconds | None = None) -> results.PeerList:
+        """Ask the server which other servers it knows, and how the connections with them stand."""
+        return self._call(calls.peers(), timeout)
+
+    def add_peer(self, subnet: SubnetName, address: Address, *, timeout: Seconds | None = None) -> results.PeerList:
+        """Tell the server where that of another subnet is reached; holds at once, and after a restart."""
+        return self._call(calls.add_peer(subnet, address), timeout)
+
+    def remove_peer(self, subnet: SubnetName, *, timeout: Seconds | None = None) -> results.PeerList:
+        """Tell the server that a subnet is nobody's any more."""
+        return self._call(calls.remove_peer(subnet), timeout)
 
     # -- how calls are carried out
 
@@ -318,7 +333,7 @@ class Client:
         return self._timeout if timeout is None else timeout
 
     def _call(self, call: calls.UnaryCall[Answer], timeout: Seconds | None) -> Answer:
-        method = getattr(self._admin if call.method == "GetStatus" else self._names, call.method)
+        method = getattr(self._admin if call.method in calls.ADMIN_METHODS else self._names, call.method)
         message = self._attempt(lambda remaining: method(call.request, timeout=remaining), timeout, call.request_id)
         return call.read(message)
 
@@ -332,6 +347,17 @@ class Client:
             return collector.finish()
 
         return self._attempt(attempt, timeout, None)
+
+    def _export(
+        self, request: name_service_pb2.ExportRequest, timeout: Seconds | None
+    ) -> Iterator[name_service_pb2.ExportChunk]:
+        stream = self._names.Export(request, timeout=self._time(timeout))
+        try:
+            yield from stream
+        except grpc.RpcError as error:
+            raise read_failure(error, self.address).error from None
+        finally:
+            stream.cancel()
 
     def _import(self, call: ImportCall, timeout: Seconds | None) -> results.ImportSummary:
         message = self._attempt(

@@ -51,3 +51,51 @@ class ServerStatus(_message.Message):
     suspended: _containers.RepeatedCompositeFieldContainer[ServerStatus.SuspendedArc]
     peers: _containers.RepeatedCompositeFieldContainer[ServerStatus.Peer]
     def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ...) -> None: ...
+
+class ListPeersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AddPeerRequest(_message.Message):
+    __slots__ = ("subnet", "address")
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    address: str
+    def __init__(self, subnet: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class RemovePeerRequest(_message.Message):
+    __slots__ = ("subnet",)
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    def __init__(self, subnet: _Optional[str] = ...) -> None: ...
+
+class PeerList(_message.Message):
+    __slots__ = ("peers", "strangers")
+    class Fault(_message.Message):
+        __slots__ = ("kind", "count")
+        KIND_FIELD_NUMBER: _ClassVar[int]
+        COUNT_FIELD_NUMBER: _ClassVar[int]
+        kind: str
+        count: int
+        def __init__(self, kind: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+    class Peer(_message.Message):
+        __slots__ = ("address", "subnets", "server", "state", "letters_waiting", "faults")
+        ADDRESS_FIELD_NUMBER: _ClassVar[int]
+        SUBNETS_FIELD_NUMBER: _ClassVar[int]
+        SERVER_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        LETTERS_WAITING_FIELD_NUMBER: _ClassVar[int]
+        FAULTS_FIELD_NUMBER: _ClassVar[int]
+        address: str
+        subnets: _containers.RepeatedScalarFieldContainer[str]
+        server: str
+        state: str
+        letters_waiting: int
+        faults: _containers.RepeatedCompositeFieldContainer[PeerList.Fault]
+        def __init__(self, address: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., state: _Optional[str] = ..., letters_waiting: _Optional[int] = ..., faults: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ...) -> None: ...
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    peers: _containers.RepeatedCompositeFieldContainer[PeerList.Peer]
+    strangers: _containers.RepeatedCompositeFieldContainer[PeerList.Fault]
+    def __init__(self, peers: _Optional[_Iterable[_Union[PeerList.Peer, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ...) -> None: ...

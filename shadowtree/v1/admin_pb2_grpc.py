@@ -39,6 +39,21 @@ class AdminServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_admin__pb2.GetStatusRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_admin__pb2.ServerStatus.FromString,
                 _registered_method=True)
+        self.ListPeers = channel.unary_unary(
+                '/shadowtree.v1.AdminService/ListPeers',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.ListPeersRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.PeerList.FromString,
+                _registered_method=True)
+        self.AddPeer = channel.unary_unary(
+                '/shadowtree.v1.AdminService/AddPeer',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.AddPeerRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.PeerList.FromString,
+                _registered_method=True)
+        self.RemovePeer = channel.unary_unary(
+                '/shadowtree.v1.AdminService/RemovePeer',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.RemovePeerRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.PeerList.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -50,6 +65,26 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListPeers(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddPeer(self, request, context):
+        """Says where the server of a subnet is reached; holds at once and for good.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemovePeer(self, request, context):
+        """Says that a subnet is nobody's any more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -57,6 +92,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetStatus,
                     request_deserializer=shadowtree_dot_v1_dot_admin__pb2.GetStatusRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_admin__pb2.ServerStatus.SerializeToString,
+            ),
+            'ListPeers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPeers,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.ListPeersRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.PeerList.SerializeToString,
+            ),
+            'AddPeer': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddPeer,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.AddPeerRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.PeerList.SerializeToString,
+            ),
+            'RemovePeer': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemovePeer,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.RemovePeerRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.PeerList.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -86,6 +136,87 @@ class AdminService:
             '/shadowtree.v1.AdminService/GetStatus',
             shadowtree_dot_v1_dot_admin__pb2.GetStatusRequest.SerializeToString,
             shadowtree_dot_v1_dot_admin__pb2.ServerStatus.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPeers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/ListPeers',
+            shadowtree_dot_v1_dot_admin__pb2.ListPeersRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.PeerList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddPeer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/AddPeer',
+            shadowtree_dot_v1_dot_admin__pb2.AddPeerRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.PeerList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemovePeer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/RemovePeer',
+            shadowtree_dot_v1_dot_admin__pb2.RemovePeerRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.PeerList.FromString,
             options,
             channel_credentials,
             insecure,

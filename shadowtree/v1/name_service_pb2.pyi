@@ -106,14 +106,16 @@ class ExportRequest(_message.Message):
     def __init__(self, subnet: _Optional[str] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
 
 class ExportChunk(_message.Message):
-    __slots__ = ("parents", "children", "kinds")
+    __slots__ = ("parents", "children", "kinds", "unreachable")
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     CHILDREN_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     parents: _containers.RepeatedScalarFieldContainer[str]
     children: _containers.RepeatedScalarFieldContainer[str]
     kinds: bytes
-    def __init__(self, parents: _Optional[_Iterable[str]] = ..., children: _Optional[_Iterable[str]] = ..., kinds: _Optional[bytes] = ...) -> None: ...
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, parents: _Optional[_Iterable[str]] = ..., children: _Optional[_Iterable[str]] = ..., kinds: _Optional[bytes] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DescribeGroupRequest(_message.Message):
     __slots__ = ("group", "at_least_revision", "pathname_limit")
@@ -196,14 +198,16 @@ class ListGroupsRequest(_message.Message):
     def __init__(self, subnet: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
 
 class ListGroupsResponse(_message.Message):
-    __slots__ = ("groups", "next_page_token", "revision")
+    __slots__ = ("groups", "next_page_token", "revision", "unreachable")
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedScalarFieldContainer[str]
     next_page_token: str
     revision: str
-    def __init__(self, groups: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ..., revision: _Optional[str] = ...) -> None: ...
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, groups: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResolveRequest(_message.Message):
     __slots__ = ("group", "groups", "consistency", "at_least_revision", "walk")

@@ -9,46 +9,32 @@ case says false), `exclude` (groups not to be entered; the root always is), `dro
 `suffix`.
 """
 
-from namegraph.events import ChildKind, Committed, LeaveArc
-from namegraph.names import NodeId, parse_name
+from namegraph.events import ChildKind
+from namegraph.names import parse_name
 from namegraph.refusals import Reason, RefusedError
-from namegraph.server_core import ServerCore
-from resolver.membership import MembershipResolver
-from simulation.invariants import ExternalView, check_all
-from tests.cores import CoreUnderTest
 
 
-def as_written(name, *, is_group):
-    """The placement of cases whose names are full ids."""
-    return name
-
-
-def dealt_out(*subnets):
-    """A placement for plain names: groups dealt out over subnets, everybody else elsewhere."""
-
-    def place(name, *, is_group):
-        plain = "".join(character if character not in '@"\\<>' else "_" for character in name)
-        if not is_group:
-            return f"{plain}@people.example"
-        return f"{plain}@{subnets[sum(map(ord, plain)) % len(subnets)]}"
-
-    return place
+def names_of(steps):
+    """(groups, all others) that a case mentions, sorted."""
+    groups = {step["group"] for step in steps if step["op"] in ("join", "leave", "delete_group")}
+    groups |= {step["member"] for step in steps if step.get("kind") == "group"}
+    mentioned = {step[key] for step in steps for key in ("group", "member") if key in step}
+    mentioned |= {name for step in steps if isinstance(step.get("want"), list) for name in step["want"]}
+    mentioned |= {name for step in steps for name in step.get("exclude", ())}
+    groups |= {name for name in mentioned if "#" in name}
+    return sorted(groups), sorted(mentioned - groups)
 
 
 class CaseRun:
-    """One case against one core. `place` gives the full id of a name."""
+    """One case against one system: a core or a universe. `ids` gives the full id of a name that is none itself."""
 
-    def __init__(self, steps, *subnets, place=as_written, checks_invariants=True):
+    def __init__(self, steps, system, *, ids=None, checks_invariants=True):
         self.steps = steps
-        self.server = CoreUnderTest(*subnets)
+        self.system = system
         self.checks_invariants = checks_invariants
-        self._groups = {step["group"] for step in steps if step["op"] in ("join", "leave", "delete_group")}
-        self._groups |= {step["member"] for step in steps if step.get("kind") == "group"}
-        mentioned = {step[key] for step in steps for key in ("group", "member") if key in step}
-        mentioned |= {name for step in steps if isinstance(step.get("want"), list) for name in step["want"]}
-        mentioned |= {name for step in steps for name in step.get("exclude", ())}
-        self._groups |= {name for name in mentioned if "#" in name}
-        self._ids = {name: parse_name(place(name, is_group=name in self._groups)) for name in mentioned}
+        groups, others = names_of(steps)
+        self._groups = frozenset(groups)
+        self._ids = ids or {name: parse_name(name) for name in [*groups, *others]}
         self._names = {node_id: name for name, node_id in self._ids.items()}
         assert len(self._names) == len(self._ids), "the placement gives every name an id of its own"
         self._made = set()
@@ -62,14 +48,14 @@ class CaseRun:
             else:
                 self._change(step)
         if self.checks_invariants:
-            check_all(self.server.core, external_view(self.server.core))
+            self.system.check_invariants()
 
     def _change(self, step):
         group = self._ids[step["group"]]
         if step["op"] == "delete_group":
-            self.server.delete(group, force=True)
+            self.system.delete(group, force=True)
         elif step["op"] == "leave":
-            self.server.leave(group, self._ids[step["member"]])
+            self.system.leave(group, self._ids[step["member"]])
         elif step["op"] == "join":
             if step["group"] != step["member"]:
                 self._join(step["group"], step["member"])
@@ -81,12 +67,12 @@ class CaseRun:
         if member in self._groups:
             self._make(member)
         kind = ChildKind.GROUP if member in self._groups else ChildKind.PROCESS
-        self.server.join(self._ids[group], self._ids[member], kind)
+        self.system.join(self._ids[group], self._ids[member], kind)
 
     def _make(self, group):
         if group not in self._made:
             self._made.add(group)
-            self.server.create(self._ids[group])
+            self.system.create(self._ids[group])
 
     def _got(self, step):
         if step["op"] == "expect_check":
@@ -94,7 +80,7 @@ class CaseRun:
         if step["op"] == "expect_leaf_count":
             return len(self._members(step, "leaves"))
         if step["op"] == "expect_groups_of":
-            found = MembershipResolver(self.server.core).memberships(self._ids[step["member"]])
+            found = self.system.questions().memberships(self._ids[step["member"]])
             prefix, suffix = step.get("prefix", ""), step.get("suffix", "")
             names = {self._names[name] for name in found}
             names = {name for name in names if name.startswith(prefix) and name.endswith(suffix)}
@@ -113,7 +99,7 @@ class CaseRun:
                 told = resolver.describe(group, pathname_limit=0)
                 return [child.node_id for child in told.children]
             plan = resolver.resolve(group)
-            return list(plan.processes) + ([] if what == "leaves" else list(plan.groups))
+            return [*plan.processes, *([] if what == "leaves" else plan.groups)]
 
         found = [
             self._names.get(name, name) for name in self._answers(step["group"], ask, exclude=step.get("exclude", ()))
@@ -122,30 +108,19 @@ class CaseRun:
         return [name for name in found if name.startswith(step.get("known_leaf_prefix", ""))]
 
     def _answers(self, group, ask, *, exclude=()):
-        core = self.server.core if not exclude else self._without_entering(group, exclude)
+        system = self.system if not exclude else self._without_entering(group, exclude)
         try:
-            return ask(MembershipResolver(core), self._ids[group])
+            return ask(system.questions(), self._ids[group])
         except RefusedError as error:
             if error.refusal.reason is not Reason.GROUP_NOT_FOUND:
                 raise
             return []
 
     def _without_entering(self, root, exclude):
-        """A copy of the core in which excluded groups have lost all members."""
-        copy = CoreUnderTest(*self.server.core.subnets)
-        copy.core = ServerCore.restore(self.server.stored(), subnets=self.server.core.subnets)
-        graph = copy.core.graph
-        for name in set(exclude) - {root}:
-            node = graph.group(self._ids[name])
-            for child in [] if node is None else list(graph.children[node]):
-                leave = LeaveArc(graph.ids[node], graph.ids[child])
-                outcome = copy.ask(leave, request_id=f"exclude {node} {child}")
-                assert isinstance(outcome, Committed), outcome
-        return copy.core
-
-
-def external_view(core):
-    """The arcs as the core itself lists them, which suits where no model was kept."""
-    rows = list(MembershipResolver(core).export(subnet=None))
-    arcs = {(row.parent, NodeId(row.child)): row.kind for row in rows if row.child}
-    return ExternalView(frozenset(row.parent for row in rows), arcs)
+        """A copy of the system in which excluded groups have lost all members."""
+        copy = self.system.copy()
+        for name in self._made.intersection(exclude) - {root}:
+            group = self._ids[name]
+            for child in copy.questions().describe(group, pathname_limit=0).children:
+                copy.leave(group, child.node_id)
+        return copy

@@ -2,16 +2,20 @@
 
 import json
 
-from tests.conformance.cases import CaseRun, dealt_out
+from tests.conformance.cases import CaseRun, names_of
+from tests.cores import CoreUnderTest
 from tests.extra_data import require_extra_data
+from tests.placements import PLACEMENTS, WITH_NATIVE_PROCESSES
+from tests.universe import Universe
 
-PLACEMENTS = [("a.example",), ("a.example", "b.example"), ("a.example", "b.example", "c.example", "d.example")]
 
-
-def test_cases_of_other_systems_have_their_answers_in_every_placement():
+def test_cases_of_other_systems_have_their_answers_on_one_server_and_in_every_placement():
     path = require_extra_data("golden", "conformance_cases.json")
     cases = json.loads(path.read_text())["cases"]
     assert cases
     for case in cases:
-        for subnets in PLACEMENTS:
-            CaseRun(case["steps"], *subnets, place=dealt_out(*subnets)).run()
+        groups, others = names_of(case["steps"])
+        for placement in [*PLACEMENTS, *WITH_NATIVE_PROCESSES]:
+            subnets, ids = placement.subnets(groups), placement.place(groups, others)
+            for system in (CoreUnderTest(*subnets), Universe(*subnets)):
+                CaseRun(case["steps"], system, ids=ids).run()

@@ -1,8 +1,5 @@
 """The join and leave experiments of NG appendix B, step by step, with the state that must hold after each."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from namegraph.ancestry import pathnames
@@ -12,9 +9,8 @@ from namegraph.names import NodeId
 from namegraph.records import NodeIndex, NodeKind
 from resolver.membership import MembershipResolver
 from simulation.invariants import ExternalView, check_all
+from tests.conformance.experiments import EXPERIMENTS, in_one_order
 from tests.cores import CoreUnderTest
-
-EXPERIMENTS = json.loads((Path(__file__).parent / "shadow_tree_experiments.json").read_text())
 
 
 def gid(name):
@@ -66,18 +62,6 @@ def state_of(core):
             )
             for node in in_use
         },
-    }
-
-
-def in_one_order(expected):
-    """The expectation with every list whose order means nothing sorted, and unused groups left out."""
-    return {
-        "virtual_nodes": sorted(sorted(components) for components in expected["virtual_nodes"]),
-        "normal_arcs": sorted(expected["normal_arcs"]),
-        "internal_arcs": sorted(expected["internal_arcs"]),
-        "pathnames": {node: sorted(paths) for node, paths in expected["pathnames"].items()},
-        "controlled_sinks": {node: sorted(blocked) for node, blocked in expected["controlled_sinks"].items()},
-        "reaches": {node: sorted(reached) for node, reached in expected["reaches"].items()},
     }
 
 

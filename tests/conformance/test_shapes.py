@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tests.conformance.cases import CaseRun
+from tests.cores import CoreUnderTest
 
 SHAPES = sorted((Path(__file__).parent / "shapes").glob("*.yaml"))
 SUBNETS = ("ubc.example", "sfu.example")
@@ -16,18 +17,18 @@ WIDTH = 20_000
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda path: path.stem)
 def test_a_shape_has_the_answers_it_should(shape):
-    CaseRun(yaml.safe_load(shape.read_text())["steps"], *SUBNETS).run()
+    CaseRun(yaml.safe_load(shape.read_text())["steps"], CoreUnderTest(*SUBNETS)).run()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda path: path.stem)
 def test_a_shape_has_the_same_answers_after_a_restart_before_every_step(shape):
     class RestartedRun(CaseRun):
         def _change(self, step):
-            self.server.restart()
+            self.system.restart()
             super()._change(step)
-            self.server.restart()
+            self.system.restart()
 
-    RestartedRun(yaml.safe_load(shape.read_text())["steps"], *SUBNETS).run()
+    RestartedRun(yaml.safe_load(shape.read_text())["steps"], CoreUnderTest(*SUBNETS)).run()
 
 
 def test_there_are_shapes():
@@ -40,12 +41,12 @@ def gid(name):
 
 def run_large(arcs, expectations):
     """Bring a large graph in one import, then run the expectations."""
-    run = CaseRun([{"op": "join", "group": parent, "member": parent} for parent, _ in arcs] + expectations, *SUBNETS)
-    run.checks_invariants = False
+    mentions = [{"op": "join", "group": parent, "member": parent} for parent, _ in arcs]
+    run = CaseRun(mentions + expectations, CoreUnderTest(*SUBNETS), checks_invariants=False)
     groups = {parent for parent, _ in arcs}
-    run.server.bring([(parent, child, 1 if child in groups else 2) for parent, child in arcs])
+    run.system.bring([(parent, child, 1 if child in groups else 2) for parent, child in arcs])
     run.run()
-    return run.server
+    return run.system
 
 
 def expect(op, group, want, **more):

@@ -36,6 +36,7 @@ _CODES = {
     Reason.GROUP_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.INVALID_NAME: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.SELF_ARC: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.UNKNOWN_SUBNET: grpc.StatusCode.NOT_FOUND,
     Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
 }
@@ -60,6 +61,7 @@ class FakeGraph:
     answers: dict[str, names_pb2.Change] = field(default_factory=dict)
     unreachable: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
+    peers: dict[str, str] = field(default_factory=lambda: {"y.example": "127.0.0.1:1"})
     drop_answers: int = 0
     """So many coming writes are done, but their answers lost."""
 
@@ -160,6 +162,7 @@ class FakeNameService(NameServiceServicer):
                 chunk.children.append(child)
                 kinds.append(kind)
         chunk.kinds = bytes(kinds)
+        chunk.unreachable.extend(sorted(self.graph.unreachable))
         yield chunk
 
     def Resolve(self, request: Any, context: Any) -> Any:
@@ -248,7 +251,10 @@ class FakeNameService(NameServiceServicer):
         after = [g for g in names if g > request.page_token]
         page = after[:2]
         return name_service_pb2.ListGroupsResponse(
-            groups=page, next_page_token=page[-1] if len(after) > len(page) else "", revision=self._revision()
+            groups=page,
+            next_page_token=page[-1] if len(after) > len(page) else "",
+            revision=self._revision(),
+            unreachable=sorted(self.graph.unreachable),
         )
 
     def _revision(self) -> str:
@@ -339,6 +345,40 @@ class FakeAdminService(AdminServiceServicer):
             arcs=len(graph.arcs),
             revision=f"fake.{graph.revision}",
             peers=[admin_pb2.ServerStatus.Peer(address="127.0.0.1:1", subnets=graph.subnets[1:], state="up")],
+        )
+
+    def ListPeers(self, request: Any, context: Any) -> Any:
+        return self._peers()
+
+    def AddPeer(self, request: Any, context: Any) -> Any:
+        with _refusals(context):
+            if ":" not in request.address:
+                raise RefusedError(Reason.INVALID_REQUEST, f"{request.address!r} is not HOST:PORT", field="address")
+            self.graph.peers[request.subnet] = request.address
+            return self._peers()
+
+    def RemovePeer(self, request: Any, context: Any) -> Any:
+        with _refusals(context):
+            if request.subnet not in self.graph.peers:
+                raise RefusedError(Reason.INVALID_REQUEST, f"there is no peer of the subnet {request.subnet}")
+            del self.graph.peers[request.subnet]
+            return self._peers()
+
+    def _peers(self) -> Any:
+        fault = admin_pb2.PeerList.Fault(kind="garbage", count=2)
+        return admin_pb2.PeerList(
+            peers=[
+                admin_pb2.PeerList.Peer(
+                    address=address,
+                    subnets=[subnet],
+                    server=subnet,
+                    state="connected",
+                    letters_waiting=3,
+                    faults=[fault],
+                )
+                for subnet, address in self.graph.peers.items()
+            ],
+            strangers=[fault],
         )
 
 

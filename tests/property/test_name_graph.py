@@ -209,7 +209,7 @@ class NameGraphMachine(RuleBasedStateMachine):
 
     def _attach(self):
         core = self.server.core
-        core.ancestors = AncestorSets(core.graph, cache_limit_bytes=self.cache_limit_bytes)
+        core._site.ancestors = AncestorSets(core.graph, cache_limit_bytes=self.cache_limit_bytes)
         self.resolver = MembershipResolver(core)
 
     # What clients do

@@ -17,8 +17,10 @@ from namegraph.events import (
 from namegraph.names import NodeId, ServerId, Subnet, parse_name, subnet_of
 from namegraph.records import NodeKind, RequestId
 from namegraph.refusals import Reason
+from resolver.membership import MembershipResolver
 from simulation.checkers import check_all
 from simulation.cluster import Cluster
+from simulation.networks import RandomNetwork
 from simulation.serial import TrueGraph
 
 
@@ -26,7 +28,7 @@ class Caller:
     """Asks the home of the first node, and waits."""
 
     def __init__(self, *groups):
-        self.cluster = Cluster([Subnet(f"{name}.example") for name in "abc"], random.Random(0))
+        self.cluster = Cluster([Subnet(f"{name}.example") for name in "abc"], RandomNetwork(random.Random(0)))
         self.arcs = {}
         for group in groups:
             self.ask(CreateGroup(parse_name(group)))
@@ -98,8 +100,10 @@ def test_duplication_is_blocked_at_the_parents_home_before_the_caller_is_answere
     three.join(D, B)
     three.join(A, C)
     three.join(B, C)
-    boundary = three.cluster.servers[ServerId("b.example")].boundary
-    assert boundary.stored == {(B, C): (D,)}
+    core = three.cluster.servers[ServerId("b.example")]
+    assert core.boundary.stored == {(B, C): (D,)}
+    (record,) = MembershipResolver(core).describe(NodeId(B), pathname_limit=1).rd_records
+    assert (record.source, record.sink, record.ancestors) == (D, C, (D,))
 
 
 def test_a_native_process_is_known_at_its_home(three):
@@ -139,9 +143,45 @@ def test_what_cannot_be_is_refused_by_the_server_that_knows(three, operation, re
     assert not three.cluster.servers[ServerId("a.example")].entries.by_update
 
 
-def test_deleting_a_group_that_has_arcs_to_other_servers_is_unavailable(three):
+def test_a_group_that_has_arcs_to_other_servers_is_deleted_with_force_alone(three):
     three.join(A, B)
-    assert three.ask(DeleteGroup(NodeId(A), force=True)).reason is Reason.UNAVAILABLE
+    three.join(C, A)
+    three.join(A, "ann@b.example")
+    refused = three.ask(DeleteGroup(NodeId(A)))
+    assert (refused.reason, refused.facts["parents"]) == (Reason.GROUP_IN_USE, C)
+    three.arcs.clear()
+    assert isinstance(three.ask(DeleteGroup(NodeId(A), force=True)), Committed)
+    for core in three.cluster.servers.values():
+        assert core.graph.group(NodeId(A)) is None
+    assert isinstance(three.ask(CreateGroup(NodeId(A))), Committed)
+
+
+def test_one_update_may_join_and_leave_one_arc_over_servers(three):
+    arc = (NodeId(A), NodeId(B))
+    assert isinstance(three.ask(JoinArc(*arc), LeaveArc(*arc), JoinArc(*arc, cost=7)), Committed)
+    assert isinstance(three.ask(LeaveArc(*arc), JoinArc(*arc, cost=3)), Committed)
+    arcs = three.cluster.servers[ServerId("b.example")].graph.present_arcs()
+    assert [arc.cost for arc in arcs] == [3]
+
+
+def test_an_update_may_create_a_group_elsewhere_and_join_it(three):
+    made = NodeId("new@c.example")
+    assert isinstance(three.ask(JoinArc(NodeId(A), NodeId(B)), CreateGroup(made), JoinArc(NodeId(A), made)), Committed)
+    refused = three.ask(JoinArc(NodeId(B), made), CreateGroup(made))
+    assert refused.reason is Reason.GROUP_EXISTS
+    assert refused.facts["operation"] == "2"
+
+
+def test_an_update_may_create_a_group_and_join_one_of_another_server_to_it(three):
+    made = NodeId("new@c.example")
+    assert isinstance(three.ask(CreateGroup(made), JoinArc(made, NodeId(A))), Committed)
+
+
+def test_a_group_in_use_stays_so_before_a_forced_deletion_of_its_parent(three):
+    three.join(B, A)
+    made = NodeId("new@b.example")
+    refused = three.ask(CreateGroup(made), DeleteGroup(NodeId(A)), DeleteGroup(NodeId(B), force=True))
+    assert refused.reason is Reason.GROUP_IN_USE
 
 
 def test_a_repeated_request_gets_the_first_answer(three):

@@ -7,6 +7,7 @@ import pytest
 from namegraph.names import Subnet
 from simulation.clients import populate, submit_burst
 from simulation.cluster import Cluster
+from simulation.networks import RandomNetwork
 from simulation.run import create_groups, run_seed
 
 SEEDS = 120
@@ -31,7 +32,7 @@ def test_one_server_alone_sends_no_message():
 def _messages(seed):
     chance = random.Random(seed)
     subnets = [Subnet(f"s{number}.example") for number in range(4)]
-    cluster = Cluster(subnets, chance)
+    cluster = Cluster(subnets, RandomNetwork(chance))
     population = populate(chance, subnets)
     create_groups(cluster, population)
     submit_burst(chance, cluster, population, [], updates=20)

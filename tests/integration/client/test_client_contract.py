@@ -194,8 +194,9 @@ def test_what_is_imported_is_exported_again(names, new, tmp_path):
     assert exported == sorted(arcs, key=lambda arc: (arc.parent, arc.child))
 
     path = tmp_path / "graph.jsonl"
-    lines = names.export_file(path)
-    assert lines == len(path.read_text().splitlines())
+    exported = names.export_file(path)
+    assert exported.unreachable == ()
+    assert exported.lines == len(path.read_text().splitlines())
     assert names.import_file(path).arcs == 0
 
 

@@ -1,8 +1,11 @@
 """Servers that a test starts are gone when it ends."""
 
+import socket
+
 import pytest
 
 from tests.integration.nameserver.server_process import ServerProcess
+from tests.integration.nameserver.several_servers import SeveralServers
 
 
 @pytest.fixture
@@ -18,6 +21,52 @@ def start(tmp_path):
     yield start_server
     for server in started:
         server.close()
+
+
+@pytest.fixture
+def cluster(start, tmp_path):
+    """Start name servers that know one another's addresses."""
+
+    def start_cluster(*subnets):
+        ports = dict(zip(subnets, free_ports(len(subnets)), strict=True))
+
+        def start_one(subnet, peers=subnets):
+            return start(
+                tmp_path / f"{subnet}.db",
+                subnets=[subnet],
+                listen=f"127.0.0.1:{ports[subnet]}",
+                peers=[f"{other}=127.0.0.1:{ports[other]}" for other in peers if other != subnet],
+            )
+
+        return start_one
+
+    return start_cluster
+
+
+@pytest.fixture
+def start_several(start, tmp_path):
+    """Start one name server for each share of subnets, all of which know one another."""
+    started = []
+
+    def start_all(shares):
+        servers = SeveralServers(start, tmp_path, free_ports(len(shares)), shares)
+        started.append(servers)
+        return servers
+
+    yield start_all
+    for servers in started:
+        servers.close()
+
+
+def free_ports(count):
+    """Ports that nobody uses: peers are told them before the servers run."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
 
 
 @pytest.fixture(scope="module")

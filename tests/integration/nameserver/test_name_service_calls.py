@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
 
-from shadowtree.v1 import admin_pb2
+from shadowtree.v1 import admin_pb2, peer_pb2
 from shadowtree.v1 import name_service_pb2 as m
 from shadowtree.v1 import names_pb2 as values
 
@@ -331,13 +331,24 @@ def test_every_method_of_the_contract_is_served():
     from namegraph.server_core import ServerCore
     from nameserver.services.admin_service import admin_service_handlers
     from nameserver.services.name_service import name_service_handlers
+    from nameserver.services.peer_questions import peer_question_handlers
+    from nameserver.services.peer_service import peer_service_handlers
     from resolver.membership import MembershipResolver
+    from resolver.parts import Parts
 
     core = ServerCore(server="one", subnets=["b.c"])
-    names = name_service_handlers(core=core, resolver=MembershipResolver(core), run_loop=None, peers={})
+    resolver = MembershipResolver(core)
+    built = {"core": core, "resolver": resolver, "parts": Parts(core, resolver.plans, start="x")}
+    names = name_service_handlers(**built, run_loop=None, directory=None)
     assert set(names) == {method.name for method in m.DESCRIPTOR.services_by_name["NameService"].methods}
-    admin = admin_service_handlers(core=core, peers={}, run_loop=None)
+    admin = admin_service_handlers(core=core, transport=None, run_loop=None)
     assert set(admin) == {method.name for method in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods}
+    between_servers = {
+        **peer_service_handlers(None),
+        **peer_question_handlers(**built, run_loop=None, directory=None),
+    }
+    methods = peer_pb2.DESCRIPTOR.services_by_name["PeerService"].methods
+    assert set(between_servers) == {method.name for method in methods}
 
 
 def test_status_counts_what_is_there_and_names_the_peers(shared_server, names, group):
@@ -353,9 +364,9 @@ def test_status_counts_what_is_there_and_names_the_peers(shared_server, names, g
 
 def test_what_is_at_home_at_a_peer_is_refused_as_out_of_reach_not_taken_for_a_process(names, group):
     assert_refused(lambda: join(names, group, "theirs@s.t"), "UNAVAILABLE", "UNAVAILABLE", unreachable="theirs@s.t")
-    assert_refused(lambda: join(names, "theirs@s.t", group), "UNAVAILABLE", "UNAVAILABLE", unreachable="theirs@s.t")
+    assert_refused(lambda: join(names, "theirs@s.t", group), "UNAVAILABLE", "UNAVAILABLE", unreachable="s.t")
     create = m.CreateGroupRequest(group="theirs@s.t")
-    assert_refused(lambda: names.CreateGroup(create), "UNAVAILABLE", "UNAVAILABLE", unreachable="theirs@s.t")
+    assert_refused(lambda: names.CreateGroup(create), "UNAVAILABLE", "UNAVAILABLE", unreachable="s.t")
     assert processes(names, group) == []
 
 

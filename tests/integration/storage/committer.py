@@ -9,7 +9,7 @@ import sys
 
 from namegraph.records import Records
 from storage import open_store
-from tests.integration.storage.rows import ANNA, arc, node, outcome
+from tests.integration.storage.rows import ANNA, arc, deleted_arc, node, outcome, protocol_row
 
 ROWS_PER_BATCH = 3_000
 """Enough that a kill mostly falls into the middle of a batch."""
@@ -18,10 +18,18 @@ ROWS_PER_BATCH = 3_000
 def batch(number: int) -> Records:
     """Everything that batch `number` makes durable; numbers start at 1."""
     first = (number - 1) * ROWS_PER_BATCH
+    is_odd = number % 2 == 1
     return Records(
         nodes=[node(first + row, version=number) for row in range(ROWS_PER_BATCH)],
-        arcs=[arc(row, row + 1, version=number, present=number % 2 == 1) for row in range(ROWS_PER_BATCH)],
+        arcs=[
+            *(arc(row, row + 1, version=number, present=is_odd) for row in range(ROWS_PER_BATCH)),
+            arc(number, 0) if is_odd else deleted_arc(number - 1, 0),
+        ],
         outcomes=[outcome(f"request {number}", number)],
+        protocol=[
+            *(protocol_row(f"{row}", b"%d" % number) for row in range(ROWS_PER_BATCH)),
+            protocol_row("odd", b"" if is_odd else None),
+        ],
         counter=number,
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from namegraph.records import Records
 from storage import Store, open_store
-from tests.integration.storage.rows import ANNA, arc, node, outcome
+from tests.integration.storage.rows import ANNA, arc, node, outcome, protocol_row
 from tests.postgres import running_postgresql
 
 NODES = 71_442
@@ -41,6 +41,15 @@ def update(chance: random.Random, number: int) -> Records:
     )
 
 
+def update_over_several_servers(chance: random.Random, number: int) -> Records:
+    """The rows of a join and of the update protocol's way to it: some written, some replaced, some deleted."""
+    records = update(chance, number)
+    records.protocol += [protocol_row(f"{number} {row}", b"x" * 300) for row in range(4)]
+    records.protocol += [protocol_row(f"peer {row}", b"x" * 30, part="channels") for row in range(3)]
+    records.protocol += [protocol_row(f"{number - 10} {row}", None) for row in range(4)]
+    return records
+
+
 def seconds(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
@@ -49,7 +58,7 @@ def seconds(action: Callable[[], object]) -> float:
 
 def read_all(store: Store) -> None:
     state = store.load()
-    for rows in (state.nodes, state.virtual_nodes, state.arcs, state.outcomes):
+    for rows in (state.nodes, state.virtual_nodes, state.arcs, state.outcomes, state.protocol):
         for _ in rows:
             pass
 
@@ -69,18 +78,22 @@ def measure(url: str) -> None:
     loads = [seconds(lambda: read_all(store)) for _ in range(LOADS)]
     report(f"load, median of {LOADS}: {statistics.median(loads):.2f} s")
     number = 0
-    for grouped in (1, 16):
+    cases = (
+        (1, "updates", update),
+        (16, "updates", update),
+        (1, "updates over several servers", update_over_several_servers),
+        (16, "updates over several servers", update_over_several_servers),
+    )
+    for grouped, what, rows in cases:
         groups = []
         for _ in range(COMMITS):
             together = Records()
             for _ in range(grouped):
                 number += 1
-                together.extend(update(chance, number))
+                together.extend(rows(chance, number))
             groups.append(together)
         taken = seconds(lambda groups=groups: [store.commit(group) for group in groups])
-        report(
-            f"{grouped} updates a commit: {COMMITS / taken:.0f} commits/s, {COMMITS * grouped / taken:.0f} updates/s"
-        )
+        report(f"{grouped} {what} a commit: {COMMITS / taken:.0f} commits/s, {COMMITS * grouped / taken:.0f} updates/s")
     store.close()
 
 

@@ -11,6 +11,7 @@ from namegraph.records import (
     NodeKind,
     NodeRecord,
     OutcomeRecord,
+    ProtocolRow,
     RequestId,
     VirtualNodeRecord,
 )
@@ -27,8 +28,10 @@ def node(
     kind: NodeKind = NodeKind.GROUP,
     virtual_node: int | None = None,
     version: int = 1,
+    version_server: ServerId | None = None,
 ) -> NodeRecord:
-    return NodeRecord(NodeIndex(number), NodeId(node_id or f"g{number}@x"), kind, virtual_node, version)
+    name = NodeId(node_id or f"g{number}@x")
+    return NodeRecord(NodeIndex(number), name, kind, virtual_node, version, version_server)
 
 
 def arc(
@@ -52,6 +55,14 @@ def outcome(request_id: str, sequence: int, *, answer: str = "{}") -> OutcomeRec
     return OutcomeRecord(RequestId(request_id), sequence, f"digest of {request_id}", answer)
 
 
+def deleted_arc(parent: int, child: int) -> ArcRecord:
+    return arc(parent, child, version=0, present=False)
+
+
+def protocol_row(key: str, value: bytes | None = b"value", *, part: str = "entries") -> ProtocolRow:
+    return ProtocolRow(part, key, value)
+
+
 @dataclass(frozen=True)
 class Contents:
     """Everything that a store gives back when it loads; lists without a promised order are sorted."""
@@ -62,6 +73,7 @@ class Contents:
     virtual_nodes: list[VirtualNodeRecord]
     arcs: list[ArcRecord]
     outcomes: list[OutcomeRecord]
+    protocol: list[ProtocolRow]
 
 
 def contents(store: Store) -> Contents:
@@ -73,4 +85,5 @@ def contents(store: Store) -> Contents:
         virtual_nodes=sorted(state.virtual_nodes),
         arcs=sorted(state.arcs),
         outcomes=list(state.outcomes),
+        protocol=sorted(state.protocol),
     )

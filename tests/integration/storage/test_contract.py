@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +11,36 @@ from namegraph.names import LOCAL_PART_LIMIT, parse_name
 from namegraph.records import NodeKind, Records
 from storage import StorageError
 from storage.errors import DatabaseInUseError, ServerIdentityError
-from tests.integration.storage.rows import ANNA, BERTA, arc, contents, node, outcome, virtual_node
+from tests.integration.storage.rows import (
+    ANNA,
+    BERTA,
+    arc,
+    contents,
+    deleted_arc,
+    node,
+    outcome,
+    protocol_row,
+    virtual_node,
+)
+
+LARGE_BATCH = 25_000
+"""Rows that go the way of large batches, in more than one slice."""
+
+LONGEST_KEY_BYTES = 2_592
+"""With the name of its part about all that an index of PostgreSQL takes."""
+
+HOSTILE_KEYS = [
+    "",
+    " ",
+    "NULL",
+    "a,b",
+    "{a,b}",
+    '"\'\\"; DROP TABLE protocol_rows; --',
+    "%s%(key)s:key?${x}\t\r\n\x01\x7f\N{NO-BREAK SPACE}",
+    "\N{LATIN SMALL LETTER E WITH ACUTE}",
+    "e\N{COMBINING ACUTE ACCENT}",
+    "日本語🌳\N{RIGHT-TO-LEFT OVERRIDE}\uffff\U0010ffff",
+]
 
 HOSTILE_NAMES = [
     parse_name(name)
@@ -31,19 +61,20 @@ HOSTILE_NAMES = [
 def test_a_new_store_is_empty(store) -> None:
     found = contents(store)
     assert (found.server, found.counter) == (ANNA, 0)
-    assert (found.nodes, found.virtual_nodes, found.arcs, found.outcomes) == ([], [], [], [])
+    assert (found.nodes, found.virtual_nodes, found.arcs, found.outcomes, found.protocol) == ([], [], [], [], [])
 
 
 def test_what_was_committed_is_there_after_a_restart_with_the_same_values_and_types(opener) -> None:
     records = Records(
         nodes=[
             node(0, kind=NodeKind.GROUP, virtual_node=7, version=2**40),
-            node(1, kind=NodeKind.PROCESS),
+            node(1, kind=NodeKind.PROCESS, version_server=BERTA),
             node(2, kind=NodeKind.ABSENT, virtual_node=None),
         ],
         arcs=[arc(0, 1, cost=2**33, version=3, writer=2**40), arc(2, 1, suspended=True)],
         virtual_nodes=[virtual_node(7, counter=2**40), virtual_node(8, present=False)],
         outcomes=[outcome("one", 1, answer='{"é": "\\u0000"}')],
+        protocol=[protocol_row("empty", b""), protocol_row("one", bytes(range(256)), part="channels")],
         counter=2**40,
     )
     first = opener()
@@ -57,10 +88,12 @@ def test_what_was_committed_is_there_after_a_restart_with_the_same_values_and_ty
     assert found.arcs == sorted(records.arcs)
     assert found.virtual_nodes == sorted(records.virtual_nodes)
     assert found.outcomes == records.outcomes
+    assert found.protocol == sorted(records.protocol)
     assert found.counter == 2**40
     assert repr(found.nodes) == repr(records.nodes)
     assert repr(found.arcs) == repr(sorted(records.arcs))
     assert repr(found.virtual_nodes) == repr(sorted(records.virtual_nodes))
+    assert repr(found.protocol) == repr(sorted(records.protocol))
 
 
 def test_a_tombstone_is_kept(store) -> None:
@@ -91,9 +124,119 @@ def test_a_later_row_wins_within_one_commit(store) -> None:
 
 
 def test_a_later_row_wins_within_one_large_commit(store) -> None:
-    rounds = [[arc(parent, 1, cost=cost) for parent in range(25_000)] for cost in (1, 2, 3)]
+    rounds = [[arc(parent, 1, cost=cost) for parent in range(LARGE_BATCH)] for cost in (1, 2, 3)]
     store.commit(Records(arcs=[*rounds[0], *rounds[1], *rounds[2]]))
     assert contents(store).arcs == rounds[2]
+
+
+@pytest.mark.parametrize("rows", [1, LARGE_BATCH])
+def test_an_arc_of_version_0_deletes_the_arc_of_its_ends_and_no_other(store, rows) -> None:
+    others = [arc(row, 2) for row in range(rows)]
+    store.commit(Records(arcs=[*others, *(arc(row, 1) for row in range(rows))]))
+    store.commit(Records(arcs=[deleted_arc(row, 1) for row in range(rows)]))
+    assert contents(store).arcs == others
+    store.commit(Records(arcs=[arc(0, 1, cost=5)]))
+    assert contents(store).arcs == sorted([*others, arc(0, 1, cost=5)])
+
+
+def test_of_several_rows_of_one_arc_the_last_decides_whether_it_is_deleted(store) -> None:
+    store.commit(Records(arcs=[arc(0, 1), arc(0, 2)]))
+    store.commit(
+        Records(
+            arcs=[
+                *(deleted_arc(0, 1), arc(0, 1, cost=7)),
+                *(arc(0, 2, cost=7), deleted_arc(0, 2)),
+                *(arc(0, 3), deleted_arc(0, 3), arc(0, 3, cost=8), deleted_arc(0, 3)),
+            ]
+        )
+    )
+    assert contents(store).arcs == [arc(0, 1, cost=7)]
+
+
+def test_deleting_what_is_not_there_changes_nothing(store) -> None:
+    stored = Records(arcs=[arc(0, 1)], protocol=[protocol_row("k")], counter=1)
+    store.commit(stored)
+    store.commit(
+        Records(arcs=[deleted_arc(1, 0), deleted_arc(5, 6)], protocol=[protocol_row("other", None)], counter=2)
+    )
+    found = contents(store)
+    assert (found.arcs, found.protocol, found.counter) == (stored.arcs, stored.protocol, 2)
+
+
+def test_a_protocol_row_is_replaced_under_its_part_and_key_alone(store) -> None:
+    store.commit(
+        Records(protocol=[protocol_row("k"), protocol_row("k", part="channels"), protocol_row("K"), protocol_row("k ")])
+    )
+    store.commit(Records(protocol=[protocol_row("k", b"new"), protocol_row("k", None, part="channels")]))
+    assert contents(store).protocol == [protocol_row("K"), protocol_row("k", b"new"), protocol_row("k ")]
+
+
+def test_of_several_protocol_rows_of_one_key_the_last_decides(store) -> None:
+    store.commit(Records(protocol=[protocol_row("a"), protocol_row("b"), protocol_row("c")]))
+    store.commit(
+        Records(
+            protocol=[
+                *(protocol_row("a", b"1"), protocol_row("a", b"2")),
+                *(protocol_row("b", None), protocol_row("b", b"3")),
+                *(protocol_row("c", b"4"), protocol_row("c", None)),
+                *(protocol_row("d", b"5"), protocol_row("d", None), protocol_row("d", b"6")),
+                *(protocol_row("e", b"7"), protocol_row("e", None)),
+            ]
+        )
+    )
+    assert contents(store).protocol == [protocol_row("a", b"2"), protocol_row("b", b"3"), protocol_row("d", b"6")]
+
+
+def test_large_batches_of_protocol_rows_are_written_replaced_and_deleted(store) -> None:
+    keys = [f"{number:05}" for number in range(LARGE_BATCH)]
+    store.commit(Records(protocol=[protocol_row(key, value) for value in (b"1", b"2") for key in keys]))
+    assert contents(store).protocol == [protocol_row(key, b"2") for key in keys]
+    store.commit(
+        Records(
+            protocol=[*(protocol_row(key, None) for key in keys), *(protocol_row(key, b"") for key in keys[:2_000])]
+        )
+    )
+    assert contents(store).protocol == [protocol_row(key, b"") for key in keys[:2_000]]
+    store.commit(Records(protocol=[protocol_row(key, None) for key in keys]))
+    assert contents(store).protocol == []
+
+
+def test_an_empty_value_is_a_value(store) -> None:
+    store.commit(Records(protocol=[protocol_row("k", b"full"), protocol_row("new", b"")]))
+    store.commit(Records(protocol=[protocol_row("k", b"")]))
+    assert contents(store).protocol == [protocol_row("k", b""), protocol_row("new", b"")]
+
+
+@pytest.mark.parametrize("repeated", [1, 100])
+def test_keys_of_any_characters_are_kept_apart_and_deleted_one_by_one(store, repeated) -> None:
+    rows = [protocol_row(key, key.encode()) for key in HOSTILE_KEYS] + [
+        protocol_row(key, part=key) for key in HOSTILE_KEYS
+    ]
+    store.commit(Records(protocol=rows * repeated))
+    while rows:
+        assert contents(store).protocol == sorted(rows)
+        store.commit(Records(protocol=[rows.pop()._replace(value=None)] * repeated))
+    assert contents(store).protocol == []
+
+
+@pytest.mark.parametrize("more_rows", [0, 1_000])
+def test_a_value_of_ten_megabytes_comes_back_as_it_was(store, more_rows) -> None:
+    value = random.Random(1).randbytes(10_000_000)
+    rows = [protocol_row("large", value), *(protocol_row(f"{number}") for number in range(more_rows))]
+    store.commit(Records(protocol=rows))
+    assert contents(store).protocol == sorted(rows)
+    store.commit(Records(protocol=[protocol_row("large", None)]))
+    assert contents(store).protocol == sorted(rows[1:])
+
+
+def test_a_key_may_hold_two_of_the_longest_names(store) -> None:
+    chance = random.Random(1)
+    letters = "".join(chr(chance.randrange(0x10000, 0x110000)) for _ in range(LONGEST_KEY_BYTES // 4))
+    rows = [protocol_row(letters, b"1"), protocol_row(letters[:-1], b"2")]
+    assert len(rows[0].key.encode()) > 2 * len(HOSTILE_NAMES[-1].encode())
+    store.commit(Records(protocol=rows))
+    store.commit(Records(protocol=[rows[0]._replace(value=b"3")]))
+    assert contents(store).protocol == sorted([rows[0]._replace(value=b"3"), rows[1]])
 
 
 def test_a_later_commit_wins_over_an_earlier_one(store) -> None:
@@ -129,8 +272,9 @@ def test_many_steps_grouped_into_one_commit_equal_the_steps_one_by_one(new_datab
     steps = [
         Records(
             nodes=[node(step, version=step)],
-            arcs=[arc(step % 3, 100 + step % 5, version=step)],
+            arcs=[arc(step % 3, 100 + step % 5, version=step if step % 4 else 0)],
             outcomes=[outcome(f"r{step}", step)],
+            protocol=[protocol_row(f"{step % 7}", None if step % 3 else b"%d" % step)],
             counter=step,
             forget_outcomes_through=step - 10,
         )

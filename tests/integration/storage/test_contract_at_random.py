@@ -14,6 +14,7 @@ from namegraph.records import (
     NodeKind,
     NodeRecord,
     OutcomeRecord,
+    ProtocolRow,
     Records,
     RequestId,
     VirtualNodeRecord,
@@ -51,13 +52,14 @@ nodes = st.builds(
     kind=st.sampled_from(NodeKind),
     virtual_node=st.none() | counters,
     version=counters,
+    version_server=st.none() | names.map(ServerId),
 )
 arcs = st.builds(
     ArcRecord,
     parent=numbers.map(NodeIndex),
     child=numbers.map(NodeIndex),
     cost=counters,
-    version=counters,
+    version=st.just(0) | counters,
     writer=counters,
     present=st.booleans(),
     suspended=st.booleans(),
@@ -77,18 +79,25 @@ outcomes = st.builds(
     digest=texts,
     outcome=texts,
 )
+protocol_rows = st.builds(
+    ProtocolRow,
+    part=st.sampled_from(["entries", "channels"]),
+    key=st.sampled_from(["", "k", "NULL"]) | texts,
+    value=st.none() | st.binary(max_size=30),
+)
 
 
 def _repeated_until_large(records: Records) -> Records:
     """The same rows so often that they go the way of large batches; it changes nothing of the result."""
     times = COPY_FROM_ROWS
     return Records(
-        records.nodes * times,
-        records.arcs * times,
-        records.virtual_nodes * times,
-        records.outcomes * times,
-        records.forget_outcomes_through,
-        records.counter,
+        nodes=records.nodes * times,
+        arcs=records.arcs * times,
+        virtual_nodes=records.virtual_nodes * times,
+        outcomes=records.outcomes * times,
+        protocol=records.protocol * times,
+        forget_outcomes_through=records.forget_outcomes_through,
+        counter=records.counter,
     )
 
 
@@ -98,10 +107,13 @@ commits = st.builds(
     arcs=st.lists(arcs, max_size=8),
     virtual_nodes=st.lists(virtual_nodes, max_size=4),
     outcomes=st.lists(outcomes, max_size=4, unique_by=lambda row: row.sequence),
+    protocol=st.lists(protocol_rows, max_size=8),
     forget_outcomes_through=st.none() | st.integers(min_value=0, max_value=50),
     counter=st.none() | counters,
 )
-every_node = Records(nodes=[NodeRecord(NodeIndex(n), NodeId(f"g{n}@x"), NodeKind.GROUP, None, 0) for n in range(FEW)])
+every_node = Records(
+    nodes=[NodeRecord(NodeIndex(n), NodeId(f"g{n}@x"), NodeKind.GROUP, None, 0, None) for n in range(FEW)]
+)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -123,4 +135,5 @@ def test_any_sequence_of_commits_leaves_what_the_fake_holds(new_database, sequen
     assert repr(found.nodes) == repr(expected.nodes)
     assert repr(found.arcs) == repr(expected.arcs)
     assert repr(found.virtual_nodes) == repr(expected.virtual_nodes)
+    assert repr(found.protocol) == repr(expected.protocol)
     assert found.counter == expected.counter

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,20 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError
 
-from namegraph.records import ArcRecord, NodeRecord, OutcomeRecord, Records, VirtualNodeRecord
+from namegraph.records import ArcRecord, NodeRecord, OutcomeRecord, ProtocolRow, Records, VirtualNodeRecord
 from storage import open_store, sql_store
 from storage.errors import DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
-from storage.models import ARCS, NODES, OUTCOMES, VIRTUAL_NODES, Base
+from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES, Base
 from storage.schema import NEWEST_REVISION, migrations_folder
 from storage.urls import parse_database_url
-from tests.integration.storage.rows import ANNA, arc, contents, node
+from tests.integration.storage.rows import ANNA, arc, contents, deleted_arc, node, protocol_row
 
 ROOT = Path(__file__).parents[3]
+
+LARGER_THAN_ANY_COLUMN = 2**80
+"""As a counter, it makes a commit fail when all its rows are written."""
 
 
 def run_sql(url: str, *statements: str) -> Sequence[tuple[object, ...]]:
@@ -46,6 +50,7 @@ def run_sql(url: str, *statements: str) -> Sequence[tuple[object, ...]]:
         (ARCS, ArcRecord),
         (VIRTUAL_NODES, VirtualNodeRecord),
         (OUTCOMES, OutcomeRecord),
+        (PROTOCOL_ROWS, ProtocolRow),
     ],
 )
 def test_the_columns_of_a_table_are_the_fields_of_its_record(table, record) -> None:
@@ -138,6 +143,28 @@ def test_a_first_opening_that_fails_leaves_an_empty_database(url, monkeypatch) -
     assert inspect(engine).get_table_names() == []
     engine.dispose()
     open_store(url, server=ANNA).close()
+
+
+@pytest.mark.parametrize("rows", [1, 5_000])
+def test_a_deletion_is_undone_with_the_commit_that_fails(url, rows) -> None:
+    store = open_store(url, server=ANNA)
+    before = Records(
+        arcs=[arc(parent, 7) for parent in range(rows)], protocol=[protocol_row(f"{n:04}") for n in range(rows)]
+    )
+    store.commit(before)
+    deletions = Records(
+        nodes=[node(0)],
+        arcs=[deleted_arc(parent, 7) for parent in range(rows)],
+        protocol=[*(row._replace(value=None) for row in before.protocol), protocol_row("new")],
+    )
+    with pytest.raises((DataError, OverflowError)):
+        store.commit(replace(deletions, counter=LARGER_THAN_ANY_COLUMN))
+    found = contents(store)
+    assert (found.nodes, found.arcs, found.protocol, found.counter) == ([], before.arcs, before.protocol, 0)
+    store.commit(deletions)
+    found = contents(store)
+    assert (found.nodes, found.arcs, found.protocol) == ([node(0)], [], [protocol_row("new")])
+    store.close()
 
 
 @pytest.mark.parametrize("rows", [1, 5_000])

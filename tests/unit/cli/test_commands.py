@@ -34,6 +34,8 @@ KEYS = {
         "suspended",
         "peers",
     ],
+    "peers": ["peers", "strangers"],
+    "peer": ["address", "subnets", "server", "state", "letters_waiting", "faults"],
 }
 
 
@@ -164,6 +166,19 @@ def test_an_incomplete_answer_is_printed_and_says_so(shadowtree, graph, loop, co
     assert (found.status, found.json["unreachable"]) == (3, [B])
 
 
+def test_a_list_and_an_export_without_some_servers_are_printed_and_say_so(shadowtree, graph, loop, tmp_path):
+    graph.unreachable = {"s.example"}
+    listed = shadowtree("group", "list")
+    assert (listed.status, listed.lines) == (3, [A, B])
+    assert listed.err == "shadowtree: incomplete: out of reach: s.example\n"
+    as_json = shadowtree("group", "list", "--format", "json")
+    assert (as_json.status, as_json.json) == (3, {"groups": [A, B], "unreachable": ["s.example"]})
+    file = tmp_path / "graph.tsv"
+    exported = shadowtree("export", str(file))
+    assert (exported.status, exported.err) == (3, listed.err)
+    assert len(file.read_text().splitlines()) == 3
+
+
 def test_an_uncertain_check_is_neither_yes_nor_no(shadowtree, graph, loop):
     graph.unreachable = {B}
     found = shadowtree("check", A, "bob@z")
@@ -275,3 +290,29 @@ def test_apply_checks_the_whole_file_before_anything_is_sent(shadowtree, graph, 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(shadowtree, shell):
     assert "_SHADOWTREE_COMPLETE" in shadowtree("completion", shell).out
+
+
+def test_peers_are_shown_added_and_removed(shadowtree):
+    shown = ["peer\t127.0.0.1:1\tconnected\ty.example\t3\ty.example", "fault\t127.0.0.1:1\tgarbage\t2"]
+    strangers = "fault\t\tgarbage\t2"
+    assert shadowtree("peers").lines == [*shown, strangers]
+    assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 5
+    assert shadowtree("peers", "remove", "z.example").lines == [*shown, strangers]
+    refused = shadowtree("peers", "remove", "z.example")
+    assert (refused.status, refused.out) == (4, "")
+    assert refused.err == "shadowtree: there is no peer of the subnet z.example\n"
+
+
+def test_a_peer_that_is_no_subnet_and_address_is_wrong_usage(shadowtree):
+    assert shadowtree("peers", "add", "z.example").status == 2
+    assert shadowtree("peers", "add", "z.example=here").status == 4
+    assert shadowtree("peers", "add").status == 2
+    assert shadowtree("peers", "prune").status == 2
+
+
+def test_the_json_of_peers_has_all_keys(shadowtree):
+    for arguments in (("peers",), ("peers", "add", "y.example=127.0.0.1:1")):
+        found = shadowtree(*arguments, "--format", "json").json
+        assert list(found) == KEYS["peers"]
+        assert list(found["peers"][0]) == KEYS["peer"]
+        assert found["peers"][0]["faults"] == [{"kind": "garbage", "count": 2}]

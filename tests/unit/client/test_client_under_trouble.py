@@ -158,6 +158,7 @@ def test_a_stream_that_ends_before_all_checks_are_answered_is_a_fault(make_clien
     with (
         serve_fake(FakeGraph(), instead=handlers) as address,
         make_client(address) as names,
-        pytest.raises(shadowtree.ServerFault, match="before all checks were answered"),
+        # gRPC may find a fault of its own where the stream ends while requests are still being written.
+        pytest.raises(shadowtree.ServerFault, match=r"before all checks were answered|Internal error"),
     ):
         list(names.check_many([("a@x", "b@x")]))

@@ -12,6 +12,7 @@ NEVER_SENT = Failure(Unavailable("refused"), is_answer=False, was_sent=False, ma
 LOST = Failure(Unavailable("lost"), is_answer=False, was_sent=True, may_pass=True)
 TOO_LATE = Failure(DeadlineExceeded("late"), is_answer=False, was_sent=True, may_pass=False)
 BROKEN = Failure(ServerFault("broken"), is_answer=False, was_sent=True, may_pass=False)
+UNAVAILABLE = Failure(Unavailable("the home is out of reach"), is_answer=True, was_sent=True, may_pass=False)
 REFUSED = Failure(GroupNotFound("none"), is_answer=True, was_sent=True, may_pass=False)
 
 
@@ -51,6 +52,16 @@ def test_without_a_deadline_patience_is_short():
 def test_answers_and_lasting_failures_are_not_tried_again(failure):
     ended, error = end_of(Attempts(now=0.0, timeout=10.0), [failure])
     assert (ended, error) == (0.0, failure.error)
+
+
+def test_a_server_that_cannot_be_reached_says_nothing_about_a_write_that_was_sent_before():
+    _, error = end_of(Attempts(now=0.0, timeout=10.0, request_id="mine"), [LOST, UNAVAILABLE])
+    assert isinstance(error, OutcomeUnknown)
+    assert error.facts["request_id"] == "mine"
+    _, error = end_of(Attempts(now=0.0, timeout=10.0, request_id="mine"), [NEVER_SENT, UNAVAILABLE])
+    assert error is UNAVAILABLE.error
+    _, error = end_of(Attempts(now=0.0, timeout=10.0), [LOST, UNAVAILABLE])
+    assert error is UNAVAILABLE.error
 
 
 def test_an_attempt_has_what_is_left_of_the_time():

@@ -58,7 +58,7 @@ def test_sets_followed_through_updates_equal_those_computed_afresh(data, some_ar
     server.do(*batch)
     model = model.after(batch)
     if limit_bytes is not None:
-        server.core.ancestors = AncestorSets(server.core.graph, cache_limit_bytes=limit_bytes)
+        server.core._site.ancestors = AncestorSets(server.core.graph, cache_limit_bytes=limit_bytes)
     for number, changed in enumerate(batches):
         for name, question in asked[number::3]:
             node = server.core.graph.index[name]

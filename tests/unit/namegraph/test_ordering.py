@@ -3,9 +3,8 @@
 import pytest
 
 from namegraph.events import CreateGroup, JoinArc, UpdateCommand
-from namegraph.messages import ArcId, ArcWish, Cover, PendingEntry, Update, UpdateId
+from namegraph.messages import ArcId, Cover, PendingEntry, UpdateId
 from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.ordering import Entry
 from namegraph.priorities import Priority
 from namegraph.records import RequestId
 from namegraph.server_core import ServerCore
@@ -28,12 +27,13 @@ def entries():
     return core.entries
 
 
-def enter(entries, number, *, ends=(), below=(), bound=0, final=None, wishes=(), is_asked=True):
+def enter(entries, number, *, ends=(), below=(), bound=0, final=None, joins=(), is_asked=True):
     cover = Cover(frozenset(ends), frozenset(below))
-    update = Update(UpdateId(THERE, number), tuple(wishes))
-    entry = Entry(update, at(bound), None if final is None else at(final), set(ends), set(below))
+    entry = entries.of(UpdateId(THERE, number))
+    entry.bound, entry.final = at(bound), None if final is None else at(final)
+    entry.ends, entry.entry_nodes = set(ends), set(below)
+    entry.joins = tuple(joins)
     entry.asked = cover if is_asked else None
-    entries.by_update[update.update_id] = entry
     return entry
 
 
@@ -49,7 +49,7 @@ def test_a_turn_waits_for_an_earlier_final_priority_on_a_common_node(entries):
     assert entries.next_turn() is earlier
     earlier.covered = earlier.asked
     assert entries.next_turn() is None
-    del entries.by_update[earlier.update.update_id]
+    entries.remove(earlier.update_id)
     assert entries.next_turn() is later
 
 
@@ -74,7 +74,7 @@ def test_an_entry_that_was_only_handed_on_takes_no_turn_and_holds_later_ones_bac
 
 
 def test_an_arc_that_a_ready_update_will_add_counts_for_votes(entries):
-    ready = enter(entries, 1, ends=[B], final=5, wishes=[ArcWish(True, ArcId(B, FAR), None, 0)])
+    ready = enter(entries, 1, ends=[B], final=5, joins=[ArcId(B, FAR)])
     voting = enter(entries, 2, below=[A])
     assert entries.part(voting, with_ready=True).leads == ()
     ready.is_ready = True
@@ -85,13 +85,13 @@ def test_an_arc_that_a_ready_update_will_add_counts_for_votes(entries):
 def test_only_entries_that_follow_a_node_are_handed_on(entries):
     enter(entries, 1, ends=[B], bound=3)
     follows = enter(entries, 2, below=[A], bound=4)
-    assert entries.following(B, but=UpdateId(THERE, 9)) == (PendingEntry(follows.update, at(4), None),)
-    assert entries.following(B, but=follows.update.update_id) == ()
+    assert entries.following(B, but=UpdateId(THERE, 9)) == (PendingEntry(follows.update_id, at(4), None),)
+    assert entries.following(B, but=follows.update_id) == ()
 
 
 def test_an_entry_handed_on_twice_keeps_the_highest_bound_and_all_nodes(entries):
-    update = Update(UpdateId(THERE, 1), ())
-    assert entries.install(PendingEntry(update, at(6), None), [B])
-    assert not entries.install(PendingEntry(update, at(4), at(9)), [C])
-    entry = entries.by_update[update.update_id]
+    update_id = UpdateId(THERE, 1)
+    assert entries.install(PendingEntry(update_id, at(6), None), [B])
+    assert not entries.install(PendingEntry(update_id, at(4), at(9)), [C])
+    entry = entries.by_update[update_id]
     assert (entry.bound, entry.final, entry.entry_nodes) == (at(6), at(9), {B, C})

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namegraph.names import ServerId
-from namegraph.priorities import Priority, parse_revision
+from namegraph.priorities import Priority, parse_revision, revision_of
 from namegraph.refusals import Reason, RefusedError
+from namegraph.revisions import Wait
 from tests.cores import CoreUnderTest
 
 
@@ -19,15 +20,34 @@ def test_priorities_are_ordered_by_counter_and_then_by_server():
     )
 
 
-@given(st.integers(0, 2**63 - 1), st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,250}[a-z0-9])?", fullmatch=True))
-def test_a_revision_reads_back_as_the_priority_that_wrote_it(counter, server):
-    priority = Priority(counter, ServerId(server))
-    assert parse_revision(priority.as_revision()) == priority
+SERVER_NAME = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,250}[a-z0-9])?", fullmatch=True).map(ServerId)
+
+
+@given(st.integers(0, 2**63 - 1), SERVER_NAME, SERVER_NAME)
+def test_a_revision_reads_back_as_the_priority_and_the_coordinator_that_wrote_it(counter, coordinator, voter):
+    revision = parse_revision(revision_of(Priority(counter, voter), coordinator=coordinator))
+    assert (revision.final, revision.server) == (Priority(counter, voter), coordinator)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "@", "1", "1@", "@x", "-1@x", "+1@x", " 1@x", "1.0@x", "a@x", "٣@x", "²@x", "1" * 20 + "@x", "9" * 10_000],
+    [
+        "",
+        "@",
+        "1",
+        "1@",
+        "@x",
+        "-1@x",
+        "+1@x",
+        " 1@x",
+        "1.0@x",
+        "1@x/",
+        "1@/x",
+        "٣@x",
+        "²@x",
+        "1" * 20 + "@x",
+        "9" * 9999,
+    ],
 )
 def test_what_is_no_revision_is_refused_in_a_short_message(text):
     with pytest.raises(ValueError, match="is no revision") as caught:
@@ -38,26 +58,25 @@ def test_what_is_no_revision_is_refused_in_a_short_message(text):
 @given(st.text())
 def test_any_text_is_a_revision_or_a_value_error(text):
     try:
-        priority = parse_revision(text)
+        revision = parse_revision(text)
     except ValueError:
         return
-    assert priority.counter >= 0
+    assert revision.counter >= 0
 
 
 def required(core, revision):
     try:
-        core.require_revision(revision)
+        return core.waits_for(revision)
     except RefusedError as error:
         return error.refusal.reason
-    return None
 
 
 def test_a_server_reflects_its_own_revisions_and_none_that_it_has_not_seen():
     server = CoreUnderTest("x.example")
     first = server.core.revision
     (made,) = server.create("g@x.example")
-    assert required(server.core, first) is None
-    assert required(server.core, made.revision) is None
+    assert required(server.core, first) is Wait.REFLECTED
+    assert required(server.core, made.revision) is Wait.REFLECTED
     assert made.revision == server.core.revision
     assert required(server.core, "2@x.example") is Reason.UNAVAILABLE
     assert required(server.core, "1@y.example") is Reason.UNAVAILABLE

@@ -6,7 +6,7 @@ import pytest
 
 from namegraph.names import NodeId, Subnet, parse_name
 from namegraph.records import ArcRecord, NodeIndex, NodeKind, NodeRecord, VirtualNodeRecord
-from namegraph.restore import InconsistentStateError, restore_graph
+from namegraph.restore import InconsistentStateError
 from namegraph.server_core import ServerCore
 from resolver.membership import MembershipResolver
 from tests.cores import CoreUnderTest
@@ -30,14 +30,18 @@ def nodes(stored):
     return list(stored.nodes)
 
 
+def restored(stored):
+    return ServerCore.restore(stored, subnets=[Subnet("x.example")])
+
+
 def refused(stored):
     with pytest.raises(InconsistentStateError) as caught:
-        restore_graph(stored)
+        restored(stored)
     return str(caught.value)
 
 
 def test_what_was_written_reads_back_with_counts_tombstones_and_virtual_nodes(stored):
-    graph = restore_graph(stored)
+    graph = restored(stored).graph
     assert (graph.group_count, graph.process_count, graph.arc_count, graph.virtual_node_count) == (3, 1, 4, 1)
     ((key, tombstone),) = graph.tombstones.items()
     assert [graph.ids[node] for node in key] == [A, C]
@@ -48,12 +52,12 @@ def test_what_was_written_reads_back_with_counts_tombstones_and_virtual_nodes(st
 
 def test_the_rows_of_arcs_and_virtual_nodes_may_come_in_any_order(stored):
     backwards = replace(stored, arcs=reversed(stored.arcs), virtual_nodes=reversed(stored.virtual_nodes))
-    core = ServerCore.restore(backwards, subnets=[Subnet("x.example")])
+    core = restored(backwards)
     assert MembershipResolver(core).resolve(A).groups == (A, B, C)
 
 
 def test_a_server_that_starts_anew_goes_on_where_it_stopped(stored):
-    core = ServerCore.restore(stored, subnets=[Subnet("x.example")])
+    core = restored(stored)
     assert core.revision == "9@x.example"
     assert core.server == "x.example"
     assert core.subnets == ("x.example",)
@@ -91,7 +95,7 @@ def test_nodes_out_of_order_are_refused(stored):
 
 
 def test_two_nodes_of_one_id_are_refused(stored):
-    again = NodeRecord(NodeIndex(4), A, NodeKind.GROUP, None, 1)
+    again = NodeRecord(NodeIndex(4), A, NodeKind.GROUP, None, 1, None)
     assert A in refused(replace(stored, nodes=[*nodes(stored), again]))
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from namegraph.refusals import Reason, RefusedError
-from nameserver.services import imports
-from nameserver.services.imports import ImportColumns
+from nameserver.services import import_columns
+from nameserver.services.import_columns import ImportColumns
 from shadowtree.v1.name_service_pb2 import ImportChunk
 
 
@@ -81,5 +81,5 @@ def test_a_bad_name_is_refused_saying_which():
     ],
 )
 def test_an_import_above_a_limit_is_refused(monkeypatch, limit, chunk):
-    monkeypatch.setattr(imports, limit, 2)
+    monkeypatch.setattr(import_columns, limit, 2)
     assert refusal(chunk).reason is Reason.LIMIT_EXCEEDED

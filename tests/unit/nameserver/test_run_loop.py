@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +76,16 @@ async def settle():
         await asyncio.sleep(0)
 
 
+async def test_the_next_step_is_waited_for_but_not_longer_than_said(server):
+    waiting = asyncio.ensure_future(server.run_loop.next_step(60))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await server.begin(CreateGroup("a@b.c"))
+    await asyncio.wait_for(waiting, 10)
+    # Nothing steps now: the wait ends by itself.
+    await asyncio.wait_for(server.run_loop.next_step(0.001), 10)
+
+
 async def test_an_update_is_answered_once_it_is_durable(server):
     committed = await server.begin(CreateGroup("a@b.c"))
     assert committed.revision == "1@one"
@@ -90,6 +101,19 @@ async def test_no_answer_leaves_before_its_records_are_durable(server):
     server.store.open()
     await creating
     assert server.group_is_durable("a@b.c")
+
+
+async def test_an_answer_that_other_servers_confirmed_does_not_wait_for_what_is_written_meanwhile(server, monkeypatch):
+    step = server.core.step
+
+    def confirmed(event, now):
+        effects = step(event, now)
+        return replace(effects, replies=[replace(reply, is_confirmed=True) for reply in effects.replies])
+
+    monkeypatch.setattr(server.core, "step", confirmed)
+    server.store.hold()
+    assert (await server.begin(CreateGroup("a@b.c"))).revision == "1@one"
+    assert not server.group_is_durable("a@b.c")
 
 
 async def test_a_read_of_what_is_not_durable_is_held_until_it_is(server):

@@ -7,8 +7,12 @@ import pytest
 
 from namegraph.events import ImportCommand, JoinArc, LeaveArc, UpdateCommand
 from namegraph.server_core import ServerCore
+from nameserver.forwarding import Forwarder
+from nameserver.routing import Routing
 from nameserver.run_loop import RunLoop
-from nameserver.services import streams as streams_module
+from nameserver.services import steady
+from nameserver.services.exports import ExportCalls
+from nameserver.services.memberships import MembershipCalls
 from nameserver.services.streams import StreamCalls
 from resolver.membership import MembershipResolver
 from shadowtree.v1 import name_service_pb2 as m
@@ -17,9 +21,42 @@ from tests.unit.nameserver.gated_store import GatedStore
 GROUPS = [f"g{number:02}@b.c" for number in range(40)]
 
 
+class NobodyElse:
+    """A directory without servers."""
+
+    def others(self):
+        return []
+
+
+class Methods:
+    """The methods that stream, of a server that is alone."""
+
+    def __init__(self, core, run_loop):
+        directory = NobodyElse()
+        resolver = MembershipResolver(core)
+        others = {
+            "routing": Routing(known=core, directory=directory),
+            "forwarder": Forwarder(server=core.server, directory=directory),
+        }
+        self._streams = StreamCalls(
+            core=core, resolver=resolver, run_loop=run_loop, routing=others["routing"], resolutions=None
+        )
+        self._exports = ExportCalls(resolver=resolver, run_loop=run_loop, **others)
+        self._memberships = MembershipCalls(core=core, resolver=resolver, **others)
+
+    def resolve(self, request):
+        return self._streams.resolve(request, None)
+
+    def export(self, request):
+        return self._exports.export(request, None)
+
+    def list_memberships(self, request):
+        return self._memberships.list_memberships(request, None)
+
+
 @pytest.fixture
 async def server(monkeypatch):
-    monkeypatch.setattr(streams_module, "ROWS_OF_A_CHUNK", 3)
+    monkeypatch.setattr(steady, "ROWS_OF_A_CHUNK", 3)
     core = ServerCore(server="one", subnets=["b.c"])
     worker = ThreadPoolExecutor(1)
     run_loop = RunLoop(core=core, store=GatedStore(), worker=worker, clock=lambda: 0.0)
@@ -35,7 +72,7 @@ async def server(monkeypatch):
             [],
         )
     )
-    yield run_loop, StreamCalls(core=core, resolver=MembershipResolver(core), run_loop=run_loop)
+    yield run_loop, Methods(core, run_loop)
     run_loop.finish()
     await flushing
     worker.shutdown()

@@ -26,7 +26,7 @@ def plans_of(graph, names, cache):
 
 
 def test_the_same_plan_is_given_again_while_nothing_below_changes(graph):
-    cache = PlanCache(graph.core.graph)
+    cache = PlanCache(graph.core)
     before = plans_of(graph, "abc", cache)
     graph.join("x>.eve")
     graph.leave("x>y")
@@ -36,7 +36,7 @@ def test_the_same_plan_is_given_again_while_nothing_below_changes(graph):
 
 @pytest.mark.parametrize("changed", [lambda g: g.join("c>.eve"), lambda g: g.leave("c>.ann"), lambda g: g.join("c>x")])
 def test_a_plan_is_made_anew_when_anything_below_changes(graph, changed):
-    cache = PlanCache(graph.core.graph)
+    cache = PlanCache(graph.core)
     before = plans_of(graph, "abcx", cache)
     changed(graph)
     after = plans_of(graph, "abcx", cache)
@@ -57,7 +57,7 @@ def test_a_plan_of_a_group_that_comes_on_a_loop_and_off_again_is_made_anew():
 
 def test_components_of_a_virtual_node_share_one_plan():
     graph = SmallGraph("a>b b>a")
-    first, second = plans_of(graph, "ab", PlanCache(graph.core.graph))
+    first, second = plans_of(graph, "ab", PlanCache(graph.core))
     assert first is second
 
 
@@ -72,7 +72,7 @@ def test_a_group_deleted_and_created_again_has_an_empty_plan():
 
 
 def test_plans_survive_updates_that_change_nothing(graph):
-    cache = PlanCache(graph.core.graph)
+    cache = PlanCache(graph.core)
     before = plans_of(graph, "a", cache)
     graph.server.do(LeaveArc(node_id("c"), node_id(".ann")), JoinArc(node_id("c"), node_id(".ann")))
     graph.server.ask(DeleteGroup(node_id("a")))
@@ -84,7 +84,7 @@ def test_a_plan_from_before_the_log_of_changes_is_made_anew_though_it_may_still_
         small = NameGraph()
     assert small.changed_tails.maxlen == 3
     graph.core.graph.changed_tails = small.changed_tails
-    cache = PlanCache(graph.core.graph)
+    cache = PlanCache(graph.core)
     (before,) = plans_of(graph, "a", cache)
     for _ in range(3):
         graph.join("x>.eve")
@@ -95,7 +95,7 @@ def test_a_plan_from_before_the_log_of_changes_is_made_anew_though_it_may_still_
 
 
 def test_an_update_too_large_to_list_is_taken_to_change_every_plan(graph):
-    cache = PlanCache(graph.core.graph)
+    cache = PlanCache(graph.core)
     (before,) = plans_of(graph, "a", cache)
     with patch("namegraph.commit.CHANGED_TAILS_LISTED_LIMIT", 1):
         graph.join("x>.eve y>.eve")
@@ -104,7 +104,7 @@ def test_an_update_too_large_to_list_is_taken_to_change_every_plan(graph):
 
 def test_the_least_recently_used_plans_go_when_there_are_too_many_nodes_in_all():
     graph = SmallGraph("a>.p a>.q b>.p b>.q c>.p c>.q")
-    cache = PlanCache(graph.core.graph, weight_limit=6)
+    cache = PlanCache(graph.core, weight_limit=6)
     first, second = plans_of(graph, "ab", cache)
     assert plans_of(graph, "a", cache) == [first]
     plans_of(graph, "c", cache)
@@ -114,7 +114,7 @@ def test_the_least_recently_used_plans_go_when_there_are_too_many_nodes_in_all()
 
 def test_a_plan_larger_than_the_limit_is_kept_alone():
     graph = SmallGraph("a>.p a>.q b>.p")
-    cache = PlanCache(graph.core.graph, weight_limit=1)
+    cache = PlanCache(graph.core, weight_limit=1)
     (large,) = plans_of(graph, "a", cache)
     assert plans_of(graph, "a", cache) == [large]
     plans_of(graph, "b", cache)
@@ -129,7 +129,7 @@ def test_a_plan_lists_processes_and_groups_sorted_and_once():
 
 
 def make_plan_of(graph, name):
-    return make_plan(graph.core.graph, graph.node(name))
+    return make_plan(graph.core, graph.node(name))
 
 
 def test_a_walk_goes_depth_first_with_siblings_by_id():
@@ -153,7 +153,7 @@ def test_a_walk_down_a_chain_of_ten_thousand_groups_needs_no_deep_stack():
     server.bring([(parent, child, 1) for parent, child in pairwise(names)])
     graph = server.core.graph
     top = graph.index[names[0]]
-    assert [step.head for step in walk(graph, make_plan(graph, top), top)] == names[1:]
+    assert [step.head for step in walk(graph, make_plan(server.core, top), top)] == names[1:]
 
 
 def test_a_walk_around_a_loop_of_ten_thousand_groups_needs_no_deep_stack():
@@ -162,5 +162,5 @@ def test_a_walk_around_a_loop_of_ten_thousand_groups_needs_no_deep_stack():
     server.bring([(parent, child, 1) for parent, child in zip(names, [*names[1:], names[0]], strict=True)])
     graph = server.core.graph
     middle = NodeIndex(5_000)
-    heads = [step.head for step in walk(graph, make_plan(graph, middle), middle)]
+    heads = [step.head for step in walk(graph, make_plan(server.core, middle), middle)]
     assert sorted([graph.ids[middle], *heads]) == names

@@ -1,0 +1,172 @@
+"""Several name servers on one machine: what it costs that the nodes of an update or a question have several homes."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import grpc
+
+from benchmarks.echo import echo_call, paired_medians
+from benchmarks.report import Figure, timed
+from benchmarks.servers import EXAMPLE, ServerProcess, echo_server, example_weights, name_servers
+from shadowtree import Arc, Client, aio
+from shadowtree.cli.demo_servers import deal
+
+MEMBERS = 2_000
+GROUPS_BETWEEN = 20
+"""Groups between the one that is asked for and its members, dealt over all servers."""
+
+CLIENTS_OF_A_SERVER = 8
+
+
+def measure(*, quick: bool) -> list[Figure]:
+    """Measure updates and questions over servers, beside the same on one server in the same run."""
+    return [
+        *_joins(quick=quick),
+        *_rates(quick=quick),
+        *_questions(quick=quick),
+        *_import_of_the_example(),
+    ]
+
+
+@contextmanager
+def _clients(shares: Sequence[Sequence[str]]) -> Iterator[tuple[list[ServerProcess], list[Client]]]:
+    """A server for each share of subnets, all connected, and a client of each."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        servers = stack.enter_context(name_servers(folder, shares))
+        yield servers, [stack.enter_context(Client(server.address)) for server in servers]
+
+
+def _joins(*, quick: bool) -> list[Figure]:
+    """Joins of a group homed elsewhere, one by one, each in turn with an echo and with a join of two groups here."""
+    count = 30 if quick else 200
+    with _clients([["a.x"], ["b.x"], ["c.x"]]) as (_, (a, *_)), echo_server() as echo:
+        a.import_arcs(
+            Arc(f"{name}-{number}@{subnet}", "", "group")
+            for number in range(count)
+            for name, subnet in (("parent", "a.x"), ("child", "a.x"), ("child", "b.x"), ("second", "c.x"))
+        )
+        with grpc.insecure_channel(echo.address) as channel:
+            bare_call = echo_call(channel, 60)
+            across, bare = paired_medians(_joining(a, "parent", "child", "b.x"), bare_call, rounds=count)
+            chained, _ = paired_medians(_joining(a, "parent", "second", "c.x"), bare_call, rounds=count)
+            here, _ = paired_medians(_joining(a, "parent", "child", "a.x"), bare_call, rounds=count)
+    note = f"{across * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms; of two groups of one server {here * 1e3:.1f} ms"
+    return [
+        Figure("join across servers of a normal arc, 3 servers, durable, p50", across / bare, 12, "x echo", note=note),
+        Figure(
+            "  the same, the parent having a child elsewhere already",
+            chained / bare,
+            12,
+            "x echo",
+            note=f"{chained * 1e3:.1f} ms",
+        ),
+    ]
+
+
+def _joining(client: Client, parent: str, child: str, subnet: str) -> Callable[[], object]:
+    numbers = iter(range(1_000_000))
+
+    def join() -> None:
+        number = next(numbers)
+        client.join(f"{parent}-{number}@a.x", f"{child}-{number}@{subnet}", kind="group")
+
+    return join
+
+
+def _rates(*, quick: bool) -> list[Figure]:
+    """Joins and leaves that need one server each: all at one of three servers, and at all three at once."""
+    each = 20 if quick else 200
+    with _clients([["a.x"], ["b.x"], ["c.x"]]) as (servers, clients):
+        for client, subnet in zip(clients, ("a.x", "b.x", "c.x"), strict=True):
+            client.import_arcs(Arc(f"busy-{number}@{subnet}", "", "group") for number in range(3 * CLIENTS_OF_A_SERVER))
+        places = [(server.address, subnet) for server, subnet in zip(servers, ("a.x", "b.x", "c.x"), strict=True)]
+        alone = _rate([(places[0], number) for number in range(3 * CLIENTS_OF_A_SERVER)], each)
+        together = _rate([(place, number) for place in places for number in range(CLIENTS_OF_A_SERVER)], each)
+    note = f"{together:,.0f} a second against {alone:,.0f}; clients, servers and disk share one machine"
+    what = "independent joins on 3 servers at once, to those on one of them"
+    return [Figure(what, together / alone, 2, "x", lower_is_better=False, note=note)]
+
+
+def _rate(callers: Sequence[tuple[tuple[str, str], int]], each: int) -> float:
+    async def one_client(address: str, group: str) -> None:
+        async with aio.Client(address) as names:
+            for member in range(each):
+                await names.join(group, f"m-{member}@people.example", kind="process")
+            for member in range(each):
+                await names.leave(group, f"m-{member}@people.example")
+
+    async def all_clients() -> None:
+        await asyncio.gather(*(one_client(address, f"busy-{number}@{subnet}") for (address, subnet), number in callers))
+
+    return 2 * each * len(callers) / timed(lambda: asyncio.run(all_clients()))
+
+
+def _questions(*, quick: bool) -> list[Figure]:
+    """The same graph on five servers and on one, asked in turns."""
+    rounds = 30 if quick else 300
+    subnets = [f"s{number}.x" for number in range(5)]
+    arcs = list(_spread(subnets))
+    with _clients([[subnet] for subnet in subnets]) as (_, (five, *_)), _clients([subnets]) as (_, (one,)):
+        five.import_arcs(arcs)
+        one.import_arcs(arcs)
+        top = f"top@{subnets[0]}"
+        assert five.resolve(top).processes == one.resolve(top).processes
+        assert len(one.resolve(top).processes) == MEMBERS
+        spread, local = paired_medians(lambda: five.resolve(top), lambda: one.resolve(top), rounds=rounds)
+        figures = [
+            Figure(
+                f"resolve of {MEMBERS:,} members spread over 5 servers, p50",
+                spread / local,
+                4,
+                "x one server",
+                note=f"{spread * 1e3:.1f} ms against {local * 1e3:.1f} ms",
+            )
+        ]
+        own = f"m-0@{subnets[0]}"
+        for what, member, target in (
+            ("check of a group homed elsewhere: one hop", f"between-1@{subnets[1]}", 2.5),
+            ("check of a native member homed elsewhere: one hop", f"m-1@{subnets[1]}", 2.5),
+            ("check of a foreign member, a yes: one parallel round", "guest@people.example", 4.0),
+            ("check of a foreign member, a no: one parallel round", "nobody@people.example", 4.0),
+        ):
+            assert five.check(top, member).is_member is (not member.startswith("nobody"))
+            asked, here = paired_medians(
+                lambda member=member: five.check(top, member), lambda: five.check(top, own), rounds=4 * rounds
+            )
+            note = f"{asked * 1e6:,.0f} us against {here * 1e6:,.0f} us"
+            figures.append(Figure(f"{what}, p50", asked / here, target, "x local check", note=note))
+    return figures
+
+
+def _spread(subnets: Sequence[str]) -> Iterator[Arc]:
+    """A group, groups of all servers in it, and native members of all servers in these; one guest that nobody owns."""
+    for number in range(GROUPS_BETWEEN):
+        group = f"between-{number}@{subnets[number % len(subnets)]}"
+        yield Arc(f"top@{subnets[0]}", group, "group")
+        for member in range(number, MEMBERS - 1, GROUPS_BETWEEN):
+            yield Arc(group, f"m-{member}@{subnets[member % len(subnets)]}", "process")
+    yield Arc(f"between-3@{subnets[3]}", "guest@people.example", "process")
+
+
+def _import_of_the_example() -> list[Figure]:
+    """The example graph, its domains dealt over five servers, brought through one address."""
+    with _clients(deal(example_weights(), 5)) as (servers, clients):
+        started = time.perf_counter()
+        summary = clients[0].import_file(EXAMPLE, timeout=600)
+        seconds = time.perf_counter() - started
+        assert summary.arcs == 454_565, summary
+        assert sum(client.status().arcs for client in clients) == summary.arcs
+        peaks = [server.peak_resident_bytes() / 1e6 for server in servers]
+        note = "each: " + ", ".join(f"{peak:.0f}" for peak in peaks) + f"; mean {statistics.mean(peaks):.0f}"
+    return [
+        Figure("import of the example graph over 5 servers, through one address", seconds, 40, "s"),
+        Figure("  memory of the server that needs most, at its peak", max(peaks), 500, "MB", note=note),
+    ]

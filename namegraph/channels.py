@@ -1,0 +1,123 @@
+"""Numbered channels between this server and others: nothing is lost, nothing is handled twice.
+
+    step -> letter number n -> (durable) -> sent -> received, handled -> (durable) -> receipt through n -> forgotten
+
+A letter is kept until the other server says that it has made durable what the letter caused; after a lost connection,
+or a crash of either server, what is kept is sent again. Numbers rise by one, so that a letter that comes twice, late,
+or from before a reconnection is known by its number, and a gap is noticed. One received message is one step: its
+effect, the number reached and the letters it causes become durable together.
+
+Source: protocol.md section 6; architecture.md, "Between servers".
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
+
+from namegraph.events import PeerLetter
+from namegraph.names import ServerId
+from namegraph.records import ProtocolRow
+
+OUTBOX = "outbox"
+"""Rows: a letter by receiver and number."""
+INBOX = "inbox"
+"""Rows: through which number the letters of a sender were handled."""
+SENT = "sent"
+"""Rows: the number of the last letter to a receiver, where no letter is kept."""
+
+
+class Channels:
+    """The channels to and from all other servers."""
+
+    def __init__(self) -> None:
+        self._kept: dict[ServerId, OrderedDict[int, bytes]] = {}
+        self._last_sent: dict[ServerId, int] = {}
+        self._handled_through: dict[ServerId, int] = {}
+        self._rows: list[ProtocolRow] = []
+        self._lazy_rows: list[ProtocolRow] = []
+        self.faults: Counter[tuple[ServerId, str]] = Counter()
+        """What other servers did wrong, by server and kind; for operators."""
+
+    @classmethod
+    def restore(cls, rows: Iterable[ProtocolRow]) -> Channels:
+        """The channels as they were when the rows were written."""
+        channels = cls()
+        letters: list[PeerLetter] = []
+        for row in rows:
+            assert row.value is not None
+            match row.part:
+                case "outbox":
+                    digits, _, receiver = row.key.partition(" ")
+                    letters.append(PeerLetter(ServerId(receiver), int(digits), row.value))
+                case "inbox":
+                    channels._handled_through[ServerId(row.key)] = int(row.value)
+                case "sent":
+                    channels._last_sent[ServerId(row.key)] = int(row.value)
+        for receiver, number, encoded in sorted(letters):
+            channels._kept.setdefault(receiver, OrderedDict())[number] = encoded
+            channels._last_sent[receiver] = max(number, channels._last_sent.get(receiver, 0))
+        return channels
+
+    def send(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
+        """Number a message and keep it until it is received."""
+        number = self._last_sent[receiver] = self._last_sent.get(receiver, 0) + 1
+        self._kept.setdefault(receiver, OrderedDict())[number] = encoded
+        self._rows.append(ProtocolRow(OUTBOX, _key(receiver, number), encoded))
+        return PeerLetter(receiver, number, encoded)
+
+    def take(self, sender: ServerId, number: int) -> bool:
+        """Whether a letter is the next of its sender; it counts as handled then. Others are counted as faults."""
+        handled = self._handled_through.get(sender, 0)
+        if number != handled + 1:
+            self.faults[sender, "repeated" if number <= handled else "out of order"] += 1
+            return False
+        self._handled_through[sender] = number
+        self._rows.append(ProtocolRow(INBOX, sender, str(number).encode()))
+        return True
+
+    def received(self, peer: ServerId, through: int) -> None:
+        """Forget the letters that the other server has handled. Made durable with what comes next: it can wait."""
+        kept = self._kept.get(peer)
+        if through > self._last_sent.get(peer, 0):
+            self.faults[peer, "receipt for what was not sent"] += 1
+            return
+        while kept and (number := next(iter(kept))) <= through:
+            del kept[number]
+            self._lazy_rows.append(ProtocolRow(OUTBOX, _key(peer, number), None))
+            if not kept:
+                self._lazy_rows.append(ProtocolRow(SENT, peer, str(number).encode()))
+
+    def kept(self, receiver: ServerId, *, after: int = 0) -> Iterator[PeerLetter]:
+        """The letters to a server that are not known to be handled, in order, beyond a number.
+
+        To be read before the next step. Those before are not looked at, so a long backlog is read in pieces.
+        """
+        kept = self._kept.get(receiver, OrderedDict())
+        for number in range(max(after, self.forgotten_through(receiver)) + 1, self.sent_through(receiver) + 1):
+            yield PeerLetter(receiver, number, kept[number])
+
+    def sent_through(self, receiver: ServerId) -> int:
+        """The number of the last letter to a server; 0 where there was none."""
+        return self._last_sent.get(receiver, 0)
+
+    def forgotten_through(self, receiver: ServerId) -> int:
+        """The number of the last letter to a server that is not kept any more; 0 where all are."""
+        kept = self._kept.get(receiver)
+        return next(iter(kept)) - 1 if kept else self.sent_through(receiver)
+
+    def handled_through(self, sender: ServerId) -> int:
+        """The number of the last letter of a sender that was handled; 0 where there was none."""
+        return self._handled_through.get(sender, 0)
+
+    def take_rows(self) -> list[ProtocolRow]:
+        """The rows of this step; those that can wait go with others only."""
+        if not self._rows:
+            return []
+        rows = self._lazy_rows + self._rows
+        self._lazy_rows, self._rows = [], []
+        return rows
+
+
+def _key(receiver: ServerId, number: int) -> str:
+    return f"{number} {receiver}"

@@ -1,0 +1,107 @@
+"""What one server finds of an update at its turn: what it would change of what this server owns, or why it cannot be.
+
+    group  -> its home: created, deleted            arc -> the parent's home: joined, left, there already
+    child  -> its home: a group or a process
+
+Nothing is changed, and no node is numbered that was not known before. Source: protocol.md section 5, item 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from namegraph.ancestry_records import AncestryRecords
+from namegraph.changes import Changes, Collector, MustLeaveError, group_not_found
+from namegraph.events import JoinArc, LeaveArc
+from namegraph.messages import ArcChange, ArcId, ChildTruth, GroupChange, Refuse, Update
+from namegraph.names import NodeId
+from namegraph.records import NodeKind
+from namegraph.refusals import Reason, Refusal, RefusedError
+from namegraph.site import Site
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The part of a server's `Ready` that concerns the update's own nodes."""
+
+    groups: tuple[GroupChange, ...]
+    arcs: tuple[ArcChange, ...]
+    children: tuple[ChildTruth, ...]
+    already_there: int
+
+
+class CannotError(Exception):
+    """An update that cannot be done as it is; `refuse` says why."""
+
+    def __init__(self, refuse: Refuse) -> None:
+        super().__init__(refuse.refusal.message)
+        self.refuse = refuse
+
+
+def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
+    """Look at an update whose turn has come; raises `CannotError`."""
+    graph = site.graph
+    if update.read is not None:
+        if site.home_of(update.read) == site.server and graph.group(update.read) is None:
+            refusal = group_not_found(update.read, site.server, known_subnet=True).refusal
+            raise CannotError(Refuse(update.update_id, 0, refusal))
+        return Findings((), (), (), 0)
+    if not update.operations:
+        return Findings((), (), (), 0)
+    interned_from = len(graph.ids)
+    collector = Collector(site, is_whole=False)
+    try:
+        changes = collector.collect(update.operations, size=update.size)
+        return Findings(
+            tuple(
+                GroupChange(graph.ids[node], kind is NodeKind.GROUP)
+                for node, kind in changes.kinds.items()
+                if site.owns(node) and NodeKind.GROUP in (kind, graph.kind(node))
+            ),
+            _arc_changes(site, changes),
+            _children(site, records, update, collector),
+            changes.already_there,
+        )
+    except RefusedError as error:
+        raise CannotError(Refuse(update.update_id, collector.number, error.refusal)) from None
+    except MustLeaveError as error:
+        to_leave = tuple(ArcId(parent, child) for parent, child in error.arcs)
+        refusal = Refusal(Reason.GROUP_IN_USE, str(error))
+        raise CannotError(Refuse(update.update_id, collector.number, refusal, to_leave)) from None
+    finally:
+        graph.forget_interned(interned_from)
+
+
+def _arc_changes(site: Site, changes: Changes) -> tuple[ArcChange, ...]:
+    """The arcs whose parents are owned here."""
+    graph = site.graph
+    found: dict[ArcId, ArcChange] = {}
+    for parent, child in changes.removed:
+        if site.owns(parent):
+            arc = graph.children[parent][child]
+            name = ArcId(graph.ids[parent], graph.ids[child])
+            found[name] = ArcChange(name, False, graph.kind(child), arc.cost, arc.version + 1)
+    for parent, child, cost in changes.added:
+        if site.owns(parent):
+            name = ArcId(graph.ids[parent], graph.ids[child])
+            left = found.get(name)
+            buried = graph.tombstones.get((parent, child))
+            version = left.version if left is not None else 0 if buried is None else buried.version
+            found[name] = ArcChange(name, True, NodeKind.ABSENT, cost, version + 1)
+    return tuple(found.values())
+
+
+def _children(site: Site, records: AncestryRecords, update: Update, collector: Collector) -> tuple[ChildTruth, ...]:
+    """The children, owned here, of the update's arcs."""
+    graph = site.graph
+    found: dict[NodeId, ChildTruth] = {}
+    for _, operation in update.operations:
+        if not isinstance(operation, JoinArc | LeaveArc):
+            continue
+        child = operation.child
+        if child in found or site.home_below(parent=operation.parent, child=child) != site.server:
+            continue
+        node = graph.index.get(child)
+        if node is not None:
+            found[child] = ChildTruth(child, collector.kind_of(node), records.version_of(node))
+    return tuple(found.values())

@@ -1,0 +1,79 @@
+"""What one commit of an update over several servers changes of this server's graph, noted while it is applied.
+
+Its own arcs, the records relayed with it, and what is pruned afterwards change the graph in any order. When all is done
+the net change is followed: by the ancestor sets, and by the log that tells readers which of the plans they keep still
+hold. Both cost what lies below the change, not what the graph holds.
+
+Source: protocol.md sections 3.2 and 5, item 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from namegraph.ancestry import AncestorSets, Shift
+from namegraph.commit import CHANGED_TAILS_LISTED_LIMIT
+from namegraph.graph import NameGraph
+from namegraph.records import ArcRecord, NodeIndex
+
+ArcKey = tuple[NodeIndex, NodeIndex]
+
+
+class GraphChange:
+    """The net change since it was last followed."""
+
+    def __init__(self, graph: NameGraph, ancestors: AncestorSets) -> None:
+        self._graph = graph
+        self._ancestors = ancestors
+        self._arcs_before: dict[ArcKey, ArcRecord | None] = {}
+        """Arcs in ancestry records that were touched."""
+        self._read_anew: dict[NodeIndex, None] = {}
+        """Nodes from which readers must look again."""
+        self._regrouped: dict[NodeIndex, None] = {}
+        """Components of virtual nodes that are others now."""
+        self._without_set: dict[NodeIndex, None] = {}
+        """Those of them for which there was no ancestor set to forget."""
+
+    def arc(self, parent: NodeIndex, child: NodeIndex) -> None:
+        """An arc in the record of its child is about to change."""
+        self._arcs_before.setdefault((parent, child), self._graph.parents[child].get(parent))
+
+    def read_anew(self, node: NodeIndex) -> None:
+        """A node's kind changes, or which arcs leave it."""
+        self._read_anew[node] = None
+
+    def regroup(self, components: Iterable[NodeIndex]) -> None:
+        """All of a virtual node that is about to change, or to form of nodes that are in none."""
+        self._read_anew.update(dict.fromkeys(components))
+        if self._ancestors.holds_any(components):
+            self._regrouped.update(dict.fromkeys(components))
+        else:
+            self._without_set.update(dict.fromkeys(components))
+
+    def follow(self) -> Shift | None:
+        """Follow what was noted, and forget it; None where no ancestor set can be relied on."""
+        if not (self._arcs_before or self._read_anew):
+            return Shift(set(), set())
+        graph = self._graph
+        added: list[ArcKey] = []
+        removed: list[ArcKey] = []
+        reordered: set[NodeIndex] = set()
+        for (parent, child), before in self._arcs_before.items():
+            now = graph.parents[child].get(parent)
+            if now is None and before is not None:
+                removed.append((parent, child))
+            elif now is not None and before is None:
+                added.append((parent, child))
+            elif now is not None and before is not None and now.cost != before.cost:
+                reordered.add(graph.representative(child))
+            else:
+                continue
+            self._read_anew[parent] = None
+        shift = self._ancestors.follow(added=added, removed=removed, regrouped=self._regrouped)
+        if self._read_anew:
+            graph.update_count += 1
+            is_listed = len(self._read_anew) <= CHANGED_TAILS_LISTED_LIMIT
+            graph.changed_tails.append((graph.update_count, frozenset(self._read_anew) if is_listed else None))
+        regrouped = set(map(graph.representative, self._without_set))
+        self._arcs_before, self._read_anew, self._regrouped, self._without_set = {}, {}, {}, {}
+        return None if shift is None else Shift(shift.seen | reordered | regrouped, shift.changed | regrouped)

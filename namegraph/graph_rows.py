@@ -1,0 +1,104 @@
+"""The rows of a graph that commits of updates over several servers change: noted as they change, written once a step.
+
+An arc has one row. Where its parent is owned here it says what is true of the arc; the ancestry record of its child may
+be ahead of that (see `ancestry_records`), and then has a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from namegraph.graph import VirtualNode
+from namegraph.records import ArcRecord, NodeIndex, NodeRecord, ProtocolRow, Records, VirtualNodeRecord
+from namegraph.site import Site
+
+AHEAD = "record ahead"
+"""Rows: an arc as its child's ancestry record has it, where that differs from the truth; by parent and child."""
+
+ArcKey = tuple[NodeIndex, NodeIndex]
+
+
+class GraphRows:
+    """What of a graph must be written."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._graph = site.graph
+        self.nodes: dict[NodeIndex, None] = {}
+        self.arcs: dict[ArcKey, None] = {}
+        self.virtual_nodes: dict[int, VirtualNode] = {}
+        """By number; those that are gone too."""
+        self.recorded = 0
+        """Nodes of smaller numbers have a row."""
+        self._ahead: dict[ArcKey, None] = {}
+
+    def take(self, records: Records) -> None:
+        """Add the rows of all that was noted."""
+        graph = self._graph
+        self.nodes.update(dict.fromkeys(map(NodeIndex, range(self.recorded, len(graph.ids)))))
+        self.recorded = len(graph.ids)
+        records.nodes += [self._node_row(node) for node in sorted(self.nodes)]
+        for parent, child in self.arcs:
+            self._add_arc_rows(parent, child, records)
+        for number, virtual_node in self.virtual_nodes.items():
+            counter, server = virtual_node.made_at
+            is_present = number in graph.virtual_nodes
+            records.virtual_nodes.append(VirtualNodeRecord(number, virtual_node.smallest, counter, server, is_present))
+        self.nodes, self.arcs, self.virtual_nodes = {}, {}, {}
+
+    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+        """Put ancestry records that were ahead of the truth back into a restored graph."""
+        graph = self._graph
+        self.recorded = len(graph.ids)
+        for row in rows:
+            if row.part != AHEAD:
+                continue
+            assert row.value is not None
+            parent, child = (NodeIndex(int(number)) for number in row.key.split())
+            arc = _DECODER.decode(row.value)
+            self._ahead[parent, child] = None
+            if arc is None:
+                graph.parents[child].pop(parent, None)
+            else:
+                graph.parents[child][parent] = arc
+
+    def _node_row(self, node: NodeIndex) -> NodeRecord:
+        graph = self._graph
+        virtual_node = graph.virtual_node_of.get(node)
+        return NodeRecord(
+            node,
+            graph.ids[node],
+            graph.kind(node),
+            None if virtual_node is None else virtual_node.number,
+            graph.versions[node],
+            graph.version_servers.get(node),
+        )
+
+    def _add_arc_rows(self, parent: NodeIndex, child: NodeIndex, records: Records) -> None:
+        graph = self._graph
+        in_record = graph.parents[child].get(parent)
+        owns_parent = self._site.owns(parent)
+        arc = graph.children[parent].get(child) if owns_parent else in_record
+        if arc is None:
+            arc = graph.tombstones.get((parent, child)) or _unknown(parent, child)
+            is_ahead = owns_parent and in_record is not None
+        else:
+            is_ahead = arc != in_record
+        records.arcs.append(arc)
+        if is_ahead:
+            self._ahead[parent, child] = None
+            records.protocol.append(ProtocolRow(AHEAD, f"{parent} {child}", _ENCODER.encode(in_record)))
+        elif (parent, child) in self._ahead:
+            del self._ahead[parent, child]
+            records.protocol.append(ProtocolRow(AHEAD, f"{parent} {child}", None))
+
+
+def _unknown(parent: NodeIndex, child: NodeIndex) -> ArcRecord:
+    """The row that deletes an arc's row."""
+    return ArcRecord(parent, child, 0, 0, 0, present=False, suspended=False)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(ArcRecord | None)

@@ -1,0 +1,79 @@
+"""Requests of clients whose updates are under way over several servers: who waits for which outcome.
+
+A request that is repeated meanwhile waits for the same outcome. The answer comes when the update is over everywhere,
+also where the server started again in between; only those who asked before that are gone then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from namegraph.events import Outcome, Reply
+from namegraph.messages import UpdateId
+from namegraph.priorities import Priority
+from namegraph.records import RequestId
+from namegraph.refusals import Reason, RefusedError, refuse
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request, and who waits for its outcome."""
+
+    request_id: RequestId
+    digest: str
+    tickets: list[int]
+    outcome: Outcome | None = None
+    place: Priority | None = None
+
+
+class Requests:
+    """The requests under way."""
+
+    def __init__(self) -> None:
+        self._asked: dict[UpdateId, Asked] = {}
+        self._under_way: dict[RequestId, UpdateId] = {}
+
+    def wait_with(self, request_id: RequestId, digest: str, ticket: int) -> bool:
+        """Let a repeated request wait for the first one's outcome; False where there is none under way.
+
+        Raises `RefusedError` where the id is another request's.
+        """
+        update_id = self._under_way.get(request_id)
+        if update_id is None:
+            return False
+        asked = self._asked[update_id]
+        if asked.digest != digest:
+            raise id_was_used(request_id)
+        asked.tickets.append(ticket)
+        return True
+
+    def begin(self, update_id: UpdateId, asked: Asked) -> None:
+        """A request's update was begun."""
+        self._asked[update_id] = asked
+        self._under_way[asked.request_id] = update_id
+
+    def begun_again(self, before: UpdateId, now: UpdateId) -> None:
+        """A request's update was begun again under another id."""
+        self.begin(now, self._asked.pop(before))
+
+    def ended(self, update_id: UpdateId, outcome: Outcome, place: Priority | None) -> Asked:
+        """A request's outcome is known."""
+        asked = self._asked[update_id]
+        asked.outcome, asked.place = outcome, place
+        return asked
+
+    def answer(self, update_id: UpdateId, *, is_confirmed: bool) -> list[Reply]:
+        """A request is over: the replies to all who wait. `is_confirmed`: another server has told of its end."""
+        asked = self._asked.pop(update_id)
+        del self._under_way[asked.request_id]
+        assert asked.outcome is not None
+        return [Reply(ticket, asked.outcome, asked.place, is_confirmed) for ticket in asked.tickets]
+
+
+def id_was_used(request_id: RequestId) -> RefusedError:
+    """The refusal of a request under another request's id."""
+    return refuse(
+        Reason.INVALID_REQUEST,
+        f"the request id {request_id!r} was used for another update; choose a new one",
+        request_id=request_id,
+    )

@@ -1,0 +1,53 @@
+"""Whether a server's state reflects a revision that a client got from any server.
+
+A caller is answered when all participants of its update are done, so a revision that somebody holds is reflected at
+every server that took part. What can still be missing: an update that is decided and not done everywhere, of which the
+client learned by reading at a server that was done.
+
+Source: protocol.md section 5 (idempotence); interfaces.md, semantics 10.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from namegraph.coordinator import Coordinator
+from namegraph.ordering import Entries
+from namegraph.priorities import Priority, parse_revision, revision_of
+from namegraph.refusals import Reason, refuse
+from namegraph.site import Site
+
+
+class Wait(Enum):
+    """What a read that must reflect a revision has to wait for."""
+
+    REFLECTED = 1
+    """Nothing."""
+    NOT_YET = 2
+    """An update under way here; look again after the next step."""
+    ASK = 3
+    """Never seen here: the server that the revision names knows whether it exists."""
+
+
+def waits_for(revision: str, *, site: Site, entries: Entries, coordinator: Coordinator) -> Wait:
+    """Say what a read must wait for; raises `RefusedError` where the revision is none that this server can reach."""
+    try:
+        wanted = parse_revision(revision)
+    except ValueError as error:
+        raise refuse(Reason.INVALID_REQUEST, str(error), revision=revision[:100]) from None
+    is_own = wanted.server == site.server
+    is_seen = wanted.counter <= site.counter
+    if (is_own and not is_seen) or not (is_own or wanted.server in site.table.servers()):
+        newest = revision_of(Priority(site.counter, site.server), coordinator=site.server)
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"the server {site.server} has not seen the update {revision} (its newest is {newest})",
+            revision=revision,
+            server=site.server,
+        )
+    if is_own and coordinator.is_waited_for(wanted.counter):
+        return Wait.NOT_YET
+    for entry in entries.by_update.values():
+        if entry.is_ready and entry.final is not None and entry.final.counter <= wanted.counter:
+            return Wait.NOT_YET
+    return Wait.REFLECTED if is_seen else Wait.ASK

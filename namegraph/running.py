@@ -1,0 +1,148 @@
+"""What a coordinator knows of an update that is not over, and what of that is durable.
+
+Before the decision only who was asked is durable: after a crash they are told that the update came to nothing. After
+it, who is not done yet; what each must do is in the letters to them, which are durable too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
+
+from namegraph.decision import Decision
+from namegraph.events import Operation, Outcome
+from namegraph.messages import ArcId, Cover, Ready, Refuse, UpdateId
+from namegraph.names import NodeId, ServerId
+from namegraph.priorities import Priority
+from namegraph.records import RequestId
+from namegraph.site import NEVER
+
+
+class Phase(Enum):
+    """How far an update is."""
+
+    ORDER = 1
+    READY = 2
+    RELEASE = 3
+    DECIDED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an update is to do. A `read` has no operations."""
+
+    operations: tuple[tuple[int, Operation], ...]
+    """Each with its place in what the client asked for, from 1."""
+    size: int
+    """Operations that the client asked for."""
+    read: NodeId | None = None
+    is_import: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An update that was decided, or came to nothing. `place`: where in the order of updates, if that was known."""
+
+    update_id: UpdateId
+    outcome: Outcome
+    place: Priority | None
+
+
+class Involved(NamedTuple):
+    """What is durable of an update: whom to tell that it came to nothing, or who is not done yet."""
+
+    update_id: UpdateId
+    is_decided: bool
+    servers: tuple[ServerId, ...]
+    request_id: RequestId
+    final: Priority | None
+    released: tuple[ArcId, ...]
+    """Arcs whose stored records were released for an update that is not decided."""
+
+
+@dataclass(slots=True)
+class Running:
+    """What a coordinator knows of one update."""
+
+    update_id: UpdateId
+    request_id: RequestId
+    plan: Plan
+    deadline: float | None
+    tentative: Priority
+    attempt: int = 1
+    phase: Phase = Phase.ORDER
+    wanted: dict[ServerId, Cover] = field(default_factory=dict)
+    asked: dict[ServerId, Cover] = field(default_factory=dict)
+    votes_due: Counter[ServerId] = field(default_factory=Counter)
+    highest_vote: Priority = NEVER
+    above: dict[NodeId, None] = field(default_factory=dict)
+    """The parents of arcs to be joined, and what is above them, as their homes know."""
+    final: Priority = NEVER
+    judges: dict[ServerId, None] = field(default_factory=dict)
+    """The servers that judge its operations."""
+    readies: dict[ServerId, Ready] = field(default_factory=dict)
+    refuses: dict[ServerId, Refuse] = field(default_factory=dict)
+    holders: dict[ServerId, None] = field(default_factory=dict)
+    """Servers that were handed an entry and may be no participants."""
+    releases_due: int = 0
+    decision: Decision | None = None
+    not_done: dict[ServerId, None] = field(default_factory=dict)
+
+    def want(self, server: ServerId, *, ends: Iterable[NodeId] = (), entry_nodes: Iterable[NodeId] = ()) -> None:
+        """Let the entry at a server cover these nodes too."""
+        cover = self.wanted.get(server, Cover(frozenset(), frozenset()))
+        self.wanted[server] = Cover(cover.ends.union(ends), cover.entry_nodes.union(entry_nodes))
+
+    def is_covered(self) -> bool:
+        """Whether each participant is ready for all that is affected there."""
+        return all(
+            server in self.readies and self.readies[server].cover.contains(cover)
+            for server, cover in self.wanted.items()
+        )
+
+    def is_judged(self) -> bool:
+        """Whether all who judge its operations have answered."""
+        return all(server in self.readies or server in self.refuses for server in self.judges)
+
+    @property
+    def released(self) -> tuple[ArcId, ...]:
+        """Arcs whose stored records were released before the decision."""
+        if self.phase is not Phase.RELEASE or self.decision is None:
+            return ()
+        return tuple(self.decision.releases)
+
+    @property
+    def known_final(self) -> Priority | None:
+        """The final priority; None while it is not known."""
+        return None if self.phase is Phase.ORDER else self.final
+
+
+def encode_running(running: Running) -> bytes:
+    """What is durable of an update under way."""
+    is_decided = running.phase is Phase.DECIDED
+    servers = running.not_done if is_decided else {**running.asked, **running.holders}
+    return _ENCODER.encode(
+        Involved(
+            running.update_id,
+            is_decided,
+            tuple(sorted(servers)),
+            running.request_id,
+            running.known_final,
+            running.released,
+        )
+    )
+
+
+def decode_involved(encoded: bytes) -> Involved:
+    """Read what `encode_running` wrote."""
+    involved: Involved = _DECODER.decode(encoded)
+    return involved
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Involved)

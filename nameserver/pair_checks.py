@@ -1,0 +1,93 @@
+"""What this server alone knows of pairs of a group and a member, for its own answers and for those of other servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from typing import cast
+
+from namegraph.names import NodeId, subnet_of
+from namegraph.records import NodeIndex, NodeKind
+from namegraph.server_core import ServerCore
+from resolver.membership import MembershipResolver
+
+
+class PairFinding(IntEnum):
+    """What one server finds of one pair. The numbers are those of CheckPartResponse."""
+
+    NOT_BELOW = 0
+    """The group is known here, and no arc known here leads from it to the member."""
+    BELOW = 1
+    NO_GROUP = 2
+    """No group of this id is known here. Its home would know it."""
+    SETTLED = 3
+    """Not below, and the group and all groups below it are owned here: nobody could know better."""
+
+
+SETTLING_NODES_LIMIT = 20_000
+"""Nodes that are looked at to settle the pairs of one request, in some 5 ms; what is left is not settled."""
+
+
+class PairChecks:
+    """Reads a core. It knows all about the members it owns, and about the groups it owns whether they exist."""
+
+    def __init__(self, *, core: ServerCore, resolver: MembershipResolver) -> None:
+        self._core = core
+        self._resolver = resolver
+        # Asked with texts as they came: those that are no canonical id are simply not found.
+        self._index: Callable[[str], NodeIndex | None] = cast("dict[str, NodeIndex]", core.graph.index).get
+
+    def findings(self, groups: Sequence[str], members: Sequence[str], *, settles: bool) -> bytearray:
+        """One `PairFinding` for each pair of canonical names; `settles` where others might know better."""
+        known = self.all_known(groups, members)
+        found = known if known is not None else bytearray(map(self.finding, groups, members))
+        if settles:
+            self._settle(groups, members, found)
+        return found
+
+    def all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytearray | None:
+        """The findings, many times faster, where all names are known, in their one spelling, and all groups exist."""
+        group_nodes, member_nodes = list(map(self._index, groups)), list(map(self._index, members))
+        if None in member_nodes or not self._are_groups(group_nodes):
+            return None
+        pairs = cast("Iterable[tuple[NodeIndex, NodeIndex]]", zip(group_nodes, member_nodes, strict=True))
+        return bytearray(self._core.ancestors.are_ancestors(pairs))
+
+    def finding(self, group: str, member: str) -> PairFinding:
+        """What is known of one pair of canonical names."""
+        node = self._core.graph.group(NodeId(group))
+        if node is None:
+            return PairFinding.NO_GROUP
+        of_member = self._index(member)
+        is_below = of_member is not None and self._core.ancestors.is_ancestor(ancestor=node, node=of_member)
+        return PairFinding.BELOW if is_below else PairFinding.NOT_BELOW
+
+    def pathname(self, group: str, member: str) -> list[NodeId]:
+        """A shortest chain from the group to the member, as far as is known here; empty where there is none."""
+        if self._core.graph.group(NodeId(group)) is None:
+            return []
+        return self._resolver.explain(NodeId(group), NodeId(member))
+
+    def _settle(self, groups: Sequence[str], members: Sequence[str], found: bytearray) -> None:
+        """Find which are not below and can be below nowhere else."""
+        core = self._core
+        room = SETTLING_NODES_LIMIT
+        is_closed: dict[str, bool] = {}
+        for place, (group, member) in enumerate(zip(groups, members, strict=True)):
+            if found[place] != PairFinding.NOT_BELOW or core.owner_of(subnet_of(NodeId(member))) == core.server:
+                continue
+            if group not in is_closed:
+                reached = core.graph.descendants((core.graph.index[NodeId(group)],), limit=room) if room > 0 else None
+                is_closed[group] = reached is not None and self._owns_groups_of(reached)
+                room -= SETTLING_NODES_LIMIT if reached is None else len(reached)
+            if is_closed[group]:
+                found[place] = PairFinding.SETTLED
+
+    def _owns_groups_of(self, nodes: Iterable[NodeIndex]) -> bool:
+        core, kinds = self._core, self._core.graph.kinds
+        return all(kinds[node] == NodeKind.PROCESS or core.owns(node) for node in nodes)
+
+    def _are_groups(self, nodes: list[NodeIndex | None]) -> bool:
+        kinds = self._core.graph.kinds
+        distinct = set(nodes)
+        return None not in distinct and all(kinds[cast("NodeIndex", node)] == NodeKind.GROUP for node in distinct)

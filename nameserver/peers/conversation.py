@@ -1,0 +1,94 @@
+"""Carries one session out over one stream: reads, writes, and waits for what is to be sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from nameserver.peers.frames import Goodbye, decode, encode
+from nameserver.peers.session import Session, SessionEvent, State
+from nameserver.peers.streams import FrameStream, StreamBrokenError
+
+GREETING_SECONDS = 5.0
+"""How long the connection and the first frames may take: far longer than they do where anybody answers."""
+
+PARTING_SECONDS = 1.0
+"""How long a goodbye may take to arrive before the stream is cut."""
+
+
+class Conversation:
+    """A session and its stream."""
+
+    def __init__(
+        self,
+        session: Session,
+        stream: FrameStream,
+        handle: Callable[[Conversation, SessionEvent], Awaitable[None]],
+    ) -> None:
+        """`handle` is given what comes, in order; while it waits, nothing more is read."""
+        self.session = session
+        self._stream = stream
+        self._handle = handle
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look whether there is something to send."""
+        self._wake.set()
+
+    def part(self, goodbye: Goodbye) -> None:
+        """End the session with a word."""
+        self.session.part(goodbye)
+        self.wake()
+
+    async def run(self) -> None:
+        """Talk until the session is over."""
+        session = self.session
+        reader, writer = asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())
+        both = (reader, writer)
+        try:
+            await asyncio.wait(both, timeout=GREETING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if session.state in (State.OPEN, State.ENDED):
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                # A goodbye is still to be written, or to arrive.
+                await asyncio.wait(both, timeout=PARTING_SECONDS)
+            else:
+                session.lost(f"no answer within {GREETING_SECONDS:g} seconds")
+        finally:
+            session.lost("the connection was given up")
+            for task in both:
+                task.cancel()
+            results = await asyncio.gather(*both, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _read(self) -> None:
+        session = self.session
+        try:
+            while session.ending is None or not session.ending.is_by_peer:
+                data = await self._stream.read()
+                if data is None:
+                    session.lost("the connection was closed")
+                    break
+                for event in session.receive(decode(data)):
+                    await self._handle(self, event)
+                self.wake()
+        except StreamBrokenError as error:
+            session.lost(str(error))
+        self.wake()
+
+    async def _write(self) -> None:
+        session = self.session
+        try:
+            while True:
+                self._wake.clear()
+                frame = session.next_frame()
+                if frame is not None:
+                    await self._stream.write(encode(frame))
+                elif session.state is State.ENDED:
+                    await self._stream.finish()
+                    return
+                else:
+                    await self._wake.wait()
+        except StreamBrokenError as error:
+            session.lost(str(error))

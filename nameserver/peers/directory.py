@@ -1,0 +1,115 @@
+"""Where forwarded calls go: the servers that were met, and the channel to each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import grpc
+
+from namegraph.names import ServerId, Subnet
+from namegraph.refusals import Reason, RefusedError, refuse
+from nameserver.peers.link import Link
+from nameserver.peers.transport import PeerCore, PeerTransport
+
+CONNECT_WAIT_SECONDS = 2.0
+"""How long a call waits for a server that may come soon, as when all servers of a place start together."""
+
+Found = TypeVar("Found")
+
+
+class PeerDirectory:
+    """The other servers, as calls need them."""
+
+    def __init__(self, *, core: PeerCore, transport: PeerTransport) -> None:
+        self._core = core
+        self._transport = transport
+
+    def others(self) -> list[ServerId]:
+        """All other servers that were met, sorted."""
+        return self._transport.others()
+
+    async def channel_to(self, server: ServerId) -> grpc.aio.Channel:
+        """The channel to a server, which must not be closed.
+
+        Raises `RefusedError` (UNAVAILABLE) where the server is out of reach.
+        """
+        transport = self._transport
+        await self._wait_while(lambda: (link := transport.link_of(server)) is not None and link.may_come_soon)
+        link = transport.link_of(server)
+        if link is None:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"no address of the server {server} is known here",
+                unreachable=server,
+                server=server,
+            )
+        if not link.is_connected:
+            raise _out_of_reach(link, f"the server {server} at {link.address}", server)
+        if not await _is_ready(link.channel):
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {server} has dialled this one, but cannot be dialled at {link.address}",
+                unreachable=server,
+                server=server,
+                address=link.address,
+            )
+        return link.channel
+
+    async def home_of_subnet(self, subnet: Subnet) -> ServerId:
+        """The server that owns a subnet.
+
+        Raises `RefusedError`: UNAVAILABLE where that server was never met, UNKNOWN_SUBNET where nobody is expected to
+        own it.
+        """
+        core, transport = self._core, self._transport
+        if subnet in core.subnets:
+            return core.server
+        await self._wait_while(
+            lambda: (
+                core.owner_of(subnet) is None
+                and (link := transport.link_of_subnet(subnet)) is not None
+                and link.may_come_soon
+            )
+        )
+        owner = core.owner_of(subnet)
+        if owner is not None:
+            return owner
+        link = transport.link_of_subnet(subnet)
+        if link is None:
+            raise refuse(Reason.UNKNOWN_SUBNET, f"no server is known to own the subnet {subnet}", subnet=subnet)
+        raise _out_of_reach(link, f"the server of {subnet}, expected at {link.address},", subnet)
+
+    async def _wait_while(self, is_pending: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_WAIT_SECONDS):
+                while is_pending():
+                    await self._transport.until_change()
+        except TimeoutError:
+            return
+
+
+async def _is_ready(channel: grpc.aio.Channel) -> bool:
+    """Whether calls over a channel arrive.
+
+    Of a peer that dialled us the channel may not know yet: it tried in vain before, pauses, and fails calls meanwhile.
+    """
+    if channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
+        return True
+    try:
+        async with asyncio.timeout(CONNECT_WAIT_SECONDS):
+            await channel.channel_ready()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _out_of_reach(link: Link, who: str, unreachable: str) -> RefusedError:
+    return refuse(
+        Reason.UNAVAILABLE,
+        f"{who} is out of reach ({link.state})",
+        unreachable=unreachable,
+        server=link.server or "",
+        address=link.address,
+    )

@@ -1,0 +1,194 @@
+"""What travels on the stream between two servers, as values, and their form on the wire.
+
+Whatever bytes come, `decode` returns a frame: those that mean nothing are `Malformed`, a fault of the peer like others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import assert_never
+
+from google.protobuf.message import DecodeError
+
+from namegraph.names import InvalidNameError, ServerId, Subnet, parse_subnet
+from shadowtree.v1 import peer_pb2
+
+PROTOCOL_VERSION = 1
+"""Servers of different versions do not talk to one another."""
+
+GOODBYE_TEXT_LIMIT = 500
+"""Characters of a reason that are kept: it is shown to operators, whoever wrote it."""
+
+
+class GoodbyeReason(IntEnum):
+    """Why a session ends; the numbers are those of the wire."""
+
+    UNSPECIFIED = peer_pb2.PeerFrame.Goodbye.REASON_UNSPECIFIED
+    OTHER_VERSION = peer_pb2.PeerFrame.Goodbye.REASON_OTHER_VERSION
+    MALFORMED = peer_pb2.PeerFrame.Goodbye.REASON_MALFORMED
+    ITSELF = peer_pb2.PeerFrame.Goodbye.REASON_ITSELF
+    NOT_A_PEER = peer_pb2.PeerFrame.Goodbye.REASON_NOT_A_PEER
+    SUBNET_CLAIMED_TWICE = peer_pb2.PeerFrame.Goodbye.REASON_SUBNET_CLAIMED_TWICE
+    WRONG_SUBNETS = peer_pb2.PeerFrame.Goodbye.REASON_WRONG_SUBNETS
+    LETTERS_LOST = peer_pb2.PeerFrame.Goodbye.REASON_LETTERS_LOST
+    OUT_OF_ORDER = peer_pb2.PeerFrame.Goodbye.REASON_OUT_OF_ORDER
+    REPLACED = peer_pb2.PeerFrame.Goodbye.REASON_REPLACED
+    LEAVING = peer_pb2.PeerFrame.Goodbye.REASON_LEAVING
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether trying again helps only once somebody has changed something."""
+        return self not in _PASSING
+
+
+_PASSING = frozenset((GoodbyeReason.OUT_OF_ORDER, GoodbyeReason.REPLACED, GoodbyeReason.LEAVING))
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A server introduces itself."""
+
+    protocol_version: int
+    server: ServerId
+    subnets: tuple[Subnet, ...]
+    incarnation: int
+    session: int
+    addressed_subnets: tuple[Subnet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Whole letters, in order, without gaps; at least one."""
+
+    session: int
+    first_number: int
+    letters: tuple[bytes, ...]
+    handled_through: int
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPart:
+    """A part of a letter that is too large for one frame."""
+
+    session: int
+    number: int
+    part: bytes
+    is_last: bool
+    handled_through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the other server's letters caused is durable through this number."""
+
+    session: int
+    handled_through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """The last frame: why the session ends, in one line."""
+
+    reason: GoodbyeReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """What came was no frame."""
+
+    why: str
+
+
+Frame = Hello | Letters | LetterPart | Receipt | Goodbye
+
+
+def encode(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    message = peer_pb2.PeerFrame
+    match frame:
+        case Hello(version, server, subnets, incarnation, session, addressed_subnets):
+            wire = message(
+                hello=message.Hello(
+                    protocol_version=version,
+                    server=server,
+                    subnets=subnets,
+                    incarnation=incarnation,
+                    session=session,
+                    addressed_subnets=addressed_subnets,
+                )
+            )
+        case Letters(session, first_number, letters, handled_through):
+            wire = message(
+                letters=message.Letters(
+                    session=session, first_number=first_number, letters=letters, handled_through=handled_through
+                )
+            )
+        case LetterPart(session, number, part, is_last, handled_through):
+            wire = message(
+                letter_part=message.LetterPart(
+                    session=session, number=number, part=part, is_last=is_last, handled_through=handled_through
+                )
+            )
+        case Receipt(session, handled_through):
+            wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
+        case Goodbye(reason, text):
+            wire = message(goodbye=message.Goodbye(reason=reason.value, message=text))
+        case _:
+            assert_never(frame)
+    return wire.SerializeToString()
+
+
+def decode(data: bytes) -> Frame | Malformed:
+    """The frame that bytes stand for."""
+    try:
+        wire = peer_pb2.PeerFrame.FromString(data)
+    except DecodeError:
+        return Malformed("bytes that are no frame")
+    match wire.WhichOneof("content"):
+        case "hello":
+            return _hello(wire.hello)
+        case "letters":
+            letters = wire.letters
+            if not letters.letters or not letters.first_number:
+                return Malformed("letters without letters or without a number")
+            return Letters(letters.session, letters.first_number, tuple(letters.letters), letters.handled_through)
+        case "letter_part":
+            part = wire.letter_part
+            if not part.part or not part.number:
+                return Malformed("an empty part of a letter, or one without a number")
+            return LetterPart(part.session, part.number, part.part, part.is_last, part.handled_through)
+        case "receipt":
+            return Receipt(wire.receipt.session, wire.receipt.handled_through)
+        case "goodbye":
+            return _goodbye(wire.goodbye)
+        case _:
+            return Malformed("a frame without content, or of a kind that is not known")
+
+
+def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
+    if hello.protocol_version != PROTOCOL_VERSION:
+        # What else another version says cannot be judged here.
+        return Hello(hello.protocol_version, ServerId(""), (), 0, 0, ())
+    try:
+        server = ServerId(parse_subnet(hello.server))
+        subnets = _subnets(hello.subnets)
+        addressed_subnets = _subnets(hello.addressed_subnets)
+    except InvalidNameError as error:
+        return Malformed(f"a hello with an {error}")
+    if not subnets or not hello.session:
+        return Malformed("a hello without subnets or without a session")
+    return Hello(hello.protocol_version, server, subnets, hello.incarnation, hello.session, addressed_subnets)
+
+
+def _subnets(texts: Iterable[str]) -> tuple[Subnet, ...]:
+    return tuple(sorted({parse_subnet(text) for text in texts}))
+
+
+def _goodbye(goodbye: peer_pb2.PeerFrame.Goodbye) -> Goodbye:
+    reasons = GoodbyeReason._value2member_map_
+    reason = GoodbyeReason(goodbye.reason) if goodbye.reason in reasons else GoodbyeReason.UNSPECIFIED
+    text = "".join(character if character.isprintable() else " " for character in goodbye.message)
+    return Goodbye(reason, text[:GOODBYE_TEXT_LIMIT])

@@ -1,0 +1,96 @@
+"""The way to one address: its channel, what is known of the server there, and how it stands.
+
+connecting --> connected --> silent since ... --> connected
+    |              |
+    +--------------+--> refused: ... (tried again, for somebody may have changed something)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import grpc
+
+from namegraph.names import ServerId, Subnet
+from nameserver.peers.backoff import Backoff
+from nameserver.peers.session import Ending
+
+CHANNEL_OPTIONS = (
+    # Two servers in one process (in tests) must not share a connection.
+    ("grpc.use_local_subchannel_pool", 1),
+    # Name servers are addressed directly; a web proxy of the environment cannot serve them.
+    ("grpc.enable_http_proxy", 0),
+    # Calls that are forwarded over this channel may bring answers of any size.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # The pauses between attempts are ours; those of gRPC only must not be longer.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A server that vanished without closing its connection is missed after 15 seconds.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+COMING_BACK_SECONDS = 2.0
+"""A server that is silent for less may just be starting, or be started again."""
+
+
+class Link:
+    """One address of the table."""
+
+    def __init__(
+        self, address: str, subnets: tuple[Subnet, ...], *, chance: Callable[[], float], wall_clock: Callable[[], float]
+    ) -> None:
+        """`subnets` are those expected at the address; `wall_clock` gives seconds since 1970."""
+        self.address = address
+        self.subnets = subnets
+        self.server: ServerId | None = None
+        """Who was met there."""
+        self.is_connected = False
+        self.backoff = Backoff(chance)
+        self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._wall_clock = wall_clock
+        self._silent_since: float | None = None
+        self._why = ""
+        self._refusal: str | None = None
+
+    @property
+    def may_come_soon(self) -> bool:
+        """Whether it is worth a moment's wait: not connected, but neither refused nor silent for long."""
+        if self.is_connected or self._refusal is not None:
+            return False
+        return self._silent_since is None or self._wall_clock() - self._silent_since < COMING_BACK_SECONDS
+
+    @property
+    def state(self) -> str:
+        """For operators: how the address stands."""
+        if self.is_connected:
+            return "connected"
+        if self._refusal is not None:
+            return f"refused: {self._refusal}"
+        if self._silent_since is not None:
+            since = datetime.fromtimestamp(self._silent_since, UTC)
+            return f"silent since {since:%Y-%m-%dT%H:%M:%SZ}: {self._why}"
+        return "connecting"
+
+    def connected(self, server: ServerId) -> None:
+        """A session with the server there is open, whoever dialled."""
+        self.server = server
+        self.is_connected = True
+        self._silent_since = self._refusal = None
+        self.backoff.reset()
+
+    def disconnected(self, ending: Ending) -> None:
+        """A session, or the attempt to open one, has ended."""
+        self.is_connected = False
+        if ending.reason is not None and ending.reason.is_refusal:
+            self._refusal = ending.message
+            self._silent_since = None
+            return
+        self._refusal = None
+        self._why = ending.message
+        if self._silent_since is None:
+            self._silent_since = self._wall_clock()

@@ -1,0 +1,65 @@
+"""What operators are told of other servers, and what other servers did wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from namegraph.names import ServerId, Subnet
+from nameserver.peers.frames import GoodbyeReason
+
+COMPLAINTS_LIMIT = 1_000
+"""Servers complained of; somebody may invent new ones for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReport:
+    """One address of the table."""
+
+    address: str
+    subnets: tuple[Subnet, ...]
+    server: ServerId | None
+    """None: never met."""
+    state: str
+    letters_waiting: int
+    faults: Mapping[str, int]
+    """By kind, sorted."""
+
+
+class FaultCounts:
+    """Counts what other servers did wrong: by server for those that are known, together for strangers."""
+
+    def __init__(self) -> None:
+        self._by_server: dict[ServerId, Counter[str]] = {}
+        self.of_strangers: Counter[str] = Counter()
+
+    def count(self, server: ServerId | None, kind: str) -> None:
+        """Count one fault; None: of somebody who is no peer."""
+        faults = self.of_strangers if server is None else self._by_server.setdefault(server, Counter())
+        faults[kind] += 1
+
+    def of(self, server: ServerId) -> Counter[str]:
+        """The faults of one server."""
+        return Counter(self._by_server.get(server, {}))
+
+
+class Complaints:
+    """Says what an operator should know on standard error, each thing once while it lasts."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._said: dict[str, set[GoodbyeReason]] = {}
+
+    def say_once(self, about: str, reason: GoodbyeReason, line: str) -> None:
+        """Say a line, unless one was said about the same for the same reason."""
+        if len(self._said) == COMPLAINTS_LIMIT and about not in self._said:
+            return
+        said = self._said.setdefault(about, set())
+        if reason not in said:
+            said.add(reason)
+            self._say(line)
+
+    def settle(self, about: str) -> None:
+        """Learn that there is nothing to complain of any more: the next complaint is said again."""
+        self._said.pop(about, None)

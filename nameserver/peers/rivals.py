@@ -1,0 +1,53 @@
+"""Two sessions between the same two servers: both servers keep the same one, whatever they hear of first.
+
+Both may dial at the same time, or one may dial again before the other has noticed that the connection was lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from namegraph.names import ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What decides about a session: the peer's incarnation, who dialled, and the session's number."""
+
+    incarnation: int
+    is_dialled_here: bool
+    number: int
+
+
+def newcomer_stays(newcomer: Standing, standing: Standing, *, here: ServerId, peer: ServerId) -> bool:
+    """Whether a session that opens takes the place of the one that is open.
+
+    It does where the peer has started anew in between; else the one dialled by the server with the smaller name stays,
+    and of two dialled by the same server the one with the higher number.
+    """
+    if newcomer.incarnation != standing.incarnation:
+        return True
+    if newcomer.is_dialled_here != standing.is_dialled_here:
+        return newcomer.is_dialled_here == (here < peer)
+    return newcomer.number > standing.number
+
+
+class SessionNumbers:
+    """Numbers for sessions: each is higher than all that this server has seen."""
+
+    def __init__(self) -> None:
+        self._highest = 0
+
+    def propose(self) -> int:
+        """The number that a server which dials proposes."""
+        self._highest += 1
+        return self._highest
+
+    def settle(self, proposed: int) -> int:
+        """The number that a server which was dialled gives the session."""
+        self._highest = max(self._highest + 1, proposed)
+        return self._highest
+
+    def see(self, settled: int) -> None:
+        """Stay above a number that the other server has settled."""
+        self._highest = max(self._highest, settled)

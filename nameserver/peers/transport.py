@@ -1,0 +1,358 @@
+"""Talks to all other servers: dials those of the table, answers those that dial, and keeps one session with each.
+
+    table of subnets and addresses --> link (one for each address) -- dials --+
+                                                                              +--> conversation (one open for each peer)
+    call of another server ---------------------------------------- accepted -+       |
+                                                                                      +--> run loop, core
+
+A connection that breaks is no news at once: it is made again, and what was not confirmed is sent again. Only a server
+that stays away is lost, and the core told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, assert_never
+
+from namegraph.channels import Channels
+from namegraph.events import Event, PeerLost, PeerMet, PeerReceived
+from namegraph.names import ServerId, Subnet
+from nameserver.peers.acquaintance import judge, subnets_by_address
+from nameserver.peers.conversation import PARTING_SECONDS, Conversation
+from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
+from nameserver.peers.link import Link
+from nameserver.peers.post import DurablePost, UndurableLetters
+from nameserver.peers.report import Complaints, FaultCounts, PeerReport
+from nameserver.peers.rivals import SessionNumbers, Standing, newcomer_stays
+from nameserver.peers.session import Ending, Faulted, LettersCame, Opened, ReceiptCame, Session, SessionEvent
+from nameserver.peers.streams import DialledStream, FrameStream
+
+LOST_AFTER_SECONDS = 2.0
+"""How long a server may be away before updates stop waiting for it: enough for a process that is started again."""
+
+
+class PeerCore(Protocol):
+    """The part of the core that the transport reads."""
+
+    channels: Channels
+
+    @property
+    def server(self) -> ServerId:
+        """This server."""
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """The subnets it owns."""
+
+    @property
+    def peer_addresses(self) -> Mapping[Subnet, str]:
+        """Where the servers of other subnets are reached."""
+
+    @property
+    def servers_met(self) -> Sequence[ServerId]:
+        """All other servers that are known by name, sorted."""
+
+    def owner_of(self, subnet: Subnet) -> ServerId | None:
+        """The server that owns a subnet, where it was met."""
+
+
+class PeerLoop(UndurableLetters, Protocol):
+    """The part of the run loop that the transport drives."""
+
+    notify_peers: Callable[[Iterable[ServerId]], None]
+
+    async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
+        """Have the core handle letters, in order."""
+
+    def take(self, event: Event) -> None:
+        """Have the core handle what no client asked for."""
+
+
+class PeerTransport:
+    """The sessions of this server. All methods belong to the thread of the event loop."""
+
+    def __init__(
+        self,
+        *,
+        core: PeerCore,
+        run_loop: PeerLoop,
+        say: Callable[[str], None],
+        chance: Callable[[], float] = random.random,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`say` writes a line for operators."""
+        self._core = core
+        self._run_loop = run_loop
+        self._chance = chance
+        self._wall_clock = wall_clock
+        self._complaints = Complaints(say)
+        self._faults = FaultCounts()
+        self._post = DurablePost(core.channels, run_loop)
+        self._numbers = SessionNumbers()
+        self._incarnation = secrets.randbits(64)
+        self._incarnations: dict[ServerId, int] = {}
+        """Of the peers, as they were last met."""
+        self._links: dict[str, Link] = {}
+        self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._open: dict[ServerId, Conversation] = {}
+        self._conversations: dict[Conversation, None] = {}
+        self._lost_timers: dict[ServerId, asyncio.TimerHandle] = {}
+        self._changed = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._closing = asyncio.Event()
+        run_loop.notify_peers = self._wake
+
+    # -- life
+
+    async def run(self) -> None:
+        """Dial all addresses of the table until `close`."""
+        async with asyncio.TaskGroup() as self._tasks:
+            self.refresh()
+            for server in self.others():
+                self._expect(server, "it was not reached since this server started")
+            await self._closing.wait()
+
+    def refresh(self) -> None:
+        """Follow the table of subnets and addresses after a change."""
+        if self._tasks is None or self._is_closed():
+            return
+        table = subnets_by_address(self._core)
+        for address in [address for address in self._links if address not in table]:
+            del self._links[address]
+            self._dialling.pop(address).cancel()
+        for address, subnets in table.items():
+            link = self._links.get(address)
+            if link is None:
+                link = Link(address, subnets, chance=self._chance, wall_clock=self._wall_clock)
+                self._links[address] = link
+                self._dialling[address] = self._tasks.create_task(self._dial_for_ever(link))
+            link.subnets = subnets
+        for conversation in list(self._open.values()):
+            hello = conversation.session.hello
+            assert hello is not None
+            refusal = judge(hello, self._core)
+            if refusal is not None:
+                conversation.part(refusal)
+            else:
+                self._mark_connected(hello)
+        self._notify()
+
+    async def close(self) -> None:
+        """Say goodbye to all, and end."""
+        self._closing.set()
+        for timer in self._lost_timers.values():
+            timer.cancel()
+        for conversation in list(self._conversations):
+            conversation.part(Goodbye(GoodbyeReason.LEAVING, f"{self._core.server} is shutting down"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2 * PARTING_SECONDS):
+                while self._conversations:
+                    await self.until_change()
+        for task in self._dialling.values():
+            task.cancel()
+
+    # -- for operators and forwarded calls
+
+    def reports(self) -> list[PeerReport]:
+        """How each address of the table stands, sorted by address."""
+        reports = []
+        channels = self._core.channels
+        for address, link in sorted(self._links.items()):
+            faults = self._faults.of(link.server) if link.server is not None else {}
+            waiting = 0
+            if link.server is not None:
+                waiting = channels.sent_through(link.server) - channels.forgotten_through(link.server)
+                for (server, kind), count in channels.faults.items():
+                    if server == link.server:
+                        faults[kind] += count
+            reports.append(
+                PeerReport(address, link.subnets, link.server, link.state, waiting, dict(sorted(faults.items())))
+            )
+        return reports
+
+    def faults_of_strangers(self) -> Mapping[str, int]:
+        """What servers that are no peers did wrong, by kind, sorted."""
+        return dict(sorted(self._faults.of_strangers.items()))
+
+    def others(self) -> list[ServerId]:
+        """All other servers that were met, sorted."""
+        return list(self._core.servers_met)
+
+    def link_of(self, server: ServerId) -> Link | None:
+        """The way to a server that was met."""
+        for link in self._links.values():
+            if link.server == server or any(self._core.owner_of(subnet) == server for subnet in link.subnets):
+                return link
+        return None
+
+    def link_of_subnet(self, subnet: Subnet) -> Link | None:
+        """The way to the server of a subnet of the table."""
+        return self._links.get(self._core.peer_addresses.get(subnet, ""))
+
+    async def until_change(self) -> None:
+        """Wait until some link or session changes."""
+        await self._changed.wait()
+
+    # -- conversations
+
+    async def accept(self, stream: FrameStream) -> None:
+        """Talk to a server that dialled this one, until the session is over."""
+        if not self._is_closed():
+            await self._converse(stream, None)
+
+    async def _dial_for_ever(self, link: Link) -> None:
+        try:
+            while not self._is_closed():
+                if link.is_connected:
+                    await self.until_change()
+                    continue
+                await self._dial(link)
+                if not link.is_connected:
+                    await asyncio.sleep(link.backoff.next_pause_seconds())
+        finally:
+            await link.channel.close(None)
+
+    async def _dial(self, link: Link) -> None:
+        stream = DialledStream(link.channel)
+        try:
+            ending = await self._converse(stream, link)
+        finally:
+            stream.cancel()
+        if not link.is_connected:
+            self._report_ending(link, ending)
+
+    async def _converse(self, stream: FrameStream, link: Link | None) -> Ending:
+        session = Session(
+            is_dialled_here=link is not None,
+            introduce=lambda number: self._introduce(number, link),
+            judge=lambda hello: self._judge(hello, link),
+            is_known_incarnation=lambda hello: self._incarnations.get(hello.server) == hello.incarnation,
+            numbers=self._numbers,
+            post=self._post,
+        )
+        conversation = Conversation(session, stream, self._handle)
+        self._conversations[conversation] = None
+        try:
+            await conversation.run()
+        finally:
+            del self._conversations[conversation]
+            self._ended(conversation)
+        assert session.ending is not None
+        return session.ending
+
+    def _introduce(self, number: int, link: Link | None) -> Hello:
+        core = self._core
+        addressed = () if link is None else link.subnets
+        return Hello(PROTOCOL_VERSION, core.server, core.subnets, self._incarnation, number, addressed)
+
+    def _judge(self, hello: Hello, link: Link | None) -> Goodbye | None:
+        if link is not None:
+            return judge(hello, self._core, expected=link.subnets)
+        refusal = judge(hello, self._core)
+        if refusal is not None:
+            self._refused_caller(hello, refusal)
+        return refusal
+
+    def _refused_caller(self, hello: Hello, refusal: Goodbye) -> None:
+        links = [link for link in self._links.values() if not frozenset(hello.subnets).isdisjoint(link.subnets)]
+        for link in links:
+            if not link.is_connected:
+                self._report_ending(link, Ending(refusal.reason, refusal.message))
+        if not links:
+            self._complaints.say_once(hello.server, refusal.reason, f"refused a server that dialled: {refusal.message}")
+        is_peer = any(link.server == hello.server for link in links)
+        self._faults.count(hello.server if is_peer else None, refusal.reason.name.lower().replace("_", " "))
+
+    async def _handle(self, conversation: Conversation, event: SessionEvent) -> None:
+        hello = conversation.session.hello
+        match event:
+            case Faulted(kind):
+                self._faults.count(None if hello is None else hello.server, kind.value)
+            case Opened(hello):
+                self._opened(conversation, hello)
+            case LettersCame(first_number, letters):
+                await self._run_loop.take_letters(conversation.session.peer, first_number, letters)
+            case ReceiptCame(through):
+                self._run_loop.take(PeerReceived(conversation.session.peer, through))
+            case _:
+                assert_never(event)
+
+    def _opened(self, conversation: Conversation, hello: Hello) -> None:
+        peer = hello.server
+        rival = self._open.get(peer)
+        if rival is not None:
+            stays = newcomer_stays(_standing(conversation), _standing(rival), here=self._core.server, peer=peer)
+            loser = rival if stays else conversation
+            loser.part(Goodbye(GoodbyeReason.REPLACED, "another session between the two servers goes on"))
+            if not stays:
+                return
+        self._open[peer] = conversation
+        self._incarnations[peer] = hello.incarnation
+        timer = self._lost_timers.pop(peer, None)
+        if timer is not None:
+            timer.cancel()
+        self._run_loop.take(PeerMet(peer, hello.subnets))
+        self._mark_connected(hello)
+        self._complaints.settle(peer)
+        self._notify()
+
+    def _ended(self, conversation: Conversation) -> None:
+        hello = conversation.session.hello
+        if hello is not None and self._open.get(hello.server) is conversation:
+            del self._open[hello.server]
+            ending = conversation.session.ending
+            assert ending is not None
+            for link in self._links.values():
+                if link.server == hello.server and link.is_connected:
+                    self._report_ending(link, ending)
+            self._expect(hello.server, ending.message)
+        self._notify()
+
+    def _report_ending(self, link: Link, ending: Ending) -> None:
+        link.disconnected(ending)
+        if ending.reason is not None and ending.reason.is_refusal:
+            self._complaints.say_once(link.address, ending.reason, f"no connection with {link.address}: {link.state}")
+        self._notify()
+
+    def _mark_connected(self, hello: Hello) -> None:
+        for link in self._links.values():
+            if not frozenset(hello.subnets).isdisjoint(link.subnets):
+                link.connected(hello.server)
+                self._complaints.settle(link.address)
+
+    def _expect(self, server: ServerId, why: str) -> None:
+        """Unless the server is met soon, it is lost."""
+        if self._is_closed() or server in self._open or server in self._lost_timers:
+            return
+
+        def lose() -> None:
+            del self._lost_timers[server]
+            self._run_loop.take(PeerLost(server, why))
+
+        self._lost_timers[server] = asyncio.get_running_loop().call_later(LOST_AFTER_SECONDS, lose)
+
+    def _is_closed(self) -> bool:
+        return self._closing.is_set()
+
+    # -- waking
+
+    def _wake(self, peers: Iterable[ServerId]) -> None:
+        for peer in peers:
+            conversation = self._open.get(peer)
+            if conversation is not None:
+                conversation.wake()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _standing(conversation: Conversation) -> Standing:
+    session = conversation.session
+    assert session.hello is not None
+    return Standing(session.hello.incarnation, session.is_dialled_here, session.number)

@@ -1,0 +1,115 @@
+"""Where names are at home, as far as a call needs to know: here, at another server, or nowhere.
+
+Whose a name is costs two look-ups of its domain, so that every call can afford to ask. Spelling does not matter: only
+letter case is left open in a domain, and a text that is no name is nobody's, to be refused by whoever reads it.
+
+Source: interfaces.md, gRPC (any server accepts any call); protocol.md section 1 (home).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Protocol
+
+import grpc
+
+from namegraph.names import ServerId, Subnet
+from namegraph.refusals import RefusedError
+
+
+class Whose(Enum):
+    """Whose a name or a subnet is."""
+
+    OURS = 1
+    ANOTHERS = 2
+    NOBODYS = 3
+    """A process of such a name is foreign: it lives at the home of each group that it joined."""
+
+
+class SubnetKnowledge(Protocol):
+    """What the core knows of subnets."""
+
+    @property
+    def server(self) -> ServerId:
+        """This server."""
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """The subnets it owns."""
+
+    @property
+    def peer_addresses(self) -> Mapping[Subnet, str]:
+        """Where the servers of other subnets are reached."""
+
+    def owner_of(self, subnet: Subnet) -> ServerId | None:
+        """The server that owns a subnet, where it was met."""
+
+
+class PeerDirectory(Protocol):
+    """The other servers, and how they are reached."""
+
+    def others(self) -> Sequence[ServerId]:
+        """All other servers that were met."""
+
+    async def channel_to(self, server: ServerId) -> grpc.aio.Channel:
+        """A connection to a server; raises `RefusedError` (UNAVAILABLE) where there is none."""
+
+    async def home_of_subnet(self, subnet: Subnet) -> ServerId:
+        """The owner of a subnet, after a moment's wait if need be; raises `RefusedError` (UNAVAILABLE)."""
+
+
+class Routing:
+    """Tells whose a name is, and which server answers for it."""
+
+    def __init__(self, *, known: SubnetKnowledge, directory: PeerDirectory) -> None:
+        self._known = known
+        self._directory = directory
+        self._own = frozenset(known.subnets)
+        self.server = known.server
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other server is known, not even by its address."""
+        return not (self._known.peer_addresses or self._directory.others())
+
+    def whose(self, name: str) -> Whose:
+        """Whose a name is, or a subnet, in any spelling."""
+        domain = name[name.find("@") + 1 :]
+        if domain in self._own:
+            return Whose.OURS
+        subnet = Subnet(domain.lower())
+        if subnet in self._own:
+            return Whose.OURS
+        if self._known.owner_of(subnet) is not None or subnet in self._known.peer_addresses:
+            return Whose.ANOTHERS
+        return Whose.NOBODYS
+
+    def known_home(self, name: str) -> ServerId | None:
+        """The server of a name; None where it is nobody's, or its server was never met."""
+        return self._known.owner_of(Subnet(name[name.find("@") + 1 :].lower()))
+
+    async def home_of(self, name: str) -> ServerId:
+        """The server of a name, or of a subnet, that is somebody's.
+
+        Waits a moment for one that was never met; raises `RefusedError` (UNAVAILABLE).
+        """
+        owner = self.known_home(name)
+        if owner is None:
+            return await self._directory.home_of_subnet(Subnet(name[name.find("@") + 1 :].lower()))
+        return owner
+
+    async def others(self) -> tuple[list[ServerId], list[Subnet]]:
+        """All other servers, sorted, and the subnets whose servers were not met even after a moment's wait, sorted."""
+        servers = set(self._directory.others())
+        expected = sorted(subnet for subnet in self._known.peer_addresses if self._known.owner_of(subnet) is None)
+        found = await asyncio.gather(*map(self._owner_or_none, expected))
+        servers.update(owner for owner in found if owner is not None)
+        return sorted(servers), [subnet for subnet, owner in zip(expected, found, strict=True) if owner is None]
+
+    async def _owner_or_none(self, subnet: Subnet) -> ServerId | None:
+        try:
+            return await self._directory.home_of_subnet(subnet)
+        except RefusedError:
+            return None

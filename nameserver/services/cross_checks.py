@@ -1,0 +1,272 @@
+"""Is a member in a group, where several servers must be asked: whom to ask, and what their findings amount to.
+
+    member                    round one asks                     round two asks (only where there is no "yes" yet)
+    owned by a server         that server: it knows all that     the group's home, where nobody has said that the
+                              is above what it owns              group exists; all, where the member's home is silent
+    foreign (nobody's)        all servers: each knows what is    (the group's home is among them)
+                              above what joined its own groups
+
+This server itself is asked before any other. All pairs for one server travel in one request. A "yes" of anybody is a
+yes, since no server knows an arc that is not there. A "no" is one if everybody answered who could say "yes", or if the
+group's home owns all that is below the group.
+
+Source: interfaces.md, semantics 4 and 8; protocol.md section 8 (check and memberships).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from namegraph.changes import group_not_found
+from namegraph.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.refusals import RefusedError
+from namegraph.server_core import ServerCore
+from nameserver.forwarding import Forwarder
+from nameserver.pair_checks import PairChecks, PairFinding
+from nameserver.routing import Routing, Whose
+from nameserver.services.parts import ask_part, newest
+from nameserver.services.revisions import PEER_SERVICE
+from shadowtree.v1 import peer_pb2 as messages
+
+METHOD = f"/{PEER_SERVICE}/CheckPart"
+
+NO, YES, UNCERTAIN = 0, 1, 2
+"""Answers, as CheckBulkResponse numbers them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Pairs in columns, canonical, and how to ask for them. `explain` is for a single pair."""
+
+    groups: Sequence[NodeId]
+    members: Sequence[NodeId]
+    seconds: float
+    at_least_revision: str = ""
+    explain: bool = False
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """The answers to the first pairs; to all, unless `refused` says why the next one has none."""
+
+    answers: bytearray
+    revision: str
+    unreachable: list[str] = field(default_factory=list)
+    pathname: list[str] = field(default_factory=list)
+    refused: RefusedError | None = None
+
+
+@dataclass(slots=True)
+class _Pair:
+    """What is known of one pair so far."""
+
+    asked: frozenset[ServerId] = frozenset()
+    is_below: bool = False
+    exists: bool = False
+    is_settled: bool = False
+    """The group's home says that nobody could know better."""
+    is_denied: bool = False
+    """The group's home says that there is no such group."""
+    silent: set[str] = field(default_factory=set)
+    """Those who could have said "yes", and were not reached."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody else could change the answer."""
+        return not (self.is_below or self.is_settled or self.is_denied)
+
+
+class CrossChecks:
+    """Answers checks by asking, of all servers, those who know."""
+
+    def __init__(self, *, core: ServerCore, checks: PairChecks, routing: Routing, forwarder: Forwarder) -> None:
+        self._core = core
+        self._checks = checks
+        self._routing = routing
+        self._forwarder = forwarder
+
+    async def answer(self, question: Question) -> Verdicts:
+        """Answer all pairs up to the first whose group does not exist."""
+        if self._routing.is_alone:
+            return self._answer_alone(question)
+        return await _Inquiry(question, self._core, self._checks, self._routing, self._forwarder).carry_out()
+
+    def _answer_alone(self, question: Question) -> Verdicts:
+        groups, members = question.groups, question.members
+        findings = self._checks.findings(groups, members, settles=False)
+        end = findings.find(PairFinding.NO_GROUP)
+        verdicts = Verdicts(findings, self._core.revision)
+        if end >= 0:
+            verdicts.answers = findings[:end]
+            verdicts.refused = no_such_group(groups[end], self._routing)
+        elif question.explain:
+            verdicts.pathname = list(self._checks.pathname(groups[0], members[0]))
+        return verdicts
+
+
+class _Inquiry:
+    """One question on its way through the servers."""
+
+    def __init__(
+        self, question: Question, core: ServerCore, checks: PairChecks, routing: Routing, forwarder: Forwarder
+    ) -> None:
+        self._question = question
+        self._core = core
+        self._checks = checks
+        self._routing = routing
+        self._forwarder = forwarder
+        self._homes: dict[str, ServerId | None] = {}
+        """By domain, as they come up; None where the server of a subnet was never met."""
+        self._pairs = [_Pair() for _ in question.groups]
+        self._others: tuple[list[ServerId], list[Subnet]] | None = None
+        self._pathnames: list[list[str]] = []
+        self._revisions: list[str] = [core.revision]
+
+    async def carry_out(self) -> Verdicts:
+        """Ask this server itself, then in two rounds the others."""
+        whose = list(map(self._routing.whose, self._question.members))
+        self._ask_own([place for place, of in enumerate(whose) if of is not Whose.ANOTHERS])
+        await self._ask(await self._first_round(whose))
+        await self._ask(await self._second_round())
+        return self._verdicts()
+
+    def _verdicts(self) -> Verdicts:
+        answers, silent, refused = bytearray(), set[str](), None
+        for pair, group in zip(self._pairs, self._question.groups, strict=True):
+            if pair.is_below:
+                answers.append(YES)
+            elif pair.is_denied:
+                refused = no_such_group(group, self._routing)
+                break
+            elif pair.silent and not pair.is_settled:
+                answers.append(UNCERTAIN)
+                silent |= pair.silent
+            else:
+                answers.append(NO)
+        return Verdicts(
+            answers=answers,
+            revision=newest(self._revisions),
+            unreachable=sorted(silent),
+            pathname=min(self._pathnames, key=lambda names: (len(names), names), default=[]),
+            refused=refused,
+        )
+
+    async def _first_round(self, whose: list[Whose]) -> dict[ServerId, list[int]]:
+        """Whom to ask who knows of the members."""
+        whom: dict[ServerId, list[int]] = {}
+        for position, (pair, of, member) in enumerate(zip(self._pairs, whose, self._question.members, strict=True)):
+            asked: Sequence[ServerId] = ()
+            if of is Whose.ANOTHERS:
+                home = await self._home_of(member)
+                if home is None:
+                    pair.silent.add(subnet_of(member))
+                else:
+                    asked = (home,)
+            elif of is Whose.NOBODYS and pair.is_open:
+                asked, never_met = await self._everybody_else()
+                pair.silent.update(never_met)
+            pair.asked |= frozenset(asked)
+            for server in asked:
+                whom.setdefault(server, []).append(position)
+        return whom
+
+    async def _second_round(self) -> dict[ServerId, list[int]]:
+        """Whom to ask whether the groups exist, and who else might know that a member of a silent home is below."""
+        whom: dict[ServerId, list[int]] = {}
+        for position, (pair, group) in enumerate(zip(self._pairs, self._question.groups, strict=True)):
+            if not pair.is_open or (pair.exists and not pair.silent):
+                continue
+            if self._routing.whose(group) is Whose.NOBODYS:
+                pair.is_denied = True
+                continue
+            asked: list[ServerId] = []
+            home = await self._home_of(group)
+            if home is None:
+                pair.silent.add(subnet_of(group))
+            else:
+                asked.append(home)
+            if pair.silent:
+                asked += [self._routing.server, *(await self._everybody_else())[0]]
+            for server in dict.fromkeys(asked):
+                if server not in pair.asked:
+                    whom.setdefault(server, []).append(position)
+        return whom
+
+    async def _ask(self, whom: dict[ServerId, list[int]]) -> None:
+        self._ask_own(whom.pop(self._routing.server, []))
+        await asyncio.gather(*(self._ask_another(server, positions) for server, positions in sorted(whom.items())))
+
+    def _ask_own(self, positions: list[int]) -> None:
+        if not positions:
+            return
+        own = self._routing.server
+        groups, members = self._columns(positions)
+        for position in positions:
+            self._pairs[position].asked |= {own}
+        self._take(own, positions, self._checks.findings(groups, members, settles=True))
+        if self._question.explain:
+            self._take_pathname(self._checks.pathname(groups[0], members[0]))
+
+    async def _ask_another(self, server: ServerId, positions: list[int]) -> None:
+        groups, members = self._columns(positions)
+        request = messages.CheckPartRequest(
+            groups=groups,
+            members=members,
+            at_least_revision=self._question.at_least_revision,
+            explain=self._question.explain,
+        )
+        part = await ask_part(
+            self._forwarder, server, METHOD, request, messages.CheckPartResponse, seconds=self._question.seconds
+        )
+        if part is None or len(part.answers) != len(positions):
+            for position in positions:
+                self._pairs[position].silent.add(server)
+        else:
+            self._revisions.append(part.revision)
+            self._take(server, positions, part.answers)
+            self._take_pathname(part.pathname)
+
+    def _take(self, server: ServerId, positions: list[int], findings: Iterable[int]) -> None:
+        for position, finding in zip(positions, findings, strict=True):
+            pair = self._pairs[position]
+            if finding == PairFinding.NO_GROUP:
+                pair.is_denied = pair.is_denied or server == self._routing.known_home(self._question.groups[position])
+            else:
+                pair.exists = True
+                pair.is_below = pair.is_below or finding == PairFinding.BELOW
+                pair.is_settled = pair.is_settled or finding == PairFinding.SETTLED
+
+    def _take_pathname(self, pathname: Iterable[str]) -> None:
+        names = list(pathname)
+        if names:
+            self._pathnames.append(names)
+
+    async def _everybody_else(self) -> tuple[list[ServerId], list[Subnet]]:
+        """All other servers, and the subnets whose servers were never met."""
+        if self._others is None:
+            self._others = await self._routing.others()
+        return self._others
+
+    async def _home_of(self, name: NodeId) -> ServerId | None:
+        """The home of a name that is somebody's; None where that server was never met."""
+        domain = subnet_of(name)
+        if domain not in self._homes:
+            try:
+                self._homes[domain] = await self._routing.home_of(name)
+            except RefusedError:
+                self._homes[domain] = None
+        return self._homes[domain]
+
+    def _columns(self, positions: list[int]) -> tuple[Sequence[NodeId], Sequence[NodeId]]:
+        groups, members = self._question.groups, self._question.members
+        if len(positions) == len(groups):
+            return groups, members
+        return [groups[position] for position in positions], [members[position] for position in positions]
+
+
+def no_such_group(group: NodeId, routing: Routing) -> RefusedError:
+    """The refusal to answer for a group that its home does not have, or that could have none."""
+    home = routing.known_home(group)
+    return group_not_found(group, home or routing.server, known_subnet=home is not None)

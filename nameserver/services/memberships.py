@@ -1,0 +1,108 @@
+"""ListMemberships: asks the home of the member, which knows all that is above it; of a foreign one, all servers.
+
+Where the home is silent, the others are asked too: each knows the groups above those of its own that the member joined.
+What is found is told, and who was silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from namegraph.names import NodeId, ServerId, subnet_of
+from namegraph.refusals import RefusedError
+from namegraph.server_core import ServerCore
+from nameserver import wire
+from nameserver.chunks import chunks_of
+from nameserver.forwarding import Forwarder, is_forwarded, part_seconds
+from nameserver.routing import Routing, Whose
+from nameserver.services.calls import Chunks, Context
+from nameserver.services.homes import NAME_SERVICE
+from nameserver.services.parts import newest, stream_part
+from nameserver.services.streams import headed
+from resolver.membership import MembershipResolver
+from shadowtree.v1 import name_service_pb2 as messages
+
+METHOD = f"/{NAME_SERVICE}/ListMemberships"
+
+
+class MembershipCalls:
+    """Answers ListMemberships."""
+
+    def __init__(
+        self, *, core: ServerCore, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
+    ) -> None:
+        self._core = core
+        self._resolver = resolver
+        self._routing = routing
+        self._forwarder = forwarder
+
+    async def list_memberships(self, request: messages.ListMembershipsRequest, context: Context) -> Chunks:
+        """All groups that a member is in."""
+        member = wire.read_id(request.member, "member", self._core.graph.index)
+        whose = self._routing.whose(member)
+        own: list[str] = [*self._resolver.memberships(member)]
+        if whose is Whose.OURS or self._routing.is_alone or is_forwarded(context):
+            return _chunks(_Found(groups=own, revisions=[self._core.revision]))
+        found = _Found()
+        if whose is Whose.ANOTHERS and await self._ask_home(member, request, context, found):
+            return _chunks(found)
+        servers, never_met = await self._routing.others()
+        found.groups += own
+        found.revisions.append(self._core.revision)
+        found.silent.update(never_met)
+        whom = [server for server in servers if server not in found.silent]
+        await asyncio.gather(*(self._ask(server, request, context, found) for server in whom))
+        return _chunks(found)
+
+    async def _ask_home(
+        self, member: NodeId, request: messages.ListMembershipsRequest, context: Context, found: _Found
+    ) -> bool:
+        """Whether the home answered."""
+        try:
+            home = await self._routing.home_of(member)
+        except RefusedError:
+            found.silent.add(subnet_of(member))
+        else:
+            await self._ask(home, request, context, found)
+        return not found.silent
+
+    async def _ask(
+        self, server: ServerId, request: messages.ListMembershipsRequest, context: Context, found: _Found
+    ) -> None:
+        async for chunk in stream_part(
+            self._forwarder,
+            server,
+            METHOD,
+            request,
+            messages.ListMembershipsChunk,
+            seconds=part_seconds(context),
+            on_silence=found.silent.add,
+        ):
+            found.groups += chunk.groups
+            if chunk.revision:
+                found.revisions.append(chunk.revision)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found so far; groups that lie above several servers' nodes come several times."""
+
+    groups: list[str] = field(default_factory=list)
+    revisions: list[str] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+
+
+def _chunks(found: _Found) -> Iterator[bytes]:
+    """The answer: revision first, silence last."""
+    header = messages.ListMembershipsChunk(revision=newest(found.revisions))
+    footer = messages.ListMembershipsChunk(unreachable=sorted(found.silent))
+    groups = sorted(set(found.groups))
+    chunks = chunks_of(groups, _groups_chunk)
+    return headed(header, chain(chunks, (footer.SerializeToString(),)) if found.silent else chunks)
+
+
+def _groups_chunk(groups: Sequence[str]) -> bytes:
+    return messages.ListMembershipsChunk(groups=groups).SerializeToString()

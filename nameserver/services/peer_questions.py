@@ -1,0 +1,65 @@
+"""PeerService's questions: what other servers ask this one, to put their answers together."""
+
+from __future__ import annotations
+
+from namegraph.refusals import Reason, refuse
+from namegraph.server_core import ServerCore
+from nameserver import wire
+from nameserver.forwarding import Forwarder
+from nameserver.pair_checks import PairChecks
+from nameserver.routing import PeerDirectory
+from nameserver.run_loop import RunLoop
+from nameserver.services.bulk_checks import CHECK_PAIRS_LIMIT
+from nameserver.services.calls import Chunks, Context, Handler, read, stream_call, unary_call
+from nameserver.services.part_wire import part_chunks
+from nameserver.services.revisions import Revisions
+from resolver.membership import MembershipResolver
+from resolver.parts import PartRequest, Parts
+from shadowtree.v1 import peer_pb2 as messages
+
+
+class PeerQuestionCalls:
+    """Answers CheckPart and ResolvePart, from this server's state alone."""
+
+    def __init__(self, *, core: ServerCore, checks: PairChecks, parts: Parts) -> None:
+        self._core = core
+        self._parts = parts
+        self._checks = checks
+
+    async def check_part(self, request: messages.CheckPartRequest, context: Context) -> messages.CheckPartResponse:
+        """What is known here of each pair."""
+        del context
+        groups, members = list(request.groups), list(request.members)
+        if len(groups) != len(members) or len(groups) > CHECK_PAIRS_LIMIT or (request.explain and len(groups) != 1):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"{len(groups)} groups and {len(members)} members are no columns of at most {CHECK_PAIRS_LIMIT} pairs "
+                "(of one, where the path is to be told)",
+                field="members",
+            )
+        return messages.CheckPartResponse(
+            answers=bytes(self._checks.findings(groups, members, settles=True)),
+            revision=self._core.revision,
+            pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
+        )
+
+    async def resolve_part(self, request: messages.ResolvePartRequest, context: Context) -> Chunks:
+        """What is owned here of all that an originator reaches."""
+        del context
+        originator = wire.read_id(request.originator, "originator", self._core.graph.index)
+        asked = PartRequest(self._core.server, originator, request.known_version or None, request.with_steps)
+        return part_chunks(self._parts.answer(asked), self._core.revision)
+
+
+def peer_question_handlers(
+    *, core: ServerCore, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, directory: PeerDirectory
+) -> dict[str, Handler]:
+    """The handlers of the questions among PeerService's methods, by their names."""
+    forwarder = Forwarder(server=core.server, directory=directory)
+    revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
+    questions = PeerQuestionCalls(core=core, checks=PairChecks(core=core, resolver=resolver), parts=parts)
+    return {
+        "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
+        "ResolvePart": stream_call(read(questions.resolve_part, revisions, run_loop), messages.ResolvePartRequest),
+        "CheckPart": unary_call(read(questions.check_part, revisions, run_loop), messages.CheckPartRequest),
+    }

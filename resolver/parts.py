@@ -1,0 +1,128 @@
+"""A server's part of a resolution over several servers: everything it owns that an originator reaches, in one answer.
+
+                                what holds at the server                             what it answers
+    originator in its graph     a ready update affects what the plan looks at        InDoubt
+                                the plan is still the one that was told before       Unchanged
+                                                                                     Part
+    originator unknown here     whoever leads here holds an arc that is to come      InDoubt
+                                or to go
+
+A server knows the whole ancestry of what it owns, so it can answer for all of it, whatever arc the walk comes over: one
+request a server and walk is enough, and each group and native process is reported by its home alone.
+
+Why an agreed walk is right. Let `now` be the instant at which its last round of questions began; every part was told
+before it and confirmed after it, without doubt, so all parts held at `now`. Compare with the graph G after the updates
+that were decided by `now`.
+
+- *Nothing is missing.* On a way in G from the originator to a node that is missing, take the first missing node n and
+  the arc m -> n. The home of m reports m. The update that added the arc was decided by `now`, so that home was ready by
+  then; it affects m, so had the home not applied it, it would have been in doubt, or have changed its part. So it holds
+  m -> n and reports n as owned or onward; and the root finishes only if each node onward is reported by its home.
+- *Nothing is extra.* The home of a reported node n was a participant of every update decided by `now` that changed
+  what is above n, and n is among the affected nodes. By the same argument it has applied them all, and then its
+  ancestry of n is that of G.
+
+Source: protocol.md sections 5 and 8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from namegraph.changes import group_not_found
+from namegraph.messages import UpdateId
+from namegraph.names import NodeId, ServerId
+from namegraph.records import NodeIndex
+from namegraph.server_core import ServerCore
+from resolver.plans import Onward, Plan, PlanCache
+from resolver.steps import Delivery, deliveries
+
+
+@dataclass(frozen=True, slots=True)
+class PartRequest:
+    """What the root of a resolution asks one server."""
+
+    server: ServerId
+    originator: NodeId
+    known_version: str | None = None
+    """The version of the part that the root holds."""
+    with_steps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What an originator reaches at one server; ids sorted, each once."""
+
+    version: str
+    """Opaque. While the server answers with it, the part has not changed at any instant in between."""
+    processes: tuple[NodeId, ...]
+    groups: tuple[NodeId, ...]
+    onward: tuple[Onward, ...] = ()
+    steps: tuple[Delivery, ...] = ()
+    """How the walk comes to these nodes, where that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The part of the version that the root holds is still the one."""
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """No part can be told at this instant. `update` is the one whose outcome must come first, where it is known."""
+
+    update: UpdateId | None = None
+
+
+PartAnswer = Part | Unchanged | InDoubt
+
+
+class Parts:
+    """Answers what roots ask of this server."""
+
+    def __init__(self, core: ServerCore, plans: PlanCache, *, start: str) -> None:
+        """`start` tells this start of the server from all others, so that a version of an earlier one never holds."""
+        self._core = core
+        self._plans = plans
+        self._start = start
+
+    def answer(self, request: PartRequest) -> PartAnswer:
+        """What is owned here of the originator's plan.
+
+        Raises `RefusedError` (GROUP_NOT_FOUND) where the originator should be at home here and is not there.
+        """
+        group = self._originator(request.originator)
+        if group is None:
+            return InDoubt()
+        plan = self._plans.plan(group)
+        update = self._ready_for(plan)
+        if update is not None:
+            return InDoubt(update)
+        version = self._version_of(plan)
+        if version == request.known_version:
+            return Unchanged()
+        steps = deliveries(self._core, plan, group) if request.with_steps else ()
+        return Part(version, plan.processes, plan.groups, plan.onward, steps)
+
+    def _version_of(self, plan: Plan) -> str:
+        return f"{self._start}.{plan.number}"
+
+    def _originator(self, name: NodeId) -> NodeIndex | None:
+        core = self._core
+        if core.knows_subnet_of(name) and core.home_of(name) == core.server:
+            group = core.graph.group(name)
+            if group is None:
+                raise group_not_found(name, core.server, known_subnet=True)
+            return group
+        node = core.graph.index.get(name)
+        return node if node is not None and node in core.records.above else None
+
+    def _ready_for(self, plan: Plan) -> UpdateId | None:
+        """An update that this server is ready for and that affects anything the plan looks at, if there is one."""
+        entries, index = self._core.entries, self._core.graph.index
+        for update_id, entry in entries.by_update.items():
+            if not entry.is_ready or entries.updates[update_id].read is not None:
+                continue
+            if any(index.get(name) in plan.reached for name in entries.part(entry).nodes):
+                return update_id
+        return None

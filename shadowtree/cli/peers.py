@@ -1,0 +1,86 @@
+"""`shadowtree peers`: the servers of other subnets, shown, added and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowtree.cli.options import Session, everywhere, in_session
+from shadowtree.cli.output import is_terminal, print_json, print_lines
+
+if TYPE_CHECKING:
+    from shadowtree.results import PeerList
+
+
+@click.group("peers", invoke_without_command=True)
+@everywhere()
+@click.pass_context
+@in_session
+def peers_command(session: Session, context: click.Context) -> None:
+    """Show which other servers the server knows, and how the connections with them stand.
+
+    A state is `connecting`, `connected`, `refused` with the reason, or `silent since` a time. Letters that wait are
+    those which the other server has not confirmed yet. Faults are what it did wrong since this server started.
+
+    \b
+    Example:
+      shadowtree peers --server 127.0.0.1:7400
+    """
+    if context.invoked_subcommand is None:
+        with session.connect() as names:
+            _print_peers(names.peers(), session)
+
+
+@peers_command.command("add")
+@click.argument("peer", metavar="SUBNET=HOST:PORT")
+@everywhere()
+@in_session
+def add_command(session: Session, peer: str) -> None:
+    """Tell the server where that of another subnet is reached. It holds at once, and after a restart.
+
+    \b
+    Example:
+      shadowtree peers add sfu.example=127.0.0.1:7401
+    """
+    subnet, equals, address = peer.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{peer!r} is not SUBNET=HOST:PORT", param_hint="SUBNET=HOST:PORT")
+    with session.connect() as names:
+        _print_peers(names.add_peer(subnet.strip(), address.strip()), session)
+
+
+@peers_command.command("remove")
+@click.argument("subnet")
+@everywhere()
+@in_session
+def remove_command(session: Session, subnet: str) -> None:
+    """Tell the server that SUBNET is nobody's any more. Nothing of it may be in use.
+
+    \b
+    Example:
+      shadowtree peers remove sfu.example
+    """
+    with session.connect() as names:
+        _print_peers(names.remove_peer(subnet), session)
+
+
+def _print_peers(found: PeerList, session: Session) -> None:
+    if session.is_json:
+        print_json(found)
+    elif is_terminal():
+        from shadowtree.cli.terminal import show_peers
+
+        show_peers(found)
+    else:
+        print_lines("\t".join(str(part) for part in row) for row in _rows(found))
+
+
+def _rows(found: PeerList) -> Iterator[tuple[object, ...]]:
+    for peer in found.peers:
+        yield "peer", peer.address, peer.state, peer.server, peer.letters_waiting, *peer.subnets
+        for fault in peer.faults:
+            yield "fault", peer.address, fault.kind, fault.count
+    for fault in found.strangers:
+        yield "fault", "", fault.kind, fault.count

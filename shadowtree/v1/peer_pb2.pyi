@@ -1,0 +1,192 @@
+from shadowtree.v1 import names_pb2 as _names_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class PeerFrame(_message.Message):
+    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye")
+    class Hello(_message.Message):
+        __slots__ = ("protocol_version", "server", "subnets", "incarnation", "session", "addressed_subnets")
+        PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+        SERVER_FIELD_NUMBER: _ClassVar[int]
+        SUBNETS_FIELD_NUMBER: _ClassVar[int]
+        INCARNATION_FIELD_NUMBER: _ClassVar[int]
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        ADDRESSED_SUBNETS_FIELD_NUMBER: _ClassVar[int]
+        protocol_version: int
+        server: str
+        subnets: _containers.RepeatedScalarFieldContainer[str]
+        incarnation: int
+        session: int
+        addressed_subnets: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ...) -> None: ...
+    class Letters(_message.Message):
+        __slots__ = ("session", "first_number", "letters", "handled_through")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+        LETTERS_FIELD_NUMBER: _ClassVar[int]
+        HANDLED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        first_number: int
+        letters: _containers.RepeatedScalarFieldContainer[bytes]
+        handled_through: int
+        def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., letters: _Optional[_Iterable[bytes]] = ..., handled_through: _Optional[int] = ...) -> None: ...
+    class LetterPart(_message.Message):
+        __slots__ = ("session", "number", "part", "is_last", "handled_through")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        NUMBER_FIELD_NUMBER: _ClassVar[int]
+        PART_FIELD_NUMBER: _ClassVar[int]
+        IS_LAST_FIELD_NUMBER: _ClassVar[int]
+        HANDLED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        number: int
+        part: bytes
+        is_last: bool
+        handled_through: int
+        def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., part: _Optional[bytes] = ..., is_last: _Optional[bool] = ..., handled_through: _Optional[int] = ...) -> None: ...
+    class Receipt(_message.Message):
+        __slots__ = ("session", "handled_through")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        HANDLED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        handled_through: int
+        def __init__(self, session: _Optional[int] = ..., handled_through: _Optional[int] = ...) -> None: ...
+    class Goodbye(_message.Message):
+        __slots__ = ("reason", "message")
+        class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+            __slots__ = ()
+            REASON_UNSPECIFIED: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_OTHER_VERSION: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_MALFORMED: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_ITSELF: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_NOT_A_PEER: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_SUBNET_CLAIMED_TWICE: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_WRONG_SUBNETS: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_LETTERS_LOST: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_OUT_OF_ORDER: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_REPLACED: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_LEAVING: _ClassVar[PeerFrame.Goodbye.Reason]
+        REASON_UNSPECIFIED: PeerFrame.Goodbye.Reason
+        REASON_OTHER_VERSION: PeerFrame.Goodbye.Reason
+        REASON_MALFORMED: PeerFrame.Goodbye.Reason
+        REASON_ITSELF: PeerFrame.Goodbye.Reason
+        REASON_NOT_A_PEER: PeerFrame.Goodbye.Reason
+        REASON_SUBNET_CLAIMED_TWICE: PeerFrame.Goodbye.Reason
+        REASON_WRONG_SUBNETS: PeerFrame.Goodbye.Reason
+        REASON_LETTERS_LOST: PeerFrame.Goodbye.Reason
+        REASON_OUT_OF_ORDER: PeerFrame.Goodbye.Reason
+        REASON_REPLACED: PeerFrame.Goodbye.Reason
+        REASON_LEAVING: PeerFrame.Goodbye.Reason
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        reason: PeerFrame.Goodbye.Reason
+        message: str
+        def __init__(self, reason: _Optional[_Union[PeerFrame.Goodbye.Reason, str]] = ..., message: _Optional[str] = ...) -> None: ...
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    LETTER_PART_FIELD_NUMBER: _ClassVar[int]
+    RECEIPT_FIELD_NUMBER: _ClassVar[int]
+    GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    hello: PeerFrame.Hello
+    letters: PeerFrame.Letters
+    letter_part: PeerFrame.LetterPart
+    receipt: PeerFrame.Receipt
+    goodbye: PeerFrame.Goodbye
+    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ...) -> None: ...
+
+class AwaitRevisionRequest(_message.Message):
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    def __init__(self, revision: _Optional[str] = ...) -> None: ...
+
+class AwaitRevisionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CheckPartRequest(_message.Message):
+    __slots__ = ("groups", "members", "at_least_revision", "explain")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    EXPLAIN_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    members: _containers.RepeatedScalarFieldContainer[str]
+    at_least_revision: str
+    explain: bool
+    def __init__(self, groups: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ..., explain: _Optional[bool] = ...) -> None: ...
+
+class CheckPartResponse(_message.Message):
+    __slots__ = ("answers", "revision", "pathname")
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    PATHNAME_FIELD_NUMBER: _ClassVar[int]
+    answers: bytes
+    revision: str
+    pathname: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ResolvePartRequest(_message.Message):
+    __slots__ = ("originator", "known_version", "with_steps", "at_least_revision")
+    ORIGINATOR_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_VERSION_FIELD_NUMBER: _ClassVar[int]
+    WITH_STEPS_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    originator: str
+    known_version: str
+    with_steps: bool
+    at_least_revision: str
+    def __init__(self, originator: _Optional[str] = ..., known_version: _Optional[str] = ..., with_steps: _Optional[bool] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class ResolvePartChunk(_message.Message):
+    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps")
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_PART: _ClassVar[ResolvePartChunk.State]
+        STATE_UNCHANGED: _ClassVar[ResolvePartChunk.State]
+        STATE_IN_DOUBT: _ClassVar[ResolvePartChunk.State]
+    STATE_PART: ResolvePartChunk.State
+    STATE_UNCHANGED: ResolvePartChunk.State
+    STATE_IN_DOUBT: ResolvePartChunk.State
+    class Onward(_message.Message):
+        __slots__ = ("server", "groups", "processes")
+        SERVER_FIELD_NUMBER: _ClassVar[int]
+        GROUPS_FIELD_NUMBER: _ClassVar[int]
+        PROCESSES_FIELD_NUMBER: _ClassVar[int]
+        server: str
+        groups: _containers.RepeatedScalarFieldContainer[str]
+        processes: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, server: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., processes: _Optional[_Iterable[str]] = ...) -> None: ...
+    class Step(_message.Message):
+        __slots__ = ("tail", "head", "kind", "state", "cost")
+        TAIL_FIELD_NUMBER: _ClassVar[int]
+        HEAD_FIELD_NUMBER: _ClassVar[int]
+        KIND_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        COST_FIELD_NUMBER: _ClassVar[int]
+        tail: str
+        head: str
+        kind: _names_pb2.ChildKind
+        state: _names_pb2.ArcState
+        cost: int
+        def __init__(self, tail: _Optional[str] = ..., head: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., state: _Optional[_Union[_names_pb2.ArcState, str]] = ..., cost: _Optional[int] = ...) -> None: ...
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    ONWARD_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    state: ResolvePartChunk.State
+    version: str
+    revision: str
+    processes: _containers.RepeatedScalarFieldContainer[str]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    onward: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Onward]
+    steps: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Step]
+    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,105 @@
+"""Messages between servers as short texts: what tells one conversation from another, not all that they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from namegraph.messages import (
+    Abort,
+    ArcId,
+    Block,
+    Commit,
+    Done,
+    Drop,
+    Final,
+    Holding,
+    Leads,
+    Message,
+    Order,
+    PendingEntry,
+    Ready,
+    Refuse,
+    Release,
+    Released,
+    UpdateId,
+    Vnid,
+    Vote,
+)
+from namegraph.priorities import Priority
+
+
+def describe(message: Message) -> str:
+    """What a message says, without its kind and update; empty where that is all."""
+    match message:
+        case Order():
+            nodes = sorted({*message.cover.ends, *message.cover.entry_nodes})
+            place = f"place {_place(message.final)}" if message.final else f"after {_place(message.tentative)}"
+            return f"{place}, {' '.join(nodes)}"
+        case Vote():
+            return _place(message.priority) + _show_leads(message.leads)
+        case Final():
+            return _place(message.priority)
+        case Ready():
+            return ("covers " + " ".join(sorted(message.cover.entry_nodes))) + _show_leads(message.leads)
+        case Refuse():
+            return message.refusal.reason
+        case Commit():
+            return _show_commit(message)
+        case Release():
+            return "; ".join(f"{_arc(arc)}, block only {_nodes(keep)}" for arc, keep in message.records)
+        case Block():
+            return "; ".join(f"{_arc(arc)}, block {_nodes(nodes)}" for arc, nodes in message.records)
+        case Abort() | Holding() | Drop() | Done() | Released():
+            return ""
+        case _:
+            assert_never(message)
+
+
+def update_of(message: Message) -> UpdateId | None:
+    """The update that a message belongs to."""
+    match message:
+        case Order():
+            return message.update.update_id
+        case Block():
+            return None
+        case _:
+            return message.update_id
+
+
+def _show_commit(commit: Commit) -> str:
+    changes = [f"{'+' if arc.is_present else '-'}{_arc(arc.arc)}" for arc in commit.arcs]
+    parts = [" ".join(changes), f"at {_place(commit.final)}"]
+    if commit.renamed:
+        parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in commit.renamed))
+    if commit.relay:
+        parts.append("above " + " ".join(record.node for record in commit.relay))
+    if commit.handed_on:
+        parts.append("handed on " + " ".join(_update(entry) for entry in commit.handed_on))
+    parts += [f"{_arc(arc)} blocks {_nodes(nodes)}" for arc, nodes in commit.stored]
+    return ", ".join(part for part in parts if part)
+
+
+def _show_leads(leads: Leads) -> str:
+    return "".join(f", leads to {' '.join(nodes)}" for _, nodes in leads)
+
+
+def _update(entry: PendingEntry) -> str:
+    update_id = entry.update_id
+    return f"{update_id.coordinator}/{update_id.number}"
+
+
+def _place(priority: Priority) -> str:
+    return f"{priority.counter}@{priority.server}"
+
+
+def _vnid(vnid: Vnid | None) -> str:
+    return "none" if vnid is None else f"{vnid.smallest}#{vnid.made_at.counter}"
+
+
+def _arc(arc: ArcId) -> str:
+    return f"{arc.parent}>{arc.child}"
+
+
+def _nodes(nodes: Iterable[str]) -> str:
+    return " ".join(nodes) or "nobody"

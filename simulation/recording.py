@@ -1,0 +1,41 @@
+"""A run that was left to chance, as a scenario that replays it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from namegraph.events import Tick, UpdateCommand
+from namegraph.names import NodeId, ServerId
+from simulation.cluster import Cluster, Restart
+from simulation.networks import Arrival, Sent
+from simulation.scenario import Ask, Crash, Deliver, Expire, Quiet, Scenario, Selection, Step
+
+
+def record(cluster: Cluster, groups: Sequence[NodeId], bursts: Iterable[Sequence[Arrival | Restart]]) -> Scenario:
+    """What happened in bursts with a quiet point between them, over groups that were created before."""
+    steps: list[Step] = []
+    deadlines: dict[int, tuple[ServerId, float]] = {}
+    for burst in bursts:
+        for happened in burst:
+            steps += _steps(cluster, happened, deadlines)
+        steps.append(Quiet())
+    return Scenario(cluster.subnets, tuple(groups), (), tuple(steps))
+
+
+def _steps(
+    cluster: Cluster, happened: Arrival | Restart, deadlines: dict[int, tuple[ServerId, float]]
+) -> Iterable[Step]:
+    match happened:
+        case Restart(server):
+            yield Crash(server)
+        case Arrival(_, _, _, Sent() as sent):
+            yield Deliver(Selection(sent.channel, type(sent.message).__name__, cluster.ticket_of(sent.message)))
+        case Arrival(_, server, UpdateCommand() as command) if command.ticket not in deadlines:
+            deadlines[command.ticket] = (server, math.inf if command.deadline is None else command.deadline)
+            yield Ask(command.ticket, server, command.operations)
+        case Arrival(time, server, Tick()):
+            for ticket, (asked, deadline) in list(deadlines.items()):
+                if asked == server and deadline < time:
+                    deadlines[ticket] = (asked, math.inf)
+                    yield Expire(ticket)

@@ -1,0 +1,256 @@
+"""Clients that resolve groups while updates are under way, and what must hold of what they are told.
+
+The home of the group runs a real `Resolution`; questions and answers travel with delays of their own, so that they
+overtake one another and the messages of updates. Now and then a question gets lost, or a caller is in a hurry. What two
+walks agree on must be the true answer of the instant at which the second began, and every resolution must end once
+nothing else is under way.
+
+Source: protocol.md section 8, *datagram*.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from namegraph.events import UpdateCommand
+from namegraph.graph import ArcState
+from namegraph.names import NodeId, ServerId, subnet_of
+from namegraph.records import NodeIndex
+from namegraph.server_core import ServerCore
+from resolver.parts import PartAnswer, PartRequest, Parts
+from resolver.plans import PlanCache
+from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain
+from resolver.walk_memory import WalkMemory
+from simulation.clients import Population
+from simulation.cluster import Cluster
+from simulation.decisions import Decisions
+from simulation.invariants import InvariantViolatedError
+from simulation.networks import SLOWNESS, Errand
+from simulation.serial import TrueGraph
+
+RESOLUTIONS_AT_MOST = 12
+"""For each burst of updates."""
+
+HASTY_SHARE = 0.05
+"""Of resolutions, those whose caller may not wait for two walks that agree."""
+
+WITH_STEPS_SHARE = 0.2
+LOST_SHARE = 0.01
+"""Of requests, those that do not get through."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    originator: NodeId
+    instant: int
+    """When the last walk began."""
+    has_walk: bool
+    """Steps were asked for, and every server could be asked."""
+    resolved: Resolved
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shell:
+    core: ServerCore
+    parts: Parts
+    memory: WalkMemory
+
+
+class Resolvers:
+    """The clients that resolve in one cluster, and what its servers keep for them."""
+
+    def __init__(self, cluster: Cluster, decisions: Decisions, population: Population, chance: Random) -> None:
+        self.decisions = decisions
+        self.chance = chance
+        self.tally: Counter[str] = Counter()
+        self._cluster = cluster
+        self._population = population
+        self._shells: dict[ServerId, _Shell] = {}
+        self._under_way = 0
+        self._told: list[_Told] = []
+
+    def submit_burst(self) -> None:
+        """Let clients resolve some groups within a short time."""
+        chance = self.chance
+        spread = chance.choice([1, 5, 30, 100])
+        for _ in range(chance.randint(0, RESOLUTIONS_AT_MOST)):
+            originator = chance.choice(self._population.groups)
+            home = ServerId(subnet_of(originator))
+            asking = _Asking(self, originator, home)
+            begins = chance.random() * spread
+            self.later(home, asking.begin, delay=begins)
+            self._under_way += 1
+            if chance.random() < HASTY_SHARE:
+                self.later(home, asking.expire, delay=begins + chance.expovariate(0.1))
+
+    def shell(self, server: ServerId) -> _Shell:
+        """What the server has in memory: lost when it crashes."""
+        core = self._cluster.servers[server]
+        shell = self._shells.get(server)
+        if shell is None or shell.core is not core:
+            parts = Parts(core, PlanCache(core), start=str(self._cluster.restarts))
+            shell = self._shells[server] = _Shell(core, parts, WalkMemory())
+        return shell
+
+    def later(self, server: ServerId, run: Callable[[], None], *, delay: float | None = None) -> None:
+        """Let something happen at a server; with no delay given, as soon as the network has carried it there."""
+        if delay is None:
+            delay = self.chance.expovariate(1.0) * self.chance.choice(SLOWNESS)
+        self._cluster.send_errand(server, Errand(run), delay=delay)
+
+    def told(self, told: _Told) -> None:
+        """Take notice that a resolution has ended."""
+        self._under_way -= 1
+        self._told.append(told)
+
+    def check(self, commands: Mapping[int, UpdateCommand]) -> None:
+        """Compare all that was told since the last check with the graphs there were."""
+        if self._under_way:
+            raise InvariantViolatedError(f"{self._under_way} resolutions do not end")
+        graphs = self.decisions.take_graphs(commands)
+        instants = [instant for instant, _ in graphs]
+        for told in self._told:
+            _, arcs = graphs[bisect_right(instants, told.instant) - 1]
+            self._compare(told, TrueGraph(arcs))
+        self._told = []
+
+    def _compare(self, told: _Told, truth: TrueGraph) -> None:
+        resolved, originator = told.resolved, told.originator
+        if resolved.in_transition:
+            self.tally["in transition"] += 1
+            return
+        self.tally["unreachable" if resolved.unreachable else "complete"] += 1
+        expected = truth.below([originator])
+        if len(truth.loop_of(originator)) == 1:
+            expected.remove(originator)
+        found = {*resolved.processes, *resolved.groups}
+        missed, extra = expected - found, found - expected
+        hidden = truth.below(resolved.unreachable) if resolved.unreachable else set()
+        _require(told, missed <= hidden and not extra, f"missed {sorted(missed)}, met {sorted(extra)}")
+        _require(told, set(resolved.unreachable) <= expected | {originator}, f"unreachable {resolved.unreachable}")
+        created = set(self._population.spare_groups).intersection(resolved.groups)
+        groups = found.intersection([*self._population.groups, *created])
+        _require(told, resolved.groups == tuple(sorted(groups)), "groups are not sorted or not once")
+        _require(told, resolved.processes == tuple(sorted(found - groups)), "processes are not sorted or not once")
+        if not resolved.unreachable:
+            duplicates = self._duplicates(originator, truth)
+            _require(told, resolved.duplicates == duplicates, f"{resolved.duplicates} duplicates, not {duplicates}")
+        if told.has_walk:
+            heads = sorted(step.head for step in resolved.walk)
+            _require(told, heads == sorted(found - {originator}), f"its walk leads to {heads}")
+            for step in resolved.walk:
+                is_there = (step.tail, step.head) in truth.arcs
+                if step.state is ArcState.SHADOW:
+                    is_there = is_there or (step.head, step.tail) in truth.arcs
+                _require(told, is_there, f"its walk has the step {step}")
+
+    def _duplicates(self, originator: NodeId, truth: TrueGraph) -> int:
+        """How often a foreign process comes from a further server."""
+        reached = truth.below([originator])
+        some = next(iter(self._cluster.servers.values()))
+        foreign = [node for node in reached if not some.knows_subnet_of(node)]
+        return sum(len({subnet_of(p) for p in truth.parents[node] if p in reached}) - 1 for node in foreign)
+
+
+class _Asking:
+    """One client's question, driven as the shell of the group's home drives it."""
+
+    def __init__(self, resolvers: Resolvers, originator: NodeId, home: ServerId) -> None:
+        self._resolvers = resolvers
+        self._originator = originator
+        self._home = home
+        self._with_steps = resolvers.chance.random() < WITH_STEPS_SHARE
+        self._shell = resolvers.shell(home)
+        self._resolution = Resolution(originator, home=home)
+        self._instant = 0
+        self._is_over = False
+
+    def begin(self) -> None:
+        """Come to the server, for the first time or after it has crashed."""
+        self._shell = self._resolvers.shell(self._home)
+        remembered = self._shell.memory.recall(self._key())
+        self._resolution = Resolution(
+            self._originator, home=self._home, remembered=remembered, with_steps=self._with_steps
+        )
+        self._walk(self._resolution)
+
+    def expire(self) -> None:
+        """Have no more time."""
+        self._go_on(self._resolution, self._resolution.expire())
+
+    def _walk(self, resolution: Resolution) -> None:
+        if self._is_current(resolution):
+            self._instant = self._resolvers.decisions.instant
+            self._go_on(resolution, resolution.begin())
+
+    def _go_on(self, resolution: Resolution, step: Step) -> None:
+        resolvers = self._resolvers
+        match step:
+            case Ask(requests):
+                for request in requests:
+                    self._send(resolution, request)
+            case WalkAgain(was_in_doubt):
+                resolvers.tally["walks in doubt" if was_in_doubt else "walks that told something new"] += 1
+                delay = resolvers.chance.expovariate(1.0) if was_in_doubt else 0.0
+                resolvers.later(self._home, partial(self._walk, resolution), delay=delay)
+            case Resolved() if not self._is_over:
+                self._end(step)
+
+    def _send(self, resolution: Resolution, request: PartRequest) -> None:
+        if request.server == self._home:
+            self._go_on(resolution, resolution.answer(self._home, self._shell.parts.answer(request)))
+        else:
+            self._resolvers.later(request.server, partial(self._answer, resolution, request))
+
+    def _answer(self, resolution: Resolution, request: PartRequest) -> None:
+        """At the server that is asked."""
+        resolvers, server = self._resolvers, request.server
+        if resolvers.chance.random() < LOST_SHARE:
+            resolvers.later(self._home, partial(self._take_failure, resolution, server))
+        else:
+            answer = resolvers.shell(server).parts.answer(request)
+            resolvers.later(self._home, partial(self._take, resolution, server, answer))
+
+    def _take(self, resolution: Resolution, server: ServerId, answer: PartAnswer) -> None:
+        if self._is_current(resolution):
+            self._go_on(resolution, resolution.answer(server, answer))
+
+    def _take_failure(self, resolution: Resolution, server: ServerId) -> None:
+        if self._is_current(resolution):
+            self._go_on(resolution, resolution.failed(server, "the request was lost"))
+
+    def _is_current(self, resolution: Resolution) -> bool:
+        """Whether the server still knows of the question; if it has crashed since, the client asks again."""
+        if self._is_over or resolution is not self._resolution:
+            return False
+        if self._shell is self._resolvers.shell(self._home):
+            return True
+        self._resolvers.tally["asked again after a crash"] += 1
+        self.begin()
+        return False
+
+    def _end(self, resolved: Resolved) -> None:
+        self._is_over = True
+        resolution, tally = self._resolution, self._resolvers.tally
+        agreed = resolution.agreed()
+        if agreed is not None:
+            self._shell.memory.keep(self._key(), agreed)
+        tally["walks"] += resolution.walks
+        tally["requests"] += resolution.requests
+        tally["agreed with a remembered walk"] += resolution.walks == 1 and resolution.requests > 0
+        has_walk = self._with_steps and not resolution.why_failed
+        self._resolvers.told(_Told(self._originator, self._instant, has_walk, resolved))
+
+    def _key(self) -> NodeIndex:
+        graph = self._shell.core.graph
+        return graph.representative(graph.index[self._originator])
+
+
+def _require(told: _Told, holds: bool, what: str) -> None:
+    if not holds:
+        raise InvariantViolatedError(f"resolution of {told.originator} as of {told.instant}: {what}")

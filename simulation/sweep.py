@@ -1,0 +1,40 @@
+"""Many seeds, on as many processor cores as wanted; each seed is a run of its own and replays alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from simulation.faults import FAULTS
+from simulation.run import SeedRun, Tally
+
+SEEDS_OF_A_TASK = 4
+"""Handed to a process at once: few, so that all are busy until the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedResult:
+    """What became of one seed: its tally, or what failed."""
+
+    seed: int
+    tally: Tally | None
+    failure: str = ""
+
+
+def sweep(seeds: Iterable[int], *, servers: int | None, updates: int | None, jobs: int) -> Iterator[SeedResult]:
+    """Run seeds, `jobs` at a time; yield their results in order."""
+    run = partial(_run, servers=servers, updates=updates)
+    if jobs == 1:
+        yield from map(run, seeds)
+        return
+    with ProcessPoolExecutor(jobs) as processes:
+        yield from processes.map(run, seeds, chunksize=SEEDS_OF_A_TASK)
+
+
+def _run(seed: int, *, servers: int | None, updates: int | None) -> SeedResult:
+    try:
+        return SeedResult(seed, SeedRun(seed, servers=servers, updates=updates).run())
+    except FAULTS as error:
+        return SeedResult(seed, None, f"{type(error).__name__}: {error}")

@@ -1,0 +1,184 @@
+"""Several name servers in one process: real cores, run loops and gRPC services; only the post between them is a fake.
+
+Letters are handed over at once, in order, and a server can be put out of reach of calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+
+from namegraph.events import PeerMessage, PeerMet
+from namegraph.names import ServerId, Subnet
+from namegraph.refusals import Reason, refuse
+from namegraph.server_core import ServerCore
+from nameserver.run_loop import RunLoop
+from nameserver.services.homes import NAME_SERVICE
+from nameserver.services.name_service import name_service_handlers
+from nameserver.services.peer_questions import peer_question_handlers
+from nameserver.services.revisions import PEER_SERVICE
+from resolver.membership import MembershipResolver
+from resolver.parts import Parts
+from shadowtree import aio
+from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
+from storage.memory import MemoryDatabase, MemoryStore
+
+
+class FakeDirectory:
+    """Reaches the servers that were met, but those that are put out of reach."""
+
+    def __init__(self, name_server, all_servers):
+        self._name_server = name_server
+        self._all = all_servers
+
+    def others(self):
+        return list(self._name_server.core.servers_met)
+
+    async def channel_to(self, server):
+        if server in self._name_server.out_of_reach:
+            raise refuse(Reason.UNAVAILABLE, f"the server {server} is out of reach", unreachable=server, server=server)
+        return self._all[server].channel
+
+    async def home_of_subnet(self, subnet):
+        owner = self._name_server.core.owner_of(subnet)
+        if owner is None:
+            raise refuse(Reason.UNAVAILABLE, f"the server of {subnet} was never met", unreachable=subnet)
+        return owner
+
+
+class PostedCore:
+    """A core whose letters are handed over as soon as its step is over."""
+
+    def __init__(self, core, all_servers):
+        self._core = core
+        self._all = all_servers
+
+    def __getattr__(self, name):
+        return getattr(self._core, name)
+
+    def step(self, event, now):
+        effects = self._core.step(event, now)
+        for letter in effects.messages:
+            asyncio.get_running_loop().call_soon(self._deliver, letter)
+        return effects
+
+    def _deliver(self, letter):
+        receiver = self._all.get(letter.receiver)
+        if receiver is not None:
+            receiver.take(PeerMessage(self._core.server, letter.number, letter.encoded))
+
+
+class NameServer:
+    """One of them; `calls` lists the calls that other servers made here, by method."""
+
+    def __init__(self, subnet, *, peers, all_servers):
+        store = MemoryStore(MemoryDatabase(), server=ServerId(subnet))
+        self.core = ServerCore.restore(
+            store.load(),
+            subnets=[Subnet(subnet)],
+            peers={Subnet(peer): "127.0.0.1:1" for peer in peers if peer != subnet},
+        )
+        self.out_of_reach = set()
+        self.calls = []
+        self._worker = ThreadPoolExecutor(1)
+        self.run_loop = RunLoop(
+            core=PostedCore(self.core, all_servers),
+            store=store,
+            worker=self._worker,
+            clock=asyncio.get_running_loop().time,
+        )
+        self._all = all_servers
+
+    async def start(self):
+        self._flushing = asyncio.ensure_future(self.run_loop.flush_forever())
+        self._server = grpc.aio.server(interceptors=[CallLog(self.calls)])
+        resolver = MembershipResolver(self.core)
+        built = {
+            "core": self.core,
+            "resolver": resolver,
+            "parts": Parts(self.core, resolver.plans, start=self.core.server),
+            "run_loop": self.run_loop,
+            "directory": FakeDirectory(self, self._all),
+        }
+        self._server.add_generic_rpc_handlers(
+            (
+                grpc.method_handlers_generic_handler(NAME_SERVICE, name_service_handlers(**built)),
+                grpc.method_handlers_generic_handler(PEER_SERVICE, peer_question_handlers(**built)),
+            )
+        )
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        await self._server.start()
+        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1)])
+        self.names = NameServiceStub(self.channel)
+        self.client = aio.Client(f"127.0.0.1:{port}")
+
+    def meet(self, other):
+        """Learn who owns another's subnets."""
+        self.take(PeerMet(other.core.server, other.core.subnets))
+
+    def take(self, event):
+        """Step the core as if a peer had said so."""
+        self.run_loop.take(event)
+
+    async def stop(self):
+        await self.client.close()
+        await self.channel.close()
+        await self._server.stop(grace=None)
+        self.run_loop.finish()
+        await self._flushing
+        self._worker.shutdown()
+
+
+class CallLog(grpc.aio.ServerInterceptor):
+    """Notes the calls that came from other servers."""
+
+    def __init__(self, calls):
+        self._calls = calls
+
+    async def intercept_service(self, continuation, details):
+        if any(key == "shadowtree-forwarded-by" for key, _ in details.invocation_metadata):
+            self._calls.append(details.method.rpartition("/")[2])
+        return await continuation(details)
+
+
+class NameServers:
+    """Servers by subnet. Those of `unmet` are expected by all, and there for nobody."""
+
+    def __init__(self, *subnets, unmet=()):
+        self.by_subnet = {}
+        for subnet in subnets:
+            self.by_subnet[subnet] = NameServer(subnet, peers=[*subnets, *unmet], all_servers=self.by_subnet)
+
+    def __getitem__(self, subnet):
+        return self.by_subnet[subnet]
+
+    def __iter__(self):
+        return iter(self.by_subnet.values())
+
+    async def __aenter__(self):
+        for server in self:
+            await server.start()
+        for server in self:
+            for other in self:
+                if other is not server:
+                    server.meet(other)
+        return self
+
+    async def __aexit__(self, *_):
+        for server in self:
+            await server.stop()
+
+    def cut_off(self, subnet):
+        """Put a server out of reach of the calls of all others."""
+        for server in self:
+            if server is not self[subnet]:
+                server.out_of_reach.add(subnet)
+
+    def calls(self):
+        """The calls from server to server since the last time, by server."""
+        found = {subnet: sorted(server.calls) for subnet, server in self.by_subnet.items() if server.calls}
+        for server in self:
+            server.calls.clear()
+        return found

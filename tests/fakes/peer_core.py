@@ -1,0 +1,97 @@
+"""A core that only exchanges letters: it counts what it was sent, and sends what a test tells it to.
+
+Real channels, no protocol above them. What was committed can be restored, as after a crash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from namegraph.channels import Channels
+from namegraph.events import (
+    AddPeer,
+    Committed,
+    Effects,
+    PeerLost,
+    PeerMessage,
+    PeerMet,
+    PeerReceived,
+    RemovePeer,
+    Reply,
+    Tick,
+)
+from namegraph.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class SendLetter:
+    """An event of this core alone: send a letter."""
+
+    receiver: str
+    encoded: bytes
+
+
+@dataclass
+class FakeDisk:
+    """What was committed: it outlives the cores."""
+
+    rows: dict[tuple[str, str], object] = field(default_factory=dict)
+
+    def commit(self, records):
+        for row in records.protocol:
+            if row.value is None:
+                self.rows.pop((row.part, row.key), None)
+            else:
+                self.rows[row.part, row.key] = row
+
+
+class FakePeerCore:
+    def __init__(self, server, subnets, peers, disk=None):
+        self.server = server
+        self.subnets = tuple(subnets)
+        self.peer_addresses = dict(peers)
+        self.channels = Channels.restore(disk.rows.values() if disk else ())
+        self.next_deadline = None
+        self.owners = {}
+        self.handled = []
+        """The letters that were handled since this core started: (sender, letter), in order."""
+        self.met, self.lost, self.ticks = [], [], 0
+
+    @property
+    def servers_met(self):
+        return sorted(set(self.owners.values()))
+
+    def owner_of(self, subnet):
+        return self.server if subnet in self.subnets else self.owners.get(subnet)
+
+    def step(self, event, now):
+        effects = Effects(Records())
+        match event:
+            case SendLetter(receiver, encoded):
+                effects.messages.append(self.channels.send(receiver, encoded))
+            case PeerMessage(sender, number, encoded):
+                if self.channels.take(sender, number):
+                    self.handled.append((sender, encoded))
+                    if encoded.startswith(b"echo "):
+                        effects.messages.append(self.channels.send(sender, encoded.removeprefix(b"echo ")))
+            case PeerReceived(peer, through):
+                self.channels.received(peer, through)
+            case PeerMet(peer, subnets):
+                self.met.append(peer)
+                self.owners.update({subnet: peer for subnet in subnets if subnet in self.peer_addresses})
+            case PeerLost(peer, why):
+                self.lost.append((peer, why))
+            case AddPeer(ticket, subnet, address):
+                self.peer_addresses[subnet] = address
+                effects.replies.append(Reply(ticket, Committed("")))
+            case RemovePeer(ticket, subnet):
+                del self.peer_addresses[subnet]
+                self.owners.pop(subnet, None)
+                effects.replies.append(Reply(ticket, Committed("")))
+            case Tick():
+                self.ticks += 1
+                self.next_deadline = None
+            case _:
+                raise AssertionError(event)
+        effects.records.protocol += self.channels.take_rows()
+        return effects

@@ -1,0 +1,119 @@
+"""Updates that clients asked for and saw acknowledged, and what must come of them: the same, one after the other."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+
+import shadowtree
+from namegraph.events import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.names import parse_name
+from namegraph.priorities import parse_revision
+from tests.brute_force import Model
+from tests.integration.nameserver.server_process import wait_until
+
+UNANSWERED = (shadowtree.Unavailable, shadowtree.OutcomeUnknown, shadowtree.DeadlineExceeded)
+"""What a caller is told while a server is away: to be asked again, under the same request id."""
+
+REFUSALS = (
+    shadowtree.AlreadyMember,
+    shadowtree.NotAMember,
+    shadowtree.GroupNotFound,
+    shadowtree.GroupExists,
+    shadowtree.WrongKind,
+    shadowtree.NameInUse,
+)
+"""What may be said of an update where others change the same groups at the same time."""
+
+
+@dataclass
+class Record:
+    """What all clients were answered; shared by threads."""
+
+    acknowledged: list = field(default_factory=list)
+    """Pairs of a revision and the operations of one update."""
+    refused: int = 0
+    unanswered: list = field(default_factory=list)
+    """Why requests had to be repeated."""
+
+    def model(self, subnets):
+        """What follows from the acknowledged updates in the order of their revisions; each must have been possible."""
+        model = Model(frozenset(subnets))
+        for revision, operations in sorted(self.acknowledged, key=lambda entry: parse_revision(entry[0]).final):
+            following = model.after(operations)
+            assert isinstance(following, Model), f"{operations} at {revision} was acknowledged, but: {following}"
+            model = following
+        return model
+
+    @property
+    def newest(self):
+        """The last revision."""
+        return max((revision for revision, _ in self.acknowledged), key=lambda text: parse_revision(text).final)
+
+
+class RecordingClient:
+    """Asks one server for updates until each is acknowledged or refused; None where it was refused."""
+
+    def __init__(self, client, record, name):
+        self.client = client
+        self._record = record
+        self._name = name
+        self._count = 0
+
+    def create(self, group):
+        return self._update((CreateGroup(parse_name(group)),), lambda **k: self.client.create_group(group, **k))
+
+    def delete(self, group):
+        operations = (DeleteGroup(parse_name(group), True),)
+        return self._update(operations, lambda **k: self.client.delete_group(group, force=True, **k))
+
+    def join(self, parent, child, kind):
+        return self._update((_joining(parent, child, kind),), lambda **k: self.client.join(parent, child, kind, **k))
+
+    def leave(self, parent, child):
+        return self._update((_leaving(parent, child),), lambda **k: self.client.leave(parent, child, **k))
+
+    def apply(self, changes):
+        operations = tuple(
+            _joining(change.parent, change.member, change.kind)
+            if isinstance(change, shadowtree.Join)
+            else _leaving(change.parent, change.member)
+            for change in changes
+        )
+        return self._update(operations, lambda **k: self.client.apply(changes, **k))
+
+    def _update(self, operations, call):
+        self._count += 1
+        request_id = f"{self._name}-{self._count}"
+        outcome = None
+
+        def is_answered():
+            nonlocal outcome
+            try:
+                outcome = call(request_id=request_id).revision
+            except REFUSALS:
+                self._record.refused += 1
+            except UNANSWERED as why:
+                self._record.unanswered.append(why.message)
+                return False
+            else:
+                self._record.acknowledged.append((outcome, operations))
+            return True
+
+        wait_until(is_answered, f"an answer to {operations}")
+        return outcome
+
+
+def all_at_once(tasks):
+    """Run functions in threads of their own; raise what the first of them raised."""
+    with ThreadPoolExecutor(len(tasks)) as threads:
+        for done in as_completed([threads.submit(task) for task in tasks]):
+            done.result()
+
+
+def _joining(parent, child, kind):
+    return JoinArc(parse_name(parent), parse_name(child), ChildKind[kind.upper()])
+
+
+def _leaving(parent, child):
+    return LeaveArc(parse_name(parent), parse_name(child), ChildKind.AUTO)

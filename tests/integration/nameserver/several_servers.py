@@ -1,0 +1,74 @@
+"""Name servers as processes that know one another, each with a client; any of them may be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager
+
+import shadowtree
+from tests.integration.nameserver.server_process import wait_until
+
+CALL_SECONDS = 30
+"""A call of a test that is not about time: long for a machine with many other things to do."""
+
+
+class SeveralServers:
+    """One server for each share of subnets; all run, and are connected, when the constructor returns."""
+
+    def __init__(self, start, folder, ports, shares):
+        self._start = start
+        self._folder = folder
+        self._ports = ports
+        self.shares = [list(share) for share in shares]
+        self.processes = [self._process(number) for number in range(len(shares))]
+        self.clients = [self.new_client(number) for number in range(len(shares))]
+        self.wait_for_connections()
+
+    def address(self, number):
+        return f"127.0.0.1:{self._ports[number]}"
+
+    def new_client(self, number):
+        """Another client of one server."""
+        return shadowtree.Client(self.address(number), timeout=CALL_SECONDS)
+
+    def kill(self, number):
+        """End one as a crash would."""
+        self.processes[number].kill()
+
+    @contextmanager
+    def stopped(self, number):
+        """One server that hears and says nothing; its connections stay."""
+        os.kill(self.processes[number].process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.processes[number].process.pid, signal.SIGCONT)
+
+    def start_again(self, number):
+        """Start one on the database that it had."""
+        self.processes[number] = self._process(number)
+
+    def wait_for_connections(self):
+        for client in self.clients:
+            wait_until(
+                lambda client=client: {peer.state for peer in client.status().peers} <= {"connected"},
+                "a connection with every peer",
+            )
+
+    def close(self):
+        for client in self.clients:
+            client.close()
+
+    def _process(self, number):
+        return self._start(
+            self._folder / f"{number}.db",
+            subnets=self.shares[number],
+            listen=self.address(number),
+            peers=[
+                f"{subnet}={self.address(other)}"
+                for other, share in enumerate(self.shares)
+                if other != number
+                for subnet in share
+            ],
+        )

@@ -1,0 +1,505 @@
+"""Transports over real gRPC, between cores that only count letters."""
+
+import asyncio
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from namegraph.events import AddPeer, RemovePeer
+from namegraph.refusals import Reason, RefusedError
+from nameserver.peers import conversation as conversation_module
+from nameserver.peers import directory as directory_module
+from nameserver.peers import transport as transport_module
+from nameserver.peers.directory import PeerDirectory
+from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, Letters, Receipt, decode, encode
+from nameserver.peers.session import FRAME_BYTES_LIMIT
+from nameserver.peers.streams import CONVERSE_METHOD, DialledStream
+from nameserver.peers.transport import PeerTransport
+from nameserver.run_loop import RunLoop
+from nameserver.services.peer_service import peer_service_handlers
+from nameserver.services.revisions import PEER_SERVICE
+from tests.fakes.peer_core import FakeDisk, FakePeerCore, SendLetter
+
+# One loop for all: gRPC polls for the loop that it was first used from.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PATIENCE_SECONDS = 30
+
+
+async def until(condition):
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class FakeServer:
+    """A transport with all that is around it in a name server, but the graph."""
+
+    def __init__(self, core, disk):
+        self.core, self.disk = core, disk
+        self.said = []
+        self.worker = ThreadPoolExecutor(max_workers=1)
+        self.run_loop = RunLoop(core=core, store=disk, worker=self.worker, clock=asyncio.get_running_loop().time)
+        self.transport = PeerTransport(core=core, run_loop=self.run_loop, say=self.said.append)
+        self.directory = PeerDirectory(core=core, transport=self.transport)
+        self.grpc_server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self.grpc_server.add_generic_rpc_handlers(
+            [grpc.method_handlers_generic_handler(PEER_SERVICE, peer_service_handlers(self.transport))]
+        )
+        self.tasks = []
+
+    async def start(self, port):
+        assert self.grpc_server.add_insecure_port(f"127.0.0.1:{port}") == port
+        await self.grpc_server.start()
+        self.tasks = [
+            asyncio.ensure_future(self.run_loop.flush_forever()),
+            asyncio.ensure_future(self.transport.run()),
+        ]
+
+    async def kill(self):
+        """End without a word, as far as a server in this process can."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.wait(self.tasks)
+        await self.grpc_server.stop(None)
+        self.worker.shutdown()
+
+    async def close(self):
+        await self.transport.close()
+        self.run_loop.finish()
+        await asyncio.gather(*self.tasks)
+        await self.grpc_server.stop(None)
+        self.worker.shutdown()
+
+    def send(self, receiver, letter):
+        self.run_loop.take(SendLetter(receiver, letter))
+
+    def state(self, address):
+        return {report.address: report.state for report in self.transport.reports()}.get(address, "")
+
+    def faults(self):
+        counts = Counter(self.transport.faults_of_strangers())
+        for report in self.transport.reports():
+            counts.update(report.faults)
+        return counts
+
+    def letters(self, sender):
+        return [letter for other, letter in self.core.handled if other == sender]
+
+
+@pytest.fixture
+def ports(unused_ports):
+    return unused_ports(3)
+
+
+@pytest.fixture
+def unused_ports():
+    import socket
+
+    def find(count):
+        sockets = [socket.socket() for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        found = [each.getsockname()[1] for each in sockets]
+        for each in sockets:
+            each.close()
+        return found
+
+    return find
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def start():
+    """Start servers that are gone when the test ends."""
+    started = []
+
+    async def start_server(name, port, peers, subnets=None, disk=None, before_start=None):
+        disk = disk if disk is not None else FakeDisk()
+        core = FakePeerCore(name, subnets or [name], peers, disk)
+        if before_start is not None:
+            before_start(core)
+        server = FakeServer(core, disk)
+        await server.start(port)
+        started.append(server)
+        return server
+
+    yield start_server
+    for server in started:
+        if not all(task.done() for task in server.tasks):
+            await server.kill()
+
+
+def address(port):
+    return f"127.0.0.1:{port}"
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def pair(start, ports):
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])})
+    b = await start("b.x", ports[1], {"a.x": address(ports[0])})
+    await until(lambda: a.core.met and b.core.met)
+    return a, b
+
+
+async def test_two_servers_that_dial_each_other_keep_one_session(pair, ports):
+    a, b = pair
+    await until(lambda: len(a.transport._conversations) == len(b.transport._conversations) == 1)
+    assert a.state(address(ports[1])) == b.state(address(ports[0])) == "connected"
+    a.send("b.x", b"echo hello")
+    await until(lambda: a.letters("b.x") == [b"hello"])
+    assert a.faults() == b.faults() == {}
+
+
+async def test_letters_arrive_once_each_in_order_and_are_forgotten_after_their_receipt(pair):
+    a, b = pair
+    letters = [f"echo {number}".encode() for number in range(3_000)]
+    for letter in letters:
+        a.send("b.x", letter)
+    await until(lambda: len(a.letters("b.x")) == len(letters))
+    assert b.letters("a.x") == letters
+    assert a.letters("b.x") == [letter.removeprefix(b"echo ") for letter in letters]
+    await until(lambda: not list(a.core.channels.kept("b.x")) and not list(b.core.channels.kept("a.x")))
+    assert a.faults() == b.faults() == {}
+
+
+async def test_a_letter_larger_than_a_frame_and_than_what_clients_may_send_arrives(pair):
+    a, b = pair
+    large = bytes(range(256)) * (20 * FRAME_BYTES_LIMIT // 256) + b"the end"
+    for letter in (b"before", large, b"after"):
+        a.send("b.x", letter)
+    await until(lambda: len(b.letters("a.x")) == 3)
+    assert b.letters("a.x") == [b"before", large, b"after"]
+
+
+async def test_a_connection_that_is_cut_is_made_again_and_nothing_is_lost(pair):
+    a, b = pair
+    sent = 0
+    for _ in range(5):
+        for _ in range(200):
+            a.send("b.x", f"echo {sent}".encode())
+            sent += 1
+        await asyncio.sleep(0)
+        for conversation in list(a.transport._conversations):
+            conversation.session.lost("cut by the test")
+            conversation.wake()
+        await until(lambda: "b.x" in a.transport._open)
+    await until(lambda: len(a.letters("b.x")) == sent)
+    assert b.letters("a.x") == [f"echo {number}".encode() for number in range(sent)]
+    assert a.letters("b.x") == [f"{number}".encode() for number in range(sent)]
+    assert a.faults() == b.faults() == {}
+
+
+async def test_a_peer_that_is_killed_and_started_again_gets_what_it_missed(start, ports, monkeypatch):
+    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])})
+    b = await start("b.x", ports[1], {"a.x": address(ports[0])})
+    a.send("b.x", b"before")
+    await until(lambda: b.letters("a.x") == [b"before"])
+    await until(lambda: ("inbox", "a.x") in b.disk.rows)
+    await b.kill()
+    await until(lambda: a.core.lost)
+    assert a.core.lost[0][0] == "b.x"
+    assert a.state(address(ports[1])).startswith("silent since 20")
+    a.send("b.x", b"while away")
+    again = await start("b.x", ports[1], {"a.x": address(ports[0])}, disk=b.disk)
+    await until(lambda: again.letters("a.x") == [b"while away"])
+    assert a.state(address(ports[1])) == "connected"
+    assert a.faults() == again.faults() == {}
+
+
+async def test_a_server_that_says_goodbye_is_silent_at_once_and_lost_a_moment_later(pair, ports, monkeypatch):
+    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    a, b = pair
+    await b.close()
+    await until(lambda: a.core.lost)
+    assert a.state(address(ports[1])).startswith("silent since")
+
+
+async def test_a_restart_that_is_quick_loses_nobody(pair, start, ports):
+    a, b = pair
+    await b.kill()
+    await start("b.x", ports[1], {"a.x": address(ports[0])}, disk=b.disk)
+    await until(lambda: len(a.core.met) > 1)
+    assert a.core.lost == []
+
+
+async def test_a_server_that_is_not_there_when_this_one_starts_is_lost(start, ports, monkeypatch):
+    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    a = await start(
+        "a.x",
+        ports[0],
+        {"b.x": address(ports[1])},
+        before_start=lambda core: core.owners.update({"b.x": "b.x"}),
+    )
+    await until(lambda: a.core.lost)
+    assert a.core.lost[0][0] == "b.x"
+
+
+async def test_nothing_leaves_before_it_is_durable(start, ports):
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])})
+    b = await start("b.x", ports[1], {"a.x": address(ports[0])})
+    await until(lambda: a.core.met and b.core.met)
+    release = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    commit = a.disk.commit
+
+    def held_commit(records):
+        asyncio.run_coroutine_threadsafe(release.wait(), loop).result(PATIENCE_SECONDS)
+        commit(records)
+
+    a.disk.commit = held_commit
+    a.send("b.x", b"echo hello")
+    b.send("a.x", b"to be confirmed")
+    await until(lambda: a.letters("b.x") == [b"to be confirmed"])
+    assert b.letters("a.x") == []
+    assert len(list(b.core.channels.kept("a.x"))) == 1
+    release.set()
+    await until(lambda: a.letters("b.x") == [b"to be confirmed", b"hello"])
+    await until(lambda: not list(b.core.channels.kept("a.x")))
+
+
+# -- who is refused
+
+
+async def test_two_servers_that_claim_one_subnet_refuse_each_other_and_say_so_once(start, ports):
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])}, subnets=["a.x", "same.x"])
+    b = await start("b.x", ports[1], {"a.x": address(ports[0])}, subnets=["b.x", "same.x"])
+    claims = "claims the subnet same.x"
+    await until(lambda: claims in a.state(address(ports[1])) and claims in b.state(address(ports[0])))
+    await until(lambda: sum(a.faults().values()) + sum(b.faults().values()) >= 4)
+    for server in (a, b):
+        assert all(state.startswith("refused: ") for state in [each.state for each in server.transport.reports()])
+        assert not server.core.met
+        assert len(server.said) == 1
+        assert claims in server.said[0]
+
+
+async def test_a_third_server_that_claims_the_subnet_of_a_peer_is_refused(pair, start, ports):
+    a, _ = pair
+    c = await start("c.x", ports[2], {"a.x": address(ports[0])}, subnets=["b.x", "c.x"])
+    a.run_loop.take(AddPeer(0, "c.x", address(ports[2])))
+    a.transport.refresh()
+    await until(lambda: "claims the subnet b.x, which b.x owns" in c.state(address(ports[0])))
+    assert a.state(address(ports[1])) == "connected"
+    assert "c.x" not in a.core.met
+
+
+async def test_a_server_at_the_wrong_address_is_refused(start, ports):
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])})
+    await start("c.x", ports[1], {"a.x": address(ports[0])})
+    await until(lambda: "does not own b.x" in a.state(address(ports[1])))
+
+
+async def test_a_server_that_nobody_configured_is_refused_counted_and_named(start, ports):
+    a = await start("a.x", ports[0], {})
+    b = await start("b.x", ports[1], {"a.x": address(ports[0])})
+    await until(lambda: "is in the table of peers of a.x" in b.state(address(ports[0])))
+    assert a.transport.faults_of_strangers()["not a peer"] >= 1
+    assert len(a.said) == 1
+    assert "b.x" in a.said[0]
+    assert not a.core.met
+
+
+async def test_a_server_becomes_a_peer_and_ceases_to_be_one_while_both_run(start, ports):
+    a = await start("a.x", ports[0], {})
+    b = await start("b.x", ports[1], {"a.x": address(ports[0])})
+    await until(lambda: b.state(address(ports[0])).startswith("refused"))
+    await a.run_loop.carry_out(AddPeer(a.run_loop.new_ticket(), "b.x", address(ports[1])))
+    a.transport.refresh()
+    await until(lambda: a.core.met and b.core.met)
+    assert a.state(address(ports[1])) == b.state(address(ports[0])) == "connected"
+    await a.run_loop.carry_out(RemovePeer(a.run_loop.new_ticket(), "b.x"))
+    a.transport.refresh()
+    await until(lambda: b.state(address(ports[0])).startswith("refused"))
+    assert a.transport.reports() == []
+
+
+# -- hostile frames, by hand
+
+
+@asynccontextmanager
+async def stranger(port):
+    async with grpc.aio.insecure_channel(address(port), options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+        yield DialledStream(channel)
+
+
+async def introduce(stream, *, name="b.x", version=1, subnets=None):
+    """Open a session by hand; returns its number."""
+    await stream.write(encode(Hello(version, name, tuple(subnets or [name]), 1, 1, ())))
+    answer = decode(await stream.read())
+    if isinstance(answer, Goodbye):
+        return answer
+    receipt = decode(await stream.read())
+    assert isinstance(receipt, Receipt)
+    await stream.write(encode(Receipt(answer.session, 0)))
+    return answer.session
+
+
+async def read_all(stream):
+    frames = []
+    while (data := await stream.read()) is not None:
+        frames.append(decode(data))
+    return frames
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def alone(start, ports):
+    """A server whose peer never answers, so that a test can play it."""
+    return await start("a.x", ports[0], {"b.x": address(ports[1])})
+
+
+async def test_another_version_is_refused_with_both_versions(alone, ports):
+    async with stranger(ports[0]) as stream:
+        goodbye = await introduce(stream, version=2)
+        assert goodbye.reason is GoodbyeReason.OTHER_VERSION
+        assert "version 1" in goodbye.message
+        assert "version 2" in goodbye.message
+    await until(lambda: alone.faults().get("other version") == 1)
+
+
+async def test_garbage_is_refused_and_counted_and_the_server_goes_on(alone, start, ports):
+    async with stranger(ports[0]) as stream:
+        await stream.write(b"\xff" * 1000)
+        (goodbye,) = await read_all(stream)
+        assert goodbye.reason is GoodbyeReason.MALFORMED
+    assert alone.faults() == {"garbage": 1}
+    async with stranger(ports[0]) as stream:
+        await introduce(stream)
+        await stream.write(b"")
+        assert (await read_all(stream))[-1].reason is GoodbyeReason.MALFORMED
+    await until(lambda: alone.faults() == {"garbage": 2})
+    b = await start("b.x", ports[1], {"a.x": address(ports[0])})
+    b.send("a.x", b"still here")
+    await until(lambda: alone.letters("b.x") == [b"still here"])
+
+
+async def test_letters_twice_late_or_of_an_old_session_are_counted_and_handled_once(alone, ports):
+    async with stranger(ports[0]) as stream:
+        session = await introduce(stream)
+        await stream.write(encode(Letters(session, 1, (b"one", b"two"), 0)))
+        await stream.write(encode(Letters(session, 1, (b"one", b"two"), 0)))
+        await stream.write(encode(Letters(session - 1, 3, (b"old",), 0)))
+        await stream.write(encode(Receipt(session, 99)))
+        await stream.write(encode(Letters(session, 2, (b"two", b"three"), 0)))
+        await stream.write(encode(Letters(session, 9, (b"nine",), 0)))
+        assert (await read_all(stream))[-1].reason is GoodbyeReason.OUT_OF_ORDER
+    assert alone.letters("b.x") == [b"one", b"two", b"three"]
+    await until(
+        lambda: (
+            alone.faults()
+            == {
+                "repeated letter": 2,
+                "from another session": 1,
+                "receipt for what was not sent": 1,
+                "letter out of order": 1,
+            }
+        )
+    )
+
+
+async def test_a_caller_that_says_nothing_is_cut_off(alone, ports, monkeypatch):
+    monkeypatch.setattr(conversation_module, "GREETING_SECONDS", 0.05)
+    async with stranger(ports[0]) as stream:
+        assert await read_all(stream) == []
+
+
+async def test_a_stream_that_breaks_in_the_middle_of_a_frame_is_only_a_loss(alone, ports):
+    for _ in range(3):
+        async with stranger(ports[0]) as stream:
+            await introduce(stream)
+            stream.cancel()
+    await until(lambda: not alone.transport._open)
+    assert alone.faults() == {}
+
+
+async def test_a_new_incarnation_takes_the_place_of_a_session_that_was_not_seen_to_end(alone, ports):
+    async with stranger(ports[0]) as first, stranger(ports[0]) as second:
+        await introduce(first)
+        await until(lambda: alone.core.met == ["b.x"])
+        await second.write(encode(Hello(1, "b.x", ("b.x",), 2, 1, ())))
+        session = decode(await second.read()).session
+        await second.write(encode(Letters(session, 1, (b"after the restart",), 0)))
+        assert (await read_all(first))[-1].reason is GoodbyeReason.REPLACED
+        await until(lambda: alone.letters("b.x") == [b"after the restart"])
+        assert alone.core.lost == []
+
+
+# -- the directory
+
+
+async def refusal_of(awaitable):
+    with pytest.raises(RefusedError) as caught:
+        await awaitable
+    return caught.value.refusal
+
+
+async def test_the_directory_knows_who_is_met_and_how_to_call_them(pair):
+    a, _ = pair
+    assert a.directory.others() == ["b.x"]
+    assert await a.directory.home_of_subnet("b.x") == "b.x"
+    assert await a.directory.home_of_subnet("a.x") == "a.x"
+    channel = await a.directory.channel_to("b.x")
+    call = channel.stream_stream(CONVERSE_METHOD)()
+    await call.write(b"garbage")
+    assert isinstance(decode(await call.read()), Goodbye)
+
+
+async def test_the_directory_waits_for_a_first_meeting(start, ports):
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])})
+    meeting = asyncio.ensure_future(a.directory.home_of_subnet("b.x"))
+    await until(lambda: a.state(address(ports[1])).startswith("silent since"))
+    assert not meeting.done()
+    await start("b.x", ports[1], {"a.x": address(ports[0])})
+    assert await meeting == "b.x"
+
+
+async def test_the_directory_waits_for_a_server_that_is_just_started_again(pair, start, ports):
+    a, b = pair
+    await b.kill()
+    await until(lambda: a.state(address(ports[1])) != "connected")
+    calling = asyncio.ensure_future(a.directory.channel_to("b.x"))
+    await start("b.x", ports[1], {"a.x": address(ports[0])}, disk=b.disk)
+    assert isinstance(await calling, grpc.aio.Channel)
+
+
+async def test_the_directory_waits_for_a_channel_that_has_not_noticed_that_the_peer_is_there(start, ports):
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])})
+    await until(lambda: a.state(address(ports[1])).startswith("silent since"))
+    await start("b.x", ports[1], {"a.x": address(ports[0])})
+    await until(lambda: a.state(address(ports[1])) == "connected")
+    channel = await a.directory.channel_to("b.x")
+    assert channel.get_state() is grpc.ChannelConnectivity.READY
+
+
+async def test_the_directory_says_so_where_a_peer_dials_but_cannot_be_dialled(start, ports, monkeypatch):
+    monkeypatch.setattr(directory_module, "CONNECT_WAIT_SECONDS", 0.05)
+    a = await start("a.x", ports[0], {"b.x": address(ports[2])})
+    await start("b.x", ports[1], {"a.x": address(ports[0])})
+    await until(lambda: a.state(address(ports[2])) == "connected")
+    refusal = await refusal_of(a.directory.channel_to("b.x"))
+    assert refusal.reason is Reason.UNAVAILABLE
+    assert refusal.facts == {"unreachable": "b.x", "server": "b.x", "address": address(ports[2])}
+    assert "cannot be dialled" in refusal.message
+
+
+async def test_the_directory_names_who_is_out_of_reach_and_why(pair, ports, monkeypatch):
+    monkeypatch.setattr(directory_module, "CONNECT_WAIT_SECONDS", 0.05)
+    a, b = pair
+    await b.kill()
+    await until(lambda: a.state(address(ports[1])) != "connected")
+    refusal = await refusal_of(a.directory.channel_to("b.x"))
+    assert refusal.reason is Reason.UNAVAILABLE
+    assert refusal.facts == {"unreachable": "b.x", "server": "b.x", "address": address(ports[1])}
+    assert "silent since" in refusal.message
+    assert (await refusal_of(a.directory.channel_to("nobody.x"))).reason is Reason.UNAVAILABLE
+
+
+async def test_a_subnet_whose_server_was_never_met_has_no_home_yet(alone, monkeypatch):
+    monkeypatch.setattr(directory_module, "CONNECT_WAIT_SECONDS", 0.05)
+    refusal = await refusal_of(alone.directory.home_of_subnet("b.x"))
+    assert refusal.reason is Reason.UNAVAILABLE
+    assert (await refusal_of(alone.directory.home_of_subnet("z.x"))).reason is Reason.UNKNOWN_SUBNET

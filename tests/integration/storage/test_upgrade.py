@@ -1,0 +1,113 @@
+"""A database of an older layout is brought up to date in place when it is opened, and serves on."""
+
+from __future__ import annotations
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import MetaData, create_engine, insert, inspect, select
+from sqlalchemy.engine import Engine
+
+from namegraph.names import Subnet, parse_name
+from namegraph.records import Records, StoredState
+from namegraph.server_core import ServerCore
+from resolver.membership import MembershipResolver
+from storage import open_store, sql_store
+from storage.models import SERVER_KEY
+from storage.schema import migrations_folder
+from storage.urls import parse_database_url
+from tests.cores import CoreUnderTest
+from tests.integration.storage.rows import contents, protocol_row
+
+A, B, C = (parse_name(f"{letter}@x.example") for letter in "abc")
+ANN = parse_name("ann@people.example")
+
+
+@pytest.fixture
+def server() -> CoreUnderTest:
+    """a and b on a loop, c below them, ann in c, and the tombstone a -> c."""
+    server = CoreUnderTest("x.example")
+    server.create(A, B, C)
+    for parent, child in ((A, B), (B, A), (B, C), (A, C), (C, ANN)):
+        server.join(parent, child)
+    server.leave(A, C)
+    return server
+
+
+@pytest.fixture
+def engine(url) -> Engine:
+    engine = create_engine(parse_database_url(url))
+    yield engine
+    engine.dispose()
+
+
+def write_first_layout(engine: Engine, state: StoredState) -> None:
+    """Store a state as layout 0001 held it, with the columns that it had."""
+    rows = {
+        "server": [(SERVER_KEY, state.server, state.counter)],
+        "nodes": state.nodes,
+        "virtual_nodes": state.virtual_nodes,
+        "arcs": state.arcs,
+        "outcomes": state.outcomes,
+    }
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(migrations_folder()))
+        command.upgrade(config, "0001")
+        layout = MetaData()
+        layout.reflect(connection)
+        for name, records in rows.items():
+            columns = layout.tables[name].columns.keys()
+            connection.execute(insert(layout.tables[name]), [dict(zip(columns, row, strict=False)) for row in records])
+
+
+def test_a_database_of_the_first_layout_opens_with_all_it_held_and_serves_on(url, engine, server) -> None:
+    before = server.stored()
+    write_first_layout(engine, before)
+    store = open_store(url)
+    found = contents(store)
+    assert (found.server, found.counter) == (before.server, before.counter)
+    assert (found.nodes, found.virtual_nodes) == (before.nodes, before.virtual_nodes)
+    assert (found.arcs, found.outcomes, found.protocol) == (sorted(before.arcs), before.outcomes, [])
+
+    server.core = ServerCore.restore(store.load(), subnets=[Subnet("x.example")])
+    server.records = Records(protocol=[protocol_row("k")])
+    server.leave(B, A)
+    store.commit(server.records)
+    store.close()
+
+    again = open_store(url)
+    core = ServerCore.restore(again.load(), subnets=[Subnet("x.example")])
+    assert MembershipResolver(core).resolve(A).groups == (B, C)
+    assert MembershipResolver(core).resolve(A).processes == (ANN,)
+    assert contents(again).protocol == [protocol_row("k")]
+    again.close()
+
+
+def test_an_upgrade_that_is_interrupted_leaves_the_first_layout_and_is_made_up_for(
+    url, engine, server, monkeypatch
+) -> None:
+    class Interrupted(BaseException):
+        pass
+
+    def interrupt(**_: object) -> None:
+        raise Interrupted
+
+    def layout() -> tuple[list[str], list[str], list[str]]:
+        with engine.connect() as connection:
+            found = MetaData()
+            found.reflect(connection)
+            revisions = connection.execute(select(found.tables["alembic_version"])).scalars().all()
+        return sorted(found.tables), found.tables["nodes"].columns.keys(), list(revisions)
+
+    write_first_layout(engine, server.stored())
+    before = layout()
+    with monkeypatch.context() as patch:
+        patch.setattr(sql_store, "settle_identity", interrupt)
+        with pytest.raises(Interrupted):
+            open_store(url)
+    assert layout() == before
+    store = open_store(url)
+    assert contents(store).nodes == server.stored().nodes
+    store.close()
+    assert "protocol_rows" in inspect(engine).get_table_names()

@@ -1,0 +1,64 @@
+"""What the clauses of the update protocol are for; `test_scenarios` has more of them, one race each."""
+
+import pytest
+
+from simulation.faults import FAULTS
+from simulation.run import run_seed
+from simulation.scenario import read_scenario
+from simulation.staging import Stage
+from simulation.worst_case import measure
+from tests.simulation.clauses import without
+
+SEEDS = {
+    "turns are awaited": 0,
+    "entries are handed on": 44,
+    "who holds a handed-on entry is told": 0,
+}
+"""The first that fails; another one where what a seed chooses has changed."""
+
+STALE_RECORD_KEPT = """
+# While s is ready for update 1, it keeps a record of c that it no longer needs and that changes elsewhere. Update 4
+# changes it again, with s taking part for another reason; update 5 puts c above m again.
+servers c q s w x
+groups c@c m@s n@s q@q w@w x@x
+arc x@x c@c
+arc c@c m@s
+
+hold q>s Ready 1
+at s join n@s q@q
+run
+at c leave c@c m@s
+run
+at w join w@w c@c
+run
+at x leave x@x c@c, join x@x m@s
+run
+at c join c@c m@s
+run
+"""
+
+
+@pytest.mark.parametrize("clause", SEEDS)
+def test_a_seed_fails_without_it(clause):
+    with without(clause), pytest.raises(FAULTS):
+        run_seed(SEEDS[clause])
+
+
+def test_records_of_a_broken_loop_save_messages():
+    clause = "records of a broken loop travel in the commit"
+    _, (*_, breaking) = measure(10)
+    with without(clause):
+        _, (*_, dearer) = measure(10)
+    assert dearer.messages["Block"] > breaking.messages["Block"]
+
+
+def test_a_stale_record_does_harm_unless_a_difference_that_does_not_fit_drops_it():
+    stage = Stage(read_scenario(STALE_RECORD_KEPT))
+    with without("a difference that does not fit is dropped"), pytest.raises(FAULTS):
+        stage.run()
+
+
+def test_a_stale_record_harms_nobody_even_if_all_is_pruned_at_once():
+    """`Ready` names versions of what the update brings below others alone; all else is relayed."""
+    with without("nothing is pruned while an update is ready"):
+        Stage(read_scenario(STALE_RECORD_KEPT)).run()

@@ -1,0 +1,40 @@
+"""Resolutions under concurrent updates: what each rule is for is shown by what goes wrong without it."""
+
+from unittest.mock import patch
+
+from resolver.parts import Parts
+from resolver.resolution import Resolution
+from simulation.invariants import InvariantViolatedError
+from simulation.run import run_seed
+
+SEEDS_ENOUGH_TO_GO_WRONG = 400
+"""One in thirty does, or more."""
+
+
+def fails(seed):
+    try:
+        run_seed(seed)
+    except InvariantViolatedError as error:
+        return "resolution of" in str(error)
+    return False
+
+
+def goes_wrong():
+    return any(fails(seed) for seed in range(SEEDS_ENOUGH_TO_GO_WRONG))
+
+
+def test_without_the_doubt_of_a_ready_server_members_are_missed():
+    with patch.object(Parts, "_ready_for", lambda self, plan: None):
+        assert goes_wrong()
+
+
+def test_without_a_second_walk_members_of_different_instants_are_mixed():
+    nothing_is_new = property(lambda self: False, lambda self, value: None)
+    with patch.object(Resolution, "_is_new", nothing_is_new, create=True):
+        assert goes_wrong()
+
+
+def test_resolutions_under_concurrent_updates_agree_are_in_doubt_and_use_what_is_remembered():
+    tally = run_seed(2, servers=4, updates=60)
+    for what in ("complete", "walks in doubt", "walks that told something new", "agreed with a remembered walk"):
+        assert tally.walks[what] > 0

@@ -1,0 +1,92 @@
+"""A failing seed shrinks to a short scenario that fails alike, and holds on the whole core."""
+
+import pytest
+
+from simulation.faults import FAULTS, kind_of
+from simulation.run import SeedRun
+from simulation.scenario import Quiet, read_scenario, write_scenario
+from simulation.shrink import NotReproducedError, shrink
+from simulation.staging import Stage
+from tests.simulation.clauses import without
+
+WITHOUT_CRASHES = 32
+"""A seed of which no server crashes: what is sent again after a crash depends on more than the schedule."""
+
+
+UNDETECTED_LOOP_AMONG_OTHERS = """
+servers a b c d
+groups x1@a y1@b x2@c y2@d o@a q@d
+arc o@a q@d
+arc y1@b x2@c
+arc y2@d x1@a
+at a join o@a x1@a
+quiet
+at a join x1@a y1@b, join x1@a p@a
+at c join x2@c y2@d
+deliver a>b Order 2
+at d join q@d f@elsewhere.example
+"""
+
+
+class Attempts:
+    """Time that passes by being looked at."""
+
+    def __init__(self, limit):
+        self.left = self.limit = limit
+
+    def used(self):
+        self.left -= 1
+        return 1 - self.left / self.limit
+
+
+def failed_run(seed):
+    run = SeedRun(seed)
+    with pytest.raises(FAULTS):
+        run.run()
+    return run
+
+
+def test_a_failing_seed_becomes_a_short_scenario_that_needs_the_clause():
+    with without("turns are awaited"):
+        recorded = failed_run(0).recorded()
+        text = write_scenario(shrink(recorded, time_used=Attempts(400).used))
+        with pytest.raises(FAULTS):
+            Stage(read_scenario(text)).run()
+    assert len(text.splitlines()) <= 30
+    assert len(read_scenario(text).asks) < len(recorded.asks)
+    Stage(read_scenario(text)).run()
+
+
+def test_what_has_no_part_in_a_failure_goes():
+    with without("turns are awaited"):
+        smaller = shrink(read_scenario(UNDETECTED_LOOP_AMONG_OTHERS), time_used=Attempts(400).used)
+    assert [len(ask.operations) for ask in smaller.asks] == [1, 1]
+    assert len(smaller.steps) <= 6
+    assert len(smaller.groups) <= 4
+    assert not any(isinstance(step, Quiet) for step in smaller.steps)
+
+
+def test_a_run_replays_from_its_record_arrival_for_arrival():
+    run = SeedRun(WITHOUT_CRASHES)
+    run.run()
+    recorded = run.recorded()
+    stage = Stage(recorded, walks=False)
+    stage.run()
+    assert [step for step in stage.done if step in set(recorded.steps)] == [*recorded.steps, Quiet()]
+
+
+def test_what_does_not_fail_is_not_shrunk():
+    with pytest.raises(NotReproducedError):
+        shrink(read_scenario("servers a\ngroups x@a\nat a join x@a p@a\n"), time_used=lambda: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (AssertionError("I5: a holds x"), "AssertionError I5"),
+        (AssertionError("a walk from x@a missed ['y@b'], met []"), "AssertionError missed"),
+        (KeyError("x@a"), "KeyError"),
+    ],
+)
+def test_faults_are_alike_by_type_and_invariant(error, kind):
+    assert kind_of(error) == kind

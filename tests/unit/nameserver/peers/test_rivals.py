@@ -1,0 +1,47 @@
+"""Of two sessions between the same servers, both keep the same one."""
+
+from itertools import permutations, product
+
+import pytest
+
+from nameserver.peers.rivals import SessionNumbers, Standing, newcomer_stays
+
+
+def survivor(sessions, *, here, peer):
+    """Who is left of (dialler, number) after they opened in this order at one end."""
+    standing = None
+    for dialler, number in sessions:
+        newcomer = Standing(1, dialler == here, number)
+        if standing is None or newcomer_stays(newcomer, standing[0], here=here, peer=peer):
+            standing = newcomer, (dialler, number)
+    return standing[1]
+
+
+@pytest.mark.parametrize("sessions", list(product([("a", 1), ("b", 1)], [("a", 2), ("b", 2)], [("a", 3), ("b", 3)])))
+def test_both_ends_keep_the_same_session_in_whatever_order_they_open(sessions):
+    survivors = {survivor(order, here="a", peer="b") for order in permutations(sessions)}
+    survivors |= {survivor(order, here="b", peer="a") for order in permutations(sessions)}
+    assert len(survivors) == 1
+
+
+def test_the_session_dialled_by_the_smaller_name_stays():
+    assert survivor([("a", 1), ("b", 9)], here="a", peer="b") == ("a", 1)
+
+
+def test_of_two_dialled_by_the_same_server_the_higher_number_stays():
+    assert survivor([("b", 2), ("b", 1)], here="a", peer="b") == ("b", 2)
+
+
+def test_a_peer_that_has_started_anew_takes_the_place_of_what_it_was():
+    standing, newcomer = Standing(1, True, 9), Standing(2, False, 1)
+    assert newcomer_stays(newcomer, standing, here="a", peer="b")
+
+
+def test_every_number_is_above_all_that_were_seen():
+    numbers = SessionNumbers()
+    assert numbers.propose() == 1
+    assert numbers.settle(1) == 2
+    assert numbers.settle(10) == 10
+    numbers.see(20)
+    numbers.see(15)
+    assert numbers.propose() == 21

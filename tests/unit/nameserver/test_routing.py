@@ -1,0 +1,65 @@
+"""Whose a name is, in any spelling, and where it is at home."""
+
+import pytest
+
+from namegraph.refusals import Reason, RefusedError, refuse
+from nameserver.routing import Routing, Whose
+
+
+class FakeKnowledge:
+    server = "one"
+    subnets = ("a.example",)
+    peer_addresses = {"b.example": "127.0.0.1:1", "far.example": "127.0.0.1:2"}  # noqa: RUF012
+
+    def owner_of(self, subnet):
+        return {"a.example": "one", "b.example": "two"}.get(subnet)
+
+
+class FakeDirectory:
+    def __init__(self, late=None):
+        self._late = late or {}
+
+    def others(self):
+        return ["two"]
+
+    async def home_of_subnet(self, subnet):
+        if subnet not in self._late:
+            raise refuse(Reason.UNAVAILABLE, "never met", unreachable=subnet)
+        return self._late[subnet]
+
+
+def routing(late=None):
+    return Routing(known=FakeKnowledge(), directory=FakeDirectory(late))
+
+
+@pytest.mark.parametrize(
+    ("name", "whose"),
+    [
+        ("g@a.example", Whose.OURS),
+        ("g@A.Example", Whose.OURS),
+        ("g@b.example", Whose.ANOTHERS),
+        ("g@B.EXAMPLE", Whose.ANOTHERS),
+        ("g@far.example", Whose.ANOTHERS),
+        ("g@elsewhere.example", Whose.NOBODYS),
+        ("g@x.a.example", Whose.NOBODYS),
+        ("a.example", Whose.OURS),
+        ("far.example", Whose.ANOTHERS),
+        ("", Whose.NOBODYS),
+        ("g@h@a.example", Whose.NOBODYS),
+    ],
+)
+def test_a_domain_tells_whose_a_name_is(name, whose):
+    assert routing().whose(name) is whose
+
+
+async def test_the_home_of_a_name_is_known_or_waited_for():
+    assert await routing().home_of("g@a.example") == "one"
+    assert await routing().home_of("g@B.example") == "two"
+    assert await routing({"far.example": "three"}).home_of("g@far.example") == "three"
+    with pytest.raises(RefusedError):
+        await routing().home_of("g@far.example")
+
+
+async def test_all_others_are_those_that_were_met_and_the_subnets_of_those_that_were_not():
+    assert await routing().others() == (["two"], ["far.example"])
+    assert await routing({"far.example": "three"}).others() == (["three", "two"], [])

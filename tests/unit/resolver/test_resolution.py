@@ -1,0 +1,337 @@
+"""The root of a resolution: every state against every event, and what its answer holds."""
+
+import pytest
+
+from namegraph.graph import ArcState
+from namegraph.messages import UpdateId
+from namegraph.names import NodeId, ServerId
+from namegraph.records import NodeKind
+from resolver.parts import InDoubt, Part, PartRequest, Unchanged
+from resolver.plans import Onward, WalkStep
+from resolver.resolution import Ask, Resolution, Resolved, WalkAgain
+from resolver.steps import Delivery
+
+TOP, P, Q, R = (NodeId(f"{letter}@{letter}.example") for letter in "opqr")
+HOME, AT_P, AT_Q, AT_R = (ServerId(f"{letter}.example") for letter in "opqr")
+ANN, FAR = NodeId("ann@p.example"), NodeId("zoe@far.example")
+UPDATE = UpdateId(AT_P, 7)
+
+
+def onward(server, *groups, processes=()):
+    return Onward(server, groups, processes)
+
+
+def ask(*servers, known=None):
+    return Ask(tuple(PartRequest(server, TOP, (known or {}).get(server)) for server in servers))
+
+
+LEADS_TO_P = Part("h1", (FAR,), (), (onward(AT_P, P),))
+LEADS_TO_Q = Part("h3", (), (), (onward(AT_Q, Q),))
+WHOLE_P = Part("p1", (ANN, FAR), (P,))
+ALONE = Part("h2", (FAR,), (TOP,))
+
+
+def started(**options):
+    resolution = Resolution(TOP, home=HOME, **options)
+    return resolution, resolution.begin()
+
+
+def second_walk(home=LEADS_TO_P, at_p=WHOLE_P):
+    """A resolution whose first walk came to the home and to p, and whose second has begun."""
+    resolution, _ = started()
+    resolution.answer(HOME, home)
+    assert resolution.answer(AT_P, at_p) == WalkAgain(was_in_doubt=False)
+    resolution.begin()
+    return resolution
+
+
+def agreed_walk():
+    resolution = second_walk()
+    resolution.answer(HOME, Unchanged())
+    resolution.answer(AT_P, Unchanged())
+    return resolution.agreed()
+
+
+# Before the first walk
+
+
+def test_nothing_is_known_before_the_first_walk():
+    resolution = Resolution(TOP, home=HOME)
+    assert resolution.answer(HOME, ALONE) == Ask()
+    assert resolution.failed(HOME, "why") == Ask()
+    assert resolution.agreed() is None
+    assert resolution.walks == resolution.requests == 0
+    assert not resolution.why_failed
+
+
+def test_a_deadline_that_passed_before_the_first_walk_leaves_nothing_to_tell():
+    resolved = Resolution(TOP, home=HOME).expire()
+    assert (resolved.processes, resolved.groups, resolved.in_transition) == ((), (), True)
+
+
+def test_the_first_walk_asks_the_home_alone_for_everything():
+    resolution, first = started()
+    assert first == ask(HOME)
+    assert (resolution.walks, resolution.requests) == (1, 0)
+
+
+# While a walk is under way
+
+
+def test_a_walk_that_is_under_way_cannot_begin_again():
+    resolution, _ = started()
+    with pytest.raises(AssertionError, match="under way"):
+        resolution.begin()
+
+
+def test_a_walk_that_stays_at_home_is_an_instant_and_needs_no_second():
+    resolution, _ = started()
+    resolved = resolution.answer(HOME, ALONE)
+    assert (resolved.processes, resolved.groups) == ((FAR,), (TOP,))
+    assert not resolved.in_transition
+
+
+def test_servers_are_asked_as_they_become_known_each_once():
+    resolution, _ = started()
+    assert resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q)))) == ask(AT_P, AT_Q)
+    assert resolution.answer(AT_P, Part("p1", (), (P,), (onward(AT_Q, Q), onward(AT_R, R), onward(HOME)))) == ask(AT_R)
+    assert resolution.answer(AT_R, Part("r1", (), (R,))) == Ask()
+    assert resolution.answer(AT_Q, Part("q1", (), (Q,))) == WalkAgain(was_in_doubt=False)
+    assert resolution.requests == 3
+
+
+def test_an_answer_that_nobody_asked_for_changes_nothing():
+    resolution, _ = started()
+    assert resolution.answer(AT_Q, Part("q1", (ANN,), (Q,))) == Ask()
+    assert resolution.failed(AT_Q, "why") == Ask()
+    assert not resolution.why_failed
+    resolution.answer(HOME, LEADS_TO_P)
+    assert resolution.answer(HOME, ALONE) == Ask(), "a second answer of one server"
+    assert resolution.answer(AT_P, WHOLE_P) == WalkAgain(was_in_doubt=False)
+
+
+def test_a_doubt_ends_the_walk_once_all_that_were_asked_have_answered():
+    resolution, _ = started()
+    resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q))))
+    assert resolution.answer(AT_P, InDoubt(UPDATE)) == Ask()
+    leads_on = Part("q1", (), (Q,), (onward(AT_R, R),))
+    assert resolution.answer(AT_Q, leads_on) == WalkAgain(True, (UPDATE,)), "r is not asked"
+
+
+def test_a_doubt_at_home_ends_the_walk():
+    resolution, _ = started()
+    assert resolution.answer(HOME, InDoubt()) == WalkAgain(True)
+
+
+def test_a_server_that_cannot_be_asked_leaves_its_groups_unreachable_and_its_processes_known():
+    resolution, _ = started()
+    resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P, processes=(ANN,)),)))
+    resolved = resolution.failed(AT_P, "no answer")
+    assert resolved.unreachable == (P,)
+    assert resolved.processes == (ANN,)
+    assert not resolved.in_transition
+    assert resolution.why_failed == {AT_P: "no answer"}
+    assert resolution.agreed() is None, "an incomplete answer is not remembered"
+
+
+def test_a_server_that_cannot_be_asked_is_not_asked_by_the_second_walk():
+    resolution, _ = started()
+    resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q))))
+    resolution.answer(AT_P, Part("p1", (), (P,), (onward(AT_Q, Q),)))
+    assert resolution.failed(AT_Q, "no answer") == WalkAgain(False)
+    assert resolution.begin() == ask(HOME, AT_P, known={HOME: "h1", AT_P: "p1"})
+    resolution.answer(HOME, Unchanged())
+    resolved = resolution.answer(AT_P, Unchanged())
+    assert (resolved.groups, resolved.unreachable) == ((P,), (Q,))
+
+
+def test_a_home_that_cannot_be_asked_leaves_the_originator_unreachable():
+    resolution, _ = started()
+    assert resolution.failed(HOME, "it is shutting down").unreachable == (TOP,)
+
+
+def test_unchanged_from_a_server_that_was_told_no_version_is_a_fault_of_that_server():
+    resolution, _ = started()
+    resolution.answer(HOME, LEADS_TO_P)
+    assert resolution.answer(AT_P, Unchanged()).unreachable == (P,)
+    assert AT_P in resolution.why_failed
+
+
+def test_a_deadline_during_a_walk_gives_what_is_known_and_says_so():
+    resolution, _ = started()
+    resolution.answer(HOME, Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q))))
+    resolution.answer(AT_Q, InDoubt(UPDATE))
+    resolved = resolution.expire()
+    assert resolved.in_transition
+    assert resolved.unreachable == (P,), "it is silent; q answered"
+    assert resolution.agreed() is None
+
+
+# Between two walks
+
+
+def test_the_second_walk_asks_all_servers_at_once_on_condition():
+    resolution, _ = started()
+    resolution.answer(HOME, LEADS_TO_P)
+    resolution.answer(AT_P, WHOLE_P)
+    assert resolution.answer(AT_P, WHOLE_P) == Ask(), "late"
+    assert resolution.failed(AT_P, "late") == Ask()
+    assert resolution.begin() == ask(HOME, AT_P, known={HOME: "h1", AT_P: "p1"})
+    assert (resolution.walks, resolution.requests) == (2, 2)
+
+
+def test_a_deadline_between_two_walks_gives_what_the_first_told():
+    resolution, _ = started()
+    resolution.answer(HOME, LEADS_TO_P)
+    resolution.answer(AT_P, WHOLE_P)
+    resolved = resolution.expire()
+    assert (resolved.processes, resolved.groups, resolved.in_transition) == ((ANN, FAR), (P,), True)
+    with pytest.raises(AssertionError, match="over"):
+        resolution.begin()
+
+
+def test_after_a_doubt_what_others_told_is_asked_on_condition():
+    resolution, _ = started()
+    resolution.answer(HOME, LEADS_TO_P)
+    resolution.answer(AT_P, InDoubt(UPDATE))
+    assert resolution.begin() == ask(HOME, AT_P, known={HOME: "h1"})
+    resolution.answer(HOME, Unchanged())
+    assert resolution.answer(AT_P, WHOLE_P) == WalkAgain(False), "p was heard once only"
+
+
+# The second walk
+
+
+def test_two_walks_that_agree_give_the_answer():
+    resolution = second_walk()
+    assert resolution.answer(HOME, Unchanged()) == Ask()
+    resolved = resolution.answer(AT_P, Unchanged())
+    assert (resolved.processes, resolved.groups) == ((ANN, FAR), (P,))
+    assert resolved.duplicates == 1, "the foreign process came from both"
+    assert not resolved.in_transition
+    assert not resolved.unreachable
+
+
+def test_the_version_that_was_known_told_whole_is_no_change():
+    resolution = second_walk()
+    resolution.answer(HOME, LEADS_TO_P)
+    assert isinstance(resolution.answer(AT_P, WHOLE_P), Resolved)
+
+
+def test_a_second_walk_that_differs_is_followed_by_a_third():
+    resolution = second_walk()
+    resolution.answer(HOME, Unchanged())
+    changed = Part("p2", (ANN,), (P,), (onward(AT_Q, Q),))
+    assert resolution.answer(AT_P, changed) == ask(AT_Q)
+    assert resolution.answer(AT_Q, Part("q1", (), (Q,))) == WalkAgain(False)
+    assert resolution.begin() == ask(HOME, AT_P, AT_Q, known={HOME: "h1", AT_P: "p2", AT_Q: "q1"})
+
+
+def test_a_server_that_is_no_longer_reached_is_not_asked_again_and_not_part_of_the_answer():
+    resolution = second_walk()
+    resolution.answer(AT_P, Unchanged())
+    assert resolution.answer(HOME, ALONE) == WalkAgain(False)
+    assert resolution.begin() == ask(HOME, known={HOME: "h2"})
+    assert resolution.answer(HOME, Unchanged()).processes == (FAR,)
+
+
+def test_a_doubt_of_a_server_that_is_no_longer_reached_does_not_count():
+    resolution = second_walk()
+    resolution.answer(AT_P, InDoubt())
+    assert resolution.answer(HOME, LEADS_TO_Q) == ask(AT_Q)
+    assert resolution.answer(AT_Q, Part("q1", (), (Q,))) == WalkAgain(was_in_doubt=False)
+
+
+def test_an_arc_that_only_its_parents_home_holds_is_a_doubt_however_often_it_is_told():
+    resolution, _ = started()
+    resolution.answer(HOME, LEADS_TO_P)
+    assert resolution.answer(AT_P, Part("p1", (ANN,), ())) == WalkAgain(was_in_doubt=True)
+    for _ in range(3):
+        resolution.begin()
+        resolution.answer(HOME, Unchanged())
+        assert resolution.answer(AT_P, Unchanged()) == WalkAgain(was_in_doubt=True)
+
+
+def test_a_process_that_only_its_parents_home_knows_is_a_doubt():
+    home = Part("h1", (), (), (onward(AT_P, P, processes=(ANN,)),))
+    resolution, _ = started()
+    resolution.answer(HOME, home)
+    assert resolution.answer(AT_P, Part("p1", (), (P,))) == WalkAgain(was_in_doubt=True)
+
+
+# When it is over
+
+
+@pytest.mark.parametrize("event", ["answer", "failed", "expire"])
+def test_nothing_changes_an_answer_that_was_given(event):
+    resolution, _ = started()
+    resolved = resolution.answer(HOME, ALONE)
+    again = {
+        "answer": lambda: resolution.answer(HOME, LEADS_TO_P),
+        "failed": lambda: resolution.failed(AT_P, "why"),
+        "expire": resolution.expire,
+    }[event]()
+    assert again is resolved
+    assert resolution.agreed().resolved is resolved
+    with pytest.raises(AssertionError, match="over"):
+        resolution.begin()
+
+
+@pytest.mark.parametrize("event", ["answer", "failed", "expire"])
+def test_what_comes_after_the_deadline_changes_nothing(event):
+    resolution, _ = started()
+    resolved = resolution.expire()
+    again = {
+        "answer": lambda: resolution.answer(HOME, ALONE),
+        "failed": lambda: resolution.failed(HOME, "why"),
+        "expire": resolution.expire,
+    }[event]()
+    assert again is resolved
+    assert resolved.in_transition
+
+
+# Remembered walks
+
+
+def test_a_remembered_walk_counts_as_the_first():
+    agreed = agreed_walk()
+    resolution, first = started(remembered=agreed)
+    assert first == ask(HOME, AT_P, known={HOME: "h1", AT_P: "p1"})
+    resolution.answer(AT_P, Unchanged())
+    assert resolution.answer(HOME, Unchanged()) is agreed.resolved
+    assert (resolution.walks, resolution.requests) == (1, 1)
+    assert resolution.agreed() is agreed
+
+
+def test_a_remembered_walk_that_no_longer_holds_is_replaced():
+    resolution, _ = started(remembered=agreed_walk())
+    resolution.answer(HOME, Unchanged())
+    assert resolution.answer(AT_P, Part("p2", (), (P,))) == WalkAgain(False)
+    resolution.begin()
+    resolution.answer(HOME, Unchanged())
+    assert resolution.answer(AT_P, Unchanged()).processes == (FAR,)
+    assert resolution.agreed().parts[AT_P].version == "p2"
+
+
+def test_a_remembered_walk_with_a_server_that_now_fails_is_incomplete():
+    resolution, _ = started(remembered=agreed_walk())
+    resolution.answer(HOME, Unchanged())
+    resolved = resolution.failed(AT_P, "no answer")
+    assert (resolved.processes, resolved.unreachable) == ((FAR,), (P,))
+    assert resolution.agreed() is None
+
+
+# Walks for people
+
+
+def test_a_resolution_with_steps_asks_for_them_and_draws_the_walk():
+    to_p = WalkStep(TOP, P, NodeKind.GROUP, ArcState.NORMAL)
+    near, far = (WalkStep(tail, FAR, NodeKind.PROCESS, ArcState.NORMAL) for tail in (P, TOP))
+    resolution, first = started(with_steps=True, remembered=agreed_walk())
+    assert first == Ask((PartRequest(HOME, TOP, None, with_steps=True),)), "what is remembered has no steps"
+    resolution.answer(HOME, Part("h1", (FAR,), (), (onward(AT_P, P),), (Delivery(far, 2),)))
+    resolution.answer(AT_P, Part("p1", (FAR,), (P,), (), (Delivery(to_p, 0), Delivery(near, 1))))
+    resolution.begin()
+    resolution.answer(HOME, Unchanged())
+    assert resolution.answer(AT_P, Unchanged()).walk == (to_p, near)
+    assert resolution.agreed() is None

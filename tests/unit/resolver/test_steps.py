@@ -1,0 +1,43 @@
+"""Steps that servers tell make one walk, whatever they tell. That honest ones make the right one: tests/property."""
+
+from itertools import pairwise
+
+from namegraph.graph import ArcState
+from namegraph.names import NodeId
+from namegraph.records import NodeKind
+from resolver.plans import WalkStep
+from resolver.steps import Delivery, assemble
+
+A, B, C, Z = (NodeId(f"{letter}@x.example") for letter in "abcz")
+
+
+def told(*steps):
+    return [Delivery(WalkStep(tail, head, NodeKind.GROUP, ArcState.NORMAL), cost) for tail, head, cost in steps]
+
+
+def walked(group, *steps):
+    return [(step.tail, step.head) for step in assemble(group, told(*steps))]
+
+
+def test_a_walk_goes_depth_first_with_siblings_by_id():
+    assert walked(A, (A, C, 0), (B, Z, 0), (A, B, 0)) == [(A, B), (B, Z), (A, C)]
+
+
+def test_a_foreign_process_is_delivered_by_the_first_arc_in_the_order_of_cost_and_parent():
+    assert walked(A, (A, B, 0), (B, Z, 1), (A, Z, 2)) == [(A, B), (B, Z)]
+    assert walked(A, (A, B, 0), (B, Z, 1), (A, Z, 1)) == [(A, B), (A, Z)]
+
+
+def test_steps_in_a_circle_or_back_to_the_start_do_not_make_a_walk_endless():
+    assert walked(A, (A, B, 0), (B, A, 0)) == [(A, B)]
+    assert walked(A, (B, C, 0), (C, B, 0)) == []
+
+
+def test_steps_that_nothing_leads_to_are_left_out():
+    assert walked(A, (B, C, 0)) == []
+
+
+def test_a_walk_down_a_chain_of_ten_thousand_groups_needs_no_deep_stack():
+    names = [NodeId(f"g{number:05}@x.example") for number in range(10_001)]
+    steps = [(tail, head, 0) for tail, head in pairwise(names)]
+    assert [head for _, head in walked(names[0], *steps)] == names[1:]

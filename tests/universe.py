@@ -1,0 +1,274 @@
+"""A cluster that is asked like one server: updates run through a wild network, answers come from private states.
+
+Each question is answered by the servers that a deployment asks, from what they alone know:
+
+    check, memberships    the member's home, from its ancestry; for a foreign process all servers, united
+    describe              the group's home
+    resolve               a star: the home of the originator, and every server that owns a child of what was reached;
+                          each reports what it owns of what the originator reaches in its own graph
+
+Source: protocol.md section 8.
+"""
+
+from collections import Counter
+from copy import deepcopy
+from dataclasses import dataclass, field
+from random import Random
+
+from namegraph.ancestry import ancestor_groups, pathnames
+from namegraph.changes import group_not_found
+from namegraph.duplication import blocked_originators
+from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc, UpdateCommand
+from namegraph.graph import ArcState
+from namegraph.messages import ArcId
+from namegraph.names import ServerId, Subnet, parse_name, subnet_of
+from namegraph.records import NodeIndex, NodeKind, RequestId
+from resolver.membership import MembershipResolver
+from simulation.checkers import blocked_at, check_all
+from simulation.cluster import Cluster
+from simulation.networks import RandomNetwork
+from simulation.serial import TrueGraph
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one server reports of what an originator reaches."""
+
+    groups: list = field(default_factory=list)
+    native: list = field(default_factory=list)
+    foreign: list = field(default_factory=list)
+    onward: dict = field(default_factory=dict)
+    """Other server -> children of what is reported here that are homed there."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """All members of a group, sorted."""
+
+    processes: list
+    groups: list
+
+
+class Universe:
+    """One server for each subnet. Verbs return `Committed` or `Refusal`; `do` insists on a commit."""
+
+    def __init__(self, *subnets, seed=0):
+        self.cluster = Cluster([Subnet(subnet) for subnet in subnets], RandomNetwork(Random(seed)))
+        self._tickets = 0
+
+    @property
+    def servers(self):
+        return self.cluster.servers
+
+    # What clients do
+
+    def ask(self, *operations, request_id=None):
+        ticket = self.submit(*operations, request_id=request_id)
+        self.cluster.run()
+        return self.cluster.answers[ticket]
+
+    def submit(self, *operations, request_id=None):
+        """Ask, and do not wait; return the ticket. The home of the first node is asked, or anybody if it has none."""
+        ticket = self._tickets
+        self._tickets += 1
+        first = next((_first_node(operation) for operation in operations), None)
+        asked = None if first is None else self.home(first)
+        command = UpdateCommand(ticket, RequestId(request_id or f"r{ticket}"), operations)
+        self.cluster.submit(asked or min(self.servers), command)
+        return ticket
+
+    def do(self, *operations):
+        outcome = self.ask(*operations)
+        assert isinstance(outcome, Committed), outcome
+        return outcome
+
+    def create(self, *groups):
+        return [self.do(CreateGroup(parse_name(group))) for group in groups]
+
+    def delete(self, group, *, force=False):
+        return self.do(DeleteGroup(parse_name(group), force))
+
+    def join(self, parent, child, kind=ChildKind.AUTO):
+        return self.do(JoinArc(parse_name(parent), parse_name(child), kind))
+
+    def leave(self, parent, child):
+        return self.do(LeaveArc(parse_name(parent), parse_name(child)))
+
+    def restart(self):
+        """Let every server go on with what was made durable."""
+        self.cluster.restart_all()
+        self.cluster.run()
+
+    def copy(self):
+        return deepcopy(self)
+
+    # What clients ask
+
+    def questions(self):
+        return self
+
+    def check(self, group, member):
+        self._require_group(group)
+        return any(self._is_above(core, group, member) for core in self._who_knows(member))
+
+    def memberships(self, member):
+        found = set()
+        for core in self._who_knows(member):
+            node = core.graph.index.get(member)
+            if node is not None:
+                found.update(core.graph.ids[above] for above in ancestor_groups(core.graph, core.ancestors, node))
+        return sorted(found)
+
+    def resolve(self, group):
+        home = self._require_group(group)
+        parts = {}
+        pending = [(home.server, [])]
+        while pending:
+            server, entries = pending.pop()
+            part = parts.get(server)
+            if part is None:
+                part = parts[server] = self._part(server, group)
+                pending += part.onward.items()
+            missing = set(entries).difference(part.groups, part.native)
+            assert not missing, f"{server} does not know that {group} reaches {missing}"
+        found = [name for part in parts.values() for name in [*part.groups, *part.native]]
+        twice = [name for name, count in Counter(found).items() if count > 1]
+        assert not twice, f"reported by several servers: {twice}"
+        left_out = {server: self._part(server, group) for server in self.servers if server not in parts}
+        assert all(part == Part() for part in left_out.values()), f"not asked: {left_out}"
+        processes = {name for part in parts.values() for name in [*part.native, *part.foreign]}
+        return Members(sorted(processes), sorted(name for part in parts.values() for name in part.groups))
+
+    def describe(self, group, *, pathname_limit):
+        return MembershipResolver(self._require_group(group)).describe(group, pathname_limit=pathname_limit)
+
+    def pathnames(self, group):
+        """The pathname set of a group, its derived nodes as their components; as the group's home knows it."""
+        graph = self._require_group(group).graph
+        components = {graph.label(NodeIndex(node)): derived(graph, node) for node in range(len(graph.ids))}
+        return {tuple(components[label] for label in path) for path in pathnames(graph, graph.index[group])}
+
+    # What the servers hold together
+
+    def groups(self):
+        return {
+            name
+            for server, core in self.servers.items()
+            for node, name in enumerate(core.graph.ids)
+            if core.graph.kind(NodeIndex(node)) is NodeKind.GROUP and core.home_of(name) == server
+        }
+
+    def arcs(self):
+        """(parent, child) -> communication cost, as the parents' homes hold them."""
+        return {
+            (core.graph.ids[arc.parent], core.graph.ids[arc.child]): arc.cost
+            for server, core in self.servers.items()
+            for arc in core.graph.present_arcs()
+            if self.home(core.graph.ids[arc.parent]) == server
+        }
+
+    def arc_states(self):
+        """(parent, child) -> its state, on which all servers that know the arc agree."""
+        states = {}
+        for server, core in self.servers.items():
+            graph = core.graph
+            for arc in graph.present_arcs():
+                name, state = (graph.ids[arc.parent], graph.ids[arc.child]), graph.arc_state(arc)
+                assert states.setdefault(name, state) is state, f"{server} takes {name} for {state}, not {states[name]}"
+        return states
+
+    def virtual_nodes(self):
+        """All loops, each of which every home of a component knows, and under one vnid."""
+        found = {}
+        for core in self.servers.values():
+            graph = core.graph
+            for known in graph.virtual_nodes.values():
+                inside = derived(graph, known.representative)
+                assert found.setdefault(inside, known.vnid) == known.vnid
+        for inside, vnid in found.items():
+            for home in {self.home(component) for component in inside}:
+                graph = self.servers[home].graph
+                assert {graph.label(graph.index[component]) for component in inside} == {vnid}
+        return set(found)
+
+    def blocked(self):
+        """(parent, child) -> who must not cross this normal arc, if anybody.
+
+        The parent's home and all homes of the sink's components agree on it. Foreign processes are left out: each
+        server has its own.
+        """
+        found = {}
+        for server, core in self.servers.items():
+            for arc, blocked in blocked_at(core).items():
+                if self.home(arc.child) is None:
+                    continue
+                at_child = self.servers[self.home(arc.child)].graph
+                for home in {self.home(node) for node in derived(at_child, at_child.index[arc.child])}:
+                    assert self._computed(self.servers[home], arc) == blocked, f"{home} and {server} differ on {arc}"
+                if blocked:
+                    found[arc.parent, arc.child] = blocked
+        return found
+
+    def check_invariants(self):
+        check_all(self.servers, TrueGraph(self.arcs()))
+
+    def home(self, name):
+        """The server that owns a node's subnet; None where nobody does."""
+        server = ServerId(subnet_of(name))
+        return server if server in self.servers else None
+
+    def _who_knows(self, member):
+        home = self.home(member)
+        return list(self.servers.values()) if home is None else [self.servers[home]]
+
+    def _require_group(self, group):
+        """The core that owns a group that exists."""
+        home = self.home(group)
+        core = self.servers[home or min(self.servers)]
+        if core.graph.group(group) is None:
+            raise group_not_found(group, core.server, known_subnet=home is not None)
+        return core
+
+    @staticmethod
+    def _is_above(core, group, member):
+        above, node = core.graph.index.get(group), core.graph.index.get(member)
+        return None not in (above, node) and core.ancestors.is_ancestor(ancestor=above, node=node)
+
+    def _part(self, server, originator):
+        graph = self.servers[server].graph
+        start = graph.index.get(originator)
+        if start is None:
+            return Part()
+        part = Part()
+        for node in graph.descendants(graph.components(start)):
+            home, name = self.home(graph.ids[node]), graph.ids[node]
+            if home is None:
+                part.foreign.append(name)
+            if home != server:
+                continue
+            is_process = graph.kind(node) is NodeKind.PROCESS
+            if name != originator or node in graph.virtual_node_of:
+                (part.native if is_process else part.groups).append(name)
+            for child in graph.children[node]:
+                below = self.home(graph.ids[child])
+                if below not in (None, server):
+                    part.onward.setdefault(below, []).append(graph.ids[child])
+        return part
+
+    @staticmethod
+    def _computed(core, arc: ArcId):
+        """Who must not cross an arc into a derived node of which this server owns a component."""
+        graph = core.graph
+        record = graph.arc(graph.index[arc.parent], graph.index[arc.child])
+        assert record is not None
+        assert graph.arc_state(record) is ArcState.NORMAL
+        return {graph.ids[node] for node in blocked_originators(graph, core.ancestors, record)}
+
+
+def derived(graph, node):
+    """The components of a node's derived node."""
+    return frozenset(graph.ids[component] for component in graph.components(node))
+
+
+def _first_node(operation):
+    return operation.parent if isinstance(operation, JoinArc | LeaveArc) else operation.group
