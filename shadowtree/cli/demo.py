@@ -118,17 +118,23 @@ def _say_how_to_go_on(screen: Screen, servers: DemoServers, folder: Path) -> Non
     screen.literal(f"kill {processes} && rm -r {shlex.quote(str(folder))}")
 
 
+class _Ended(BaseException):
+    """A signal came. No `KeyboardInterrupt`: one raised while text is executed makes CPython end by SIGINT after all."""
+
+
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end the demo as Ctrl-C does, so that the server does not outlive it."""
+    """Let Ctrl-C, SIGTERM and SIGHUP end the demo alike, so that the servers do not outlive it."""
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def end(*_: object) -> None:
+        raise _Ended
 
-    signals = [signal.SIGTERM] + ([signal.SIGHUP] if os.name == "posix" else [])
-    before = {number: signal.signal(number, interrupt) for number in signals}
+    signals = [signal.SIGINT, signal.SIGTERM] + ([signal.SIGHUP] if os.name == "posix" else [])
+    before = {number: signal.signal(number, end) for number in signals}
     try:
         yield
+    except _Ended as ended:
+        raise click.Abort from ended
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
