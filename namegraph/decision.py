@@ -256,5 +256,5 @@ def _stored(after: CollectedGraph, topology: Topology) -> tuple[tuple[ArcId, Min
             for arc in graph.parents[component].values():
                 if arc.parent in inside and graph.representative(arc.parent) != graph.representative(component):
                     name = after.name_arc(arc)
-                    stored[name] = minimal_nodes(graph, blocked[name]) if name in blocked else ()
+                    stored[name] = minimal_nodes(graph, after.ancestors, blocked[name]) if name in blocked else ()
     return tuple(sorted(stored.items()))
