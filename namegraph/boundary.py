@@ -156,6 +156,7 @@ class Boundary:
         for arc in entering:
             by_sink.setdefault(graph.representative(arc.child), set()).add((arc.parent, arc.child))
         found: dict[tuple[NodeIndex, NodeIndex], Minimal] = {}
+        minimal: dict[bytes, Minimal] = {}
         for sink, arcs in by_sink.items():
             for controlled in controlled_arcs(graph, ancestors, sink):
                 ends = (controlled.arc.parent, controlled.arc.child)
@@ -165,7 +166,11 @@ class Boundary:
                 if sent and self._says(sent, controlled.blocked):
                     found[ends] = sent
                     continue
-                found[ends] = minimal_nodes(graph, ancestors, controlled.blocked)
+                # Many arcs of one tail block the same.
+                key = controlled.blocked.serialize()
+                if key not in minimal:
+                    minimal[key] = minimal_nodes(graph, ancestors, controlled.blocked)
+                found[ends] = minimal[key]
         return found
 
     def _says(self, nodes: Minimal, blocked: BitMap) -> bool:

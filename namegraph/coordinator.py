@@ -38,7 +38,6 @@ from namegraph.events import (
 from namegraph.messages import (
     Abort,
     ArcId,
-    Commit,
     Cover,
     Done,
     Drop,
@@ -398,17 +397,13 @@ class Coordinator:
         for pending in self._participant.pending_at(here, but=update_id):
             handed_on[pending.update_id] = pending
         pending_entries = tuple(handed_on[update_id] for update_id in sorted(handed_on))
-        own: Commit | None = None
-        for server in participants:
-            commit = decision.part_of(server, running.readies[server], pending_entries)
-            if server == site.server:
-                own = commit
-            else:
-                site.send(server, commit)
+        commits = decision.parts({server: running.readies[server] for server in participants}, pending_entries)
+        own = commits.pop(site.server)  # as the home of the first parent it takes part
+        for server, commit in commits.items():
+            site.send(server, commit)
         self.ended.append(Ended(update_id, self._committed(running, decision), running.final))
         running.decision = None
         running.readies = {}
-        assert own is not None, "the coordinator is the home of the first parent"
         self._participant.commit(own)
 
     def _committed(self, running: Running, decision: Decision) -> Committed:

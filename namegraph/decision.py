@@ -60,31 +60,40 @@ class Decision:
     effects: list[tuple[EffectKind, list[NodeIndex]]]
     home_of: HomeOf
 
-    def part_of(self, server: ServerId, ready: Ready, handed_on: tuple[PendingEntry, ...]) -> Commit:
-        """What one participant is sent: arcs that end there, or whose child it may hold a record of that stays."""
+    def parts(self, readies: Mapping[ServerId, Ready], handed_on: tuple[PendingEntry, ...]) -> dict[ServerId, Commit]:
+        """What each participant is sent."""
+        homes = {change.group: self.home_of(change.group) for change in self.groups}
+        for arc in (*[outcome.arc for outcome in self.arcs], *self.releases, *[arc for arc, _ in self.stored]):
+            for node in arc:
+                if node not in homes:
+                    homes[node] = self.home_of(node)
+        return {server: self._part_of(server, ready, handed_on, homes) for server, ready in readies.items()}
+
+    def _part_of(
+        self, server: ServerId, ready: Ready, handed_on: tuple[PendingEntry, ...], homes: Mapping[NodeId, ServerId]
+    ) -> Commit:
+        """Arcs that end there, or whose child it may hold a record of that stays."""
         held = dict(ready.held)
         relay = tuple(record for record, before in self.relay if held.get(record.node) != before)
         relayed = {record.node for record in relay}
         return Commit(
             self.update_id,
             self.final,
-            tuple(change for change in self.groups if self.home_of(change.group) == server),
+            tuple(change for change in self.groups if homes[change.group] == server),
             tuple(
                 outcome
                 for outcome in self.arcs
-                if self._ends_at(server, outcome.arc)
+                if homes[outcome.arc.parent] == server
+                or homes[outcome.arc.child] == server
                 or (outcome.kind is NodeKind.GROUP and outcome.arc.child not in relayed)
             ),
             self.renamed,
             relay,
             self.bases,
             handed_on,
-            tuple((arc, keep) for arc, keep in self.releases.items() if self.home_of(arc.child) == server),
-            tuple((arc, nodes) for arc, nodes in self.stored if self._ends_at(server, arc)),
+            tuple((arc, keep) for arc, keep in self.releases.items() if homes[arc.child] == server),
+            tuple((arc, nodes) for arc, nodes in self.stored if server in (homes[arc.parent], homes[arc.child])),
         )
-
-    def _ends_at(self, server: ServerId, arc: ArcId) -> bool:
-        return server in (self.home_of(arc.parent), self.home_of(arc.child))
 
 
 def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Priority, home_of: HomeOf) -> Decision:
