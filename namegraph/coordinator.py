@@ -38,6 +38,7 @@ from namegraph.events import (
 from namegraph.messages import (
     Abort,
     ArcId,
+    Commit,
     Cover,
     Done,
     Drop,
@@ -352,15 +353,13 @@ class Coordinator:
         if running.plan.read is not None:
             self._finish_read(running)
             return
-        decision = running.decision = decide(
-            running.update_id, running.readies, final=running.final, home_of=self._site.home_of
-        )
-        if not decision.releases:
+        running.decision = decide(running.update_id, running.readies, final=running.final, home_of=self._site.home_of)
+        if not running.decision.releases:
             self._decide(running)
             return
         running.phase = Phase.RELEASE
         self._changed[running.update_id] = None
-        releases = by_home_of_parent(decision.releases.items(), self._site)
+        releases = by_home_of_parent(running.decision.releases.items(), self._site)
         running.releases_due = len(releases)
         for server, records in releases.items():
             version = RecordVersion(running.final, is_block=False)
@@ -376,6 +375,12 @@ class Coordinator:
 
     def _decide(self, running: Running) -> None:
         """Decision, sending and this server's own part are one step."""
+        own = self._send_decision(running)
+        # What it was computed from is free by now: much, where a whole graph is brought.
+        self._participant.commit(own)
+
+    def _send_decision(self, running: Running) -> Commit:
+        """Let all others know; return this server's own part."""
         decision, site = running.decision, self._site
         update_id = running.update_id
         assert decision is not None
@@ -404,7 +409,8 @@ class Coordinator:
         self.ended.append(Ended(update_id, self._committed(running, decision), running.final))
         running.decision = None
         running.readies = {}
-        self._participant.commit(own)
+        running.plan = Plan((), 0)
+        return own
 
     def _committed(self, running: Running, decision: Decision) -> Committed:
         revision = revision_of(running.final, coordinator=self._site.server)

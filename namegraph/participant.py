@@ -16,6 +16,7 @@ from collections.abc import Iterable
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
+from namegraph.columns import pack_arcs, pack_records, unpack_arcs
 from namegraph.events import Member
 from namegraph.findings import CannotError, Findings, find
 from namegraph.messages import (
@@ -165,16 +166,15 @@ class Participant:
 
     def _apply(self, commit: Commit) -> None:
         records = self._records
-        relayed = {record.node for record in commit.relay}
-        for record in commit.relay:
-            records.install(record)
+        relayed = {commit.relay.names[number] for number in commit.relay.nodes}
+        records.install(commit.relay)
         for node, base in commit.bases:
             if node not in relayed:
                 records.drop_unless_at(node, base, final=commit.final)
         for group, is_present in commit.groups:
             if self._site.home_of(group) == self._site.server:
                 records.set_group(group, is_present=is_present, final=commit.final)
-        for outcome in commit.arcs:
+        for outcome in unpack_arcs(commit.arcs):
             records.apply_arc(outcome, final=commit.final)
             if not outcome.is_present:
                 self._boundary.arc_left(outcome.arc, final=commit.final)
@@ -193,7 +193,8 @@ class Participant:
     def _forget_computed(self, commit: Commit) -> None:
         """Drop stored records of arcs into virtual nodes that the update changed and that have a component here."""
         graph = self._graph
-        touched = [outcome.arc.child for outcome in commit.arcs] + [node for node, _ in commit.renamed]
+        children = {number: commit.arcs.names[number] for number in commit.arcs.children}
+        touched = dict.fromkeys([*children.values(), *(node for node, _ in commit.renamed)])
         done: set[int] = set()
         for name in touched:
             node = graph.index.get(name)
@@ -216,9 +217,9 @@ class Participant:
             self._records.held_of(entry.above),
             findings.children,
             findings.groups,
-            findings.arcs,
+            pack_arcs(findings.arcs),
             findings.already_there,
-            self._records.ancestry_of(tails),
+            pack_records(self._records.ancestry_of(tails)),
             self.pending_at(joined_below, but=update.update_id),
             self._members(self._entries.part(entry)) if update.read is not None else (),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from namegraph.columns import unpack_arcs
 from namegraph.messages import (
     Abort,
     ArcId,
@@ -68,12 +69,12 @@ def update_of(message: Message) -> UpdateId | None:
 
 
 def _show_commit(commit: Commit) -> str:
-    changes = [f"{'+' if arc.is_present else '-'}{_arc(arc.arc)}" for arc in commit.arcs]
+    changes = [f"{'+' if arc.is_present else '-'}{_arc(arc.arc)}" for arc in unpack_arcs(commit.arcs)]
     parts = [" ".join(changes), f"at {_place(commit.final)}"]
     if commit.renamed:
         parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in commit.renamed))
-    if commit.relay:
-        parts.append("above " + " ".join(record.node for record in commit.relay))
+    if commit.relay.nodes:
+        parts.append("above " + " ".join(commit.relay.names[number] for number in commit.relay.nodes))
     if commit.handed_on:
         parts.append("handed on " + " ".join(_update(entry) for entry in commit.handed_on))
     parts += [f"{_arc(arc)} blocks {_nodes(nodes)}" for arc, nodes in commit.stored]
