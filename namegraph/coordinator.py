@@ -25,11 +25,13 @@ from dataclasses import replace
 
 from namegraph.boundary import by_home_of_parent
 from namegraph.commit import name_effects
+from namegraph.control import Told, united
 from namegraph.decision import Decision, decide
 from namegraph.events import (
     Committed,
     CreateGroup,
     DeleteGroup,
+    GraphEffect,
     ImportCounts,
     JoinArc,
     LeaveArc,
@@ -86,6 +88,8 @@ class Coordinator:
         """Over everywhere since this step."""
         self.confirmed: list[UpdateId] = []
         """Of these, those whose end another server told of."""
+        self.controlled: dict[UpdateId, tuple[GraphEffect, ...]] = {}
+        """Of these, what became controlled or released, where anything did."""
         self.begun_again: list[tuple[UpdateId, UpdateId]] = []
         """(before, now): updates that began again in this step."""
 
@@ -216,11 +220,17 @@ class Coordinator:
         running = self._running.get(done.update_id)
         if running is None or running.phase is not Phase.DECIDED:
             return
-        running.not_done.pop(sender, None)
+        if sender not in running.not_done:
+            return
+        del running.not_done[sender]
         self._changed[done.update_id] = None
+        if done.controlled or done.released:
+            running.told += (Told(sender, done.controlled, done.released),)
         if not running.not_done:
             del self._running[done.update_id]
             self.answerable.append(done.update_id)
+            if running.told:
+                self.controlled[done.update_id] = united(running.told)
             if sender != self._site.server:
                 self.confirmed.append(done.update_id)
 
@@ -271,8 +281,17 @@ class Coordinator:
             for home in homes:
                 if home in concerning:
                     concerning[home].append((number, operation))
+        reports_control = plan.read is None and not plan.is_import
         return {
-            server: Update(running.update_id, tuple(concerning[server]), plan.size, tuple(leaves), has_joins, plan.read)
+            server: Update(
+                running.update_id,
+                tuple(concerning[server]),
+                plan.size,
+                tuple(leaves),
+                has_joins,
+                plan.read,
+                reports_control,
+            )
             for server in servers
         }
 
@@ -449,6 +468,7 @@ class Coordinator:
             assert found.final is not None
             running.final = found.final
             running.not_done = dict.fromkeys(found.servers)
+            running.told = found.told
             self._running[found.update_id] = running
             decided.append(found)
         return decided

@@ -55,6 +55,8 @@ class Update(NamedTuple):
     """Whether the whole update joins any."""
     read: NodeId | None
     """A group whose members are to be read at the update's turn; there is no operation then."""
+    reports_control: bool = False
+    """Whether `Done` says what became controlled or released: not for an import."""
 
 
 class Cover(NamedTuple):
@@ -261,6 +263,10 @@ class Done(Struct, frozen=True, array_like=True, tag=True):
     """The commit was applied."""
 
     update_id: UpdateId
+    controlled: tuple[NodeId, ...] = ()
+    """Nodes of this server that became sinks of duplication loops; sorted."""
+    released: tuple[NodeId, ...] = ()
+    """Those that ceased to be."""
 
 
 class Release(Struct, frozen=True, array_like=True, tag=True):

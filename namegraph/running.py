@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from namegraph.control import Told
 from namegraph.decision import Decision
 from namegraph.events import Operation, Outcome
 from namegraph.messages import ArcId, Cover, Ready, Refuse, UpdateId
@@ -63,6 +64,8 @@ class Involved(NamedTuple):
     final: Priority | None
     released: tuple[ArcId, ...]
     """Arcs whose stored records were released for an update that is not decided."""
+    told: tuple[Told, ...] = ()
+    """What those who are done said became controlled or released."""
 
 
 @dataclass(slots=True)
@@ -92,6 +95,7 @@ class Running:
     releases_due: int = 0
     decision: Decision | None = None
     not_done: dict[ServerId, None] = field(default_factory=dict)
+    told: tuple[Told, ...] = ()
 
     def want(self, server: ServerId, *, ends: Iterable[NodeId] = (), entry_nodes: Iterable[NodeId] = ()) -> None:
         """Let the entry at a server cover these nodes too."""
@@ -134,6 +138,7 @@ def encode_running(running: Running) -> bytes:
             running.request_id,
             running.known_final,
             running.released,
+            running.told,
         )
     )
 
