@@ -4,7 +4,7 @@
                  \\                   \\                        \\
                   Abort               Refuse --> Abort         Abort: blocks again what it released
 
-`Ready` is a yes vote; who gave it never decides alone. It is given again when the coordinator asks for more entry
+The last that votes knows the final priority without `Final`. `Ready` is a yes vote; who gave it never decides alone. It is given again when the coordinator asks for more entry
 nodes.
 
 Source: NG 6.2, 6.4; protocol.md section 5.
@@ -62,11 +62,17 @@ class Participant:
             entry.final = order.final
             self._entries.set_above(entry, order.above)
             return
+        if order.highest_vote is not None:
+            site.see(order.highest_vote)
         vote = site.next_priority()
         if entry.final is None:
             entry.bound = max(entry.bound, vote)
         leads = self._entries.leads_to_tell(entry, with_ready=True)
         above = self._records.above_of(dict.fromkeys(arc.parent for arc in entry.joins)) if is_first else ()
+        if order.highest_vote is not None and not leads:
+            # The last vote, above all others, and nobody else is to be asked.
+            entry.final = vote
+            self._entries.set_above(entry, tuple(dict.fromkeys((*order.above, *above))))
         site.send(update_id.coordinator, Vote(update_id, vote, leads, above))
 
     def final(self, final: Final) -> None:

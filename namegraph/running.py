@@ -83,11 +83,15 @@ class Running:
     asked: dict[ServerId, Cover] = field(default_factory=dict)
     votes_due: Counter[ServerId] = field(default_factory=Counter)
     highest_vote: Priority = NEVER
+    last_voter: ServerId | None = None
+    """The server that was asked last to vote, when all others had."""
     above: dict[NodeId, None] = field(default_factory=dict)
     """The parents of arcs to be joined, and what is above them, as their homes know."""
     final: Priority = NEVER
     judges: dict[ServerId, None] = field(default_factory=dict)
     """The servers that judge its operations."""
+    early: list[tuple[ServerId, Ready | Refuse]] = field(default_factory=list)
+    """Answers of servers that learned the final priority from the last voter before it was known here."""
     readies: dict[ServerId, Ready] = field(default_factory=dict)
     refuses: dict[ServerId, Refuse] = field(default_factory=dict)
     holders: dict[ServerId, None] = field(default_factory=dict)

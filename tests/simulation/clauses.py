@@ -46,6 +46,7 @@ CLAUSES = {
     "a difference that does not fit is dropped": (AncestryRecords, "drop_unless_at", lambda *_, **__: None),
     "nothing is pruned while an update is ready": (Participant, "_prune_and_follow", _prune_always),
     "records of a broken loop travel in the commit": (decision, "_stored", lambda *_: ()),
+    "answers that come before the last vote are kept": (Coordinator, "_keep_early", lambda *_: None),
     "control is compared with what it was when ready": (Participant, "commit", _compare_with_right_before),
 }
 """Each with where it is in the code, and what is there without it."""

@@ -13,7 +13,7 @@ from simulation.run import SeedRun
 from tests.universe import Universe
 
 TOP, LEFT, RIGHT, SINK, OTHER = "top@a", "left@b", "right@c", "sink@d", "other@d"
-SEED_THAT_CONTROLS = 1
+SEED_THAT_CONTROLS = 0
 """Any in which something becomes controlled over servers."""
 GUEST = "guest@nobody.example"
 
