@@ -12,9 +12,9 @@ too. A read takes part in the ordering like an update; at its turn every partici
 is done.
 
 The final priority, the highest vote, is announced as soon as it is known. A participant that is found only by a `Ready`
-gets `Order` with the final priority, and answers `Ready`. When one vote alone is missing, that server is told the highest
-of the others, and so knows the final priority by its own vote (`Order.highest_vote`). The caller is answered when all participants are done: who
-reads afterwards, anywhere, sees the update.
+gets `Order` with the final priority, and answers `Ready`. When one vote alone is missing, that server is told the
+highest of the others, and so knows the final priority by its own vote (`Order.highest_vote`). The caller is answered
+when all participants are done: who reads afterwards, anywhere, sees the update.
 
 Source: NG 6.2, 6.4; protocol.md section 5.
 """

@@ -156,8 +156,9 @@ class RecordVersion(NamedTuple):
 class Order(Struct, frozen=True, array_like=True, tag=True):
     """Make an entry, or extend it: then `cover` is what is new, and of the update only its id is said.
 
-    With `final` known, answer `Ready` at its turn, and no `Vote`; `above` is then as in `Final`. With `highest_vote`, all
-    others have voted: unless this server's part leads on, its own vote is the final priority, and `Final` is not sent.
+    With `final` known, answer `Ready` at its turn, and no `Vote`. With `highest_vote`, all others have voted: unless
+    this server's part leads on, its own vote is the final priority, and `Final` is not sent. `above` is then as in
+    `Final`.
     """
 
     update: Update

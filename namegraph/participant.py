@@ -4,8 +4,8 @@
                  \\                   \\                        \\
                   Abort               Refuse --> Abort         Abort: blocks again what it released
 
-The last that votes knows the final priority without `Final`. `Ready` is a yes vote; who gave it never decides alone. It is given again when the coordinator asks for more entry
-nodes.
+Who votes last knows the final priority without `Final`, and may be ready at once. `Ready` is a yes vote; who gave it
+never decides alone. It is given again when the coordinator asks for more entry nodes.
 
 Source: NG 6.2, 6.4; protocol.md section 5.
 """
