@@ -80,6 +80,11 @@ def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
         yield ArcChange(ArcId(names[parent], names[child]), is_present, kind, cost, version)
 
 
+def children_in(columns: ArcColumns) -> list[NodeId]:
+    """The children of the arcs, each once, in the order in which they come."""
+    return [columns.names[number] for number in dict.fromkeys(columns.children)]
+
+
 def fit_records(columns: RecordColumns) -> bool:
     """Whether columns of another server belong together, so that they can be read."""
     count = len(columns.nodes)

@@ -162,7 +162,7 @@ def _changes(graph: CollectedGraph, arcs: tuple[ArcChange, ...], records: Mappin
     """The arcs that matter to what is above the parents: those whose child is above one too."""
     changes = Changes()
     for outcome in arcs:
-        if outcome.arc.child not in records or outcome.kind is not NodeKind.GROUP:
+        if outcome.arc.child not in records or (outcome.is_present and outcome.kind is not NodeKind.GROUP):
             continue
         ends = graph.numbers(outcome.arc)
         assert ends is not None, "the ancestry of every parent was collected"

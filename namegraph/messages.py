@@ -56,6 +56,8 @@ class Update(NamedTuple):
     """Whether the whole update joins any."""
     read: NodeId | None
     """A group whose members are to be read at the update's turn; there is no operation then."""
+    reports_control: bool = False
+    """Whether `Done` says what became controlled or released: not for an import."""
 
 
 class Cover(NamedTuple):
@@ -180,7 +182,9 @@ class RecordVersion(NamedTuple):
 class Order(Struct, frozen=True, array_like=True, tag=True):
     """Make an entry, or extend it: then `cover` is what is new, and of the update only its id is said.
 
-    With `final` known, answer `Ready` at its turn, and no `Vote`; `above` is then as in `Final`.
+    With `final` known, answer `Ready` at its turn, and no `Vote`. With `highest_vote`, all others have voted: unless
+    this server's part leads on, its own vote is the final priority, and `Final` is not sent. `above` is then as in
+    `Final`.
     """
 
     update: Update
@@ -188,6 +192,7 @@ class Order(Struct, frozen=True, array_like=True, tag=True):
     cover: Cover
     final: Priority | None
     above: tuple[NodeId, ...] = ()
+    highest_vote: Priority | None = None
 
 
 class Vote(Struct, frozen=True, array_like=True, tag=True):
@@ -287,6 +292,10 @@ class Done(Struct, frozen=True, array_like=True, tag=True):
     """The commit was applied."""
 
     update_id: UpdateId
+    controlled: tuple[NodeId, ...] = ()
+    """Nodes of this server that became sinks of duplication loops; sorted."""
+    released: tuple[NodeId, ...] = ()
+    """Those that ceased to be."""
 
 
 class Release(Struct, frozen=True, array_like=True, tag=True):

@@ -55,8 +55,13 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
                 return NO_COLUMNS
             entry = entries.by_update.get(update_id)
             return _unless(entry is not None and entry.is_ready and not entry.releases_due, NOT_READY)
-        case Vote(update_id) | Refuse(update_id) | Done(update_id) | Holding(update_id):
+        case Vote(update_id) | Refuse(update_id) | Holding(update_id):
             return _unless(update_id.coordinator == site.server, NOT_OUR_UPDATE)
+        case Done(update_id, controlled, released):
+            if update_id.coordinator != site.server:
+                return NOT_OUR_UPDATE
+            home_of = site.table.home_of
+            return _unless(all(home_of(node) in (sender, None) for node in controlled + released), NOT_ITS_NODE)
         case Ready():
             if message.update_id.coordinator != site.server:
                 return NOT_OUR_UPDATE

@@ -355,11 +355,15 @@ class ServerCore:
                 self._outcomes.remember(asked.request_id, asked.digest, ended.outcome, records)
         for update_id in coordinator.answerable:
             is_confirmed = update_id in coordinator.confirmed
+            if update_id in coordinator.controlled:
+                asked = requests.complete(update_id, coordinator.controlled[update_id])
+                self._outcomes.complete(asked.request_id, asked.outcome, records)
             effects.replies.extend(requests.answer(update_id, is_confirmed=is_confirmed))
         coordinator.begun_again.clear()
         coordinator.ended.clear()
         coordinator.answerable.clear()
         coordinator.confirmed.clear()
+        coordinator.controlled.clear()
         if site.counter != counter_before:
             records.counter = site.counter
         self.records.take_rows(records)

@@ -51,7 +51,10 @@ def describe(message: Message) -> str:
             return "; ".join(f"{_arc(arc)}, block only {_nodes(keep)}" for arc, keep in message.records)
         case Block():
             return "; ".join(f"{_arc(arc)}, block {_nodes(nodes)}" for arc, nodes in message.records)
-        case Abort() | Holding() | Drop() | Done() | Released():
+        case Done(_, controlled, released):
+            told = (("controlled", controlled), ("released", released))
+            return ", ".join(f"{what} {' '.join(nodes)}" for what, nodes in told if nodes)
+        case Abort() | Holding() | Drop() | Released():
             return ""
         case _:
             assert_never(message)
