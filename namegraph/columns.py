@@ -37,9 +37,18 @@ def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
     nodes, degrees, vnid_numbers, version_numbers = _columns(heads)
     parents, costs, versions, writers = _columns(in_arcs)
     return RecordColumns(
-        tuple(names), nodes, degrees, tuple(vnids), vnid_numbers, tuple(priorities), version_numbers,
-        parents, costs, versions, writers,
-    )  # fmt: skip
+        tuple(names),
+        nodes,
+        degrees,
+        tuple(vnids),
+        vnid_numbers,
+        tuple(priorities),
+        version_numbers,
+        parents,
+        costs,
+        versions,
+        writers,
+    )
 
 
 def unpack_records(columns: RecordColumns) -> Iterator[AncestryRecord]:
