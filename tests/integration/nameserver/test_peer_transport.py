@@ -13,7 +13,7 @@ from namegraph.events import AddPeer, RemovePeer
 from namegraph.refusals import Reason, RefusedError
 from nameserver.peers import conversation as conversation_module
 from nameserver.peers import directory as directory_module
-from nameserver.peers import transport as transport_module
+from nameserver.peers import watch as watch_module
 from nameserver.peers.directory import PeerDirectory
 from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, Letters, Receipt, decode, encode
 from nameserver.peers.session import FRAME_BYTES_LIMIT
@@ -194,7 +194,7 @@ async def test_a_connection_that_is_cut_is_made_again_and_nothing_is_lost(pair):
 
 
 async def test_a_peer_that_is_killed_and_started_again_gets_what_it_missed(start, ports, monkeypatch):
-    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.05)
     a = await start("a.x", ports[0], {"b.x": address(ports[1])})
     b = await start("b.x", ports[1], {"a.x": address(ports[0])})
     a.send("b.x", b"before")
@@ -212,7 +212,7 @@ async def test_a_peer_that_is_killed_and_started_again_gets_what_it_missed(start
 
 
 async def test_a_server_that_says_goodbye_is_silent_at_once_and_lost_a_moment_later(pair, ports, monkeypatch):
-    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.05)
     a, b = pair
     await b.close()
     await until(lambda: a.core.lost)
@@ -228,7 +228,7 @@ async def test_a_restart_that_is_quick_loses_nobody(pair, start, ports):
 
 
 async def test_a_server_that_is_not_there_when_this_one_starts_is_lost(start, ports, monkeypatch):
-    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.05)
     a = await start(
         "a.x",
         ports[0],
