@@ -4,7 +4,7 @@
               <--           <--               `homeward`: what the target sends
 
 A proxy stands for the way of one server to another. As both servers of a pair dial, a test that breaks the way from a
-to b sets `outward` of the proxy through which a dials b, and `homeward` of that through which b dials a: `Network` does.
+to b sets `outward` of the proxy by which a dials b, and `homeward` of that by which b dials a: `Network` does.
 """
 
 from __future__ import annotations

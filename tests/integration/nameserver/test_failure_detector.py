@@ -206,7 +206,7 @@ async def test_a_server_that_was_never_met_is_shown_as_such(cluster):
     a = FakeServer(core, FakeDisk(), LIMITS)
     await a.start(free_ports(1)[0])
     cluster.servers["a.x"] = a
-    await until(lambda: a.report("b.x").state.startswith("silent since"))
+    await until(lambda: a.transport.reports() and a.report("b.x").state.startswith("silent since"))
     report = a.report("b.x")
     assert (report.life, report.why, report.last_heard_seconds) == (Life.NEVER_MET, "", None)
     assert core.lost == []
