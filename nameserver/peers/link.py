@@ -115,6 +115,11 @@ class Link:
         closing.add_done_callback(self._old_channels.discard)
         self.channel = grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
 
+    def renew_unless_ready(self) -> None:
+        """As `renew`, where the channel may pause after attempts that failed long ago."""
+        if self.channel.get_state() is not grpc.ChannelConnectivity.READY:
+            self.renew()
+
     async def close(self) -> None:
         """Give up all channels."""
         for closing in self._old_channels:

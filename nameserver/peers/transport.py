@@ -255,9 +255,16 @@ class PeerTransport:
                     continue
                 await self._dial(link)
                 if not link.is_connected:
-                    await asyncio.sleep(link.backoff.next_pause_seconds())
+                    await self._pause(link, link.backoff.next_pause_seconds())
         finally:
             await link.close()
+
+    async def _pause(self, link: Link, seconds: float) -> None:
+        """Wait before the next attempt. Who is met meanwhile is dialled at once when it is gone again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not link.is_connected:
+                    await self.until_change()
 
     async def _dial(self, link: Link) -> None:
         stream = DialledStream(link.channel)
@@ -369,6 +376,7 @@ class PeerTransport:
             assert ending is not None
             for link in self._links.values():
                 if link.server == hello.server and link.is_connected:
+                    link.renew_unless_ready()
                     self._report_ending(link, ending)
             if ending.reason is GoodbyeReason.NOT_HEARD and ending.is_by_peer:
                 why = f"it does not hear this server: {ending.message}"
