@@ -37,6 +37,7 @@ class GoodbyeReason(IntEnum):
     REPLACED = peer_pb2.PeerFrame.Goodbye.REASON_REPLACED
     LEAVING = peer_pb2.PeerFrame.Goodbye.REASON_LEAVING
     NOT_HEARD = peer_pb2.PeerFrame.Goodbye.REASON_NOT_HEARD
+    SUSPECTED = peer_pb2.PeerFrame.Goodbye.REASON_SUSPECTED
 
     @property
     def is_refusal(self) -> bool:
@@ -45,7 +46,13 @@ class GoodbyeReason(IntEnum):
 
 
 _PASSING = frozenset(
-    (GoodbyeReason.OUT_OF_ORDER, GoodbyeReason.REPLACED, GoodbyeReason.LEAVING, GoodbyeReason.NOT_HEARD)
+    (
+        GoodbyeReason.OUT_OF_ORDER,
+        GoodbyeReason.REPLACED,
+        GoodbyeReason.LEAVING,
+        GoodbyeReason.NOT_HEARD,
+        GoodbyeReason.SUSPECTED,
+    )
 )
 
 
@@ -103,6 +110,27 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Relay:
+    """A frame between two servers that cannot reach each other, through one that reaches both."""
+
+    session: int
+    """That of the two servers between which it travels now."""
+    source: ServerId
+    destination: ServerId
+    stream: int
+    """Chosen by who dialled it."""
+    is_by_dialler: bool
+    """Whether the source did."""
+    is_first: bool = False
+    taken: int = 0
+    """How many payloads of this stream the source has taken."""
+    payload: bytes = b""
+    """A frame, encoded; empty: only the rest matters."""
+    end: str = ""
+    """Why the stream is over; empty while it is not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Goodbye:
     """The last frame: why the session ends, in one line."""
 
@@ -117,7 +145,7 @@ class Malformed:
     why: str
 
 
-Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Goodbye
+Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Relay | Goodbye
 
 
 def encode(frame: Frame) -> bytes:
@@ -151,6 +179,20 @@ def encode(frame: Frame) -> bytes:
             wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
         case Heartbeat(session, number, heard, held_us):
             wire = message(heartbeat=message.Heartbeat(session=session, number=number, heard=heard, held_us=held_us))
+        case Relay():
+            wire = message(
+                relay=message.Relay(
+                    session=frame.session,
+                    source=frame.source,
+                    destination=frame.destination,
+                    stream=frame.stream,
+                    is_by_dialler=frame.is_by_dialler,
+                    is_first=frame.is_first,
+                    taken=frame.taken,
+                    payload=frame.payload,
+                    end=frame.end,
+                )
+            )
         case Goodbye(reason, text):
             wire = message(goodbye=message.Goodbye(reason=reason.value, message=text))
         case _:
@@ -182,6 +224,8 @@ def decode(data: bytes) -> Frame | Malformed:
         case "heartbeat":
             beat = wire.heartbeat
             return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us)
+        case "relay":
+            return _relay(wire.relay)
         case "goodbye":
             return _goodbye(wire.goodbye)
         case _:
@@ -210,5 +254,26 @@ def _subnets(texts: Iterable[str]) -> tuple[Subnet, ...]:
 def _goodbye(goodbye: peer_pb2.PeerFrame.Goodbye) -> Goodbye:
     reasons = GoodbyeReason._value2member_map_
     reason = GoodbyeReason(goodbye.reason) if goodbye.reason in reasons else GoodbyeReason.UNSPECIFIED
-    text = "".join(character if character.isprintable() else " " for character in goodbye.message)
-    return Goodbye(reason, text[:GOODBYE_TEXT_LIMIT])
+    return Goodbye(reason, _printable(goodbye.message))
+
+
+def _relay(relay: peer_pb2.PeerFrame.Relay) -> Relay | Malformed:
+    try:
+        source, destination = ServerId(parse_subnet(relay.source)), ServerId(parse_subnet(relay.destination))
+    except InvalidNameError as error:
+        return Malformed(f"a relayed frame with an {error}")
+    return Relay(
+        session=relay.session,
+        source=source,
+        destination=destination,
+        stream=relay.stream,
+        is_by_dialler=relay.is_by_dialler,
+        is_first=relay.is_first,
+        taken=relay.taken,
+        payload=relay.payload,
+        end=_printable(relay.end),
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)[:GOODBYE_TEXT_LIMIT]

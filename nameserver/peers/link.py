@@ -56,6 +56,8 @@ class Link:
         self.server: ServerId | None = None
         """Who was met there."""
         self.is_connected = False
+        self.via: ServerId | None = None
+        """The server through which it is connected; None: directly, or not at all."""
         self.backoff = Backoff(chance)
         self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         self._old_channels: set[asyncio.Task[None]] = set()
@@ -84,17 +86,30 @@ class Link:
             return f"silent since {since:%Y-%m-%dT%H:%M:%SZ}: {self._why}"
         return "connecting"
 
-    def connected(self, server: ServerId) -> None:
+    @property
+    def is_direct(self) -> bool:
+        """Whether it is connected, and not through another server."""
+        return self.is_connected and self.via is None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no connection was possible, or the last one broke, and nobody refused."""
+        return not self.is_connected and self._silent_since is not None
+
+    def connected(self, server: ServerId, via: ServerId | None = None) -> None:
         """A session with the server there is open, whoever dialled."""
         self.server = server
+        self.via = via
         self.is_connected = True
         self._is_missed = False
         self._silent_since = self._refusal = None
-        self.backoff.reset()
+        if via is None:
+            self.backoff.reset()
 
     def disconnected(self, ending: Ending) -> None:
         """A session, or the attempt to open one, has ended."""
         self.is_connected = False
+        self.via = None
         if ending.reason is not None and ending.reason.is_refusal:
             self._refusal = ending.message
             self._silent_since = None

@@ -34,6 +34,10 @@ class PeerReport:
     """How long ago; None: not since this server started."""
     round_trip_seconds: float | None
     """As it was last measured over the session that is open; None: not yet."""
+    via: ServerId | None
+    """Through which other server it is connected; None: directly, or not."""
+    relayed: int
+    """Frames that it sent, through this server, to others since this server started."""
 
 
 class FaultCounts:

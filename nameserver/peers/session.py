@@ -34,6 +34,7 @@ from nameserver.peers.frames import (
     Letters,
     Malformed,
     Receipt,
+    Relay,
 )
 from nameserver.peers.rivals import SessionNumbers
 
@@ -110,7 +111,14 @@ class HeartbeatCame:
     heartbeat: Heartbeat
 
 
-SessionEvent = Opened | LettersCame | ReceiptCame | HeartbeatCame | Faulted
+@dataclass(frozen=True, slots=True)
+class RelayCame:
+    """The other server asks to pass a frame on, or passes one on to this server."""
+
+    relay: Relay
+
+
+SessionEvent = Opened | LettersCame | ReceiptCame | HeartbeatCame | RelayCame | Faulted
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +260,9 @@ class Session:
             case Receipt(session, handled_through):
                 return self._numbered(session, handled_through, list)
             case Heartbeat(session):
-                return self._heartbeat(session, frame)
+                return self._while_open(session, HeartbeatCame(frame))
+            case Relay(session):
+                return self._while_open(session, RelayCame(frame))
             case Goodbye(reason, message):
                 self._end(Ending(reason, message, is_by_peer=True))
                 return []
@@ -345,10 +355,10 @@ class Session:
         self._received_through = handled_through
         return [ReceiptCame(handled_through)]
 
-    def _heartbeat(self, session: int, heartbeat: Heartbeat) -> list[SessionEvent]:
+    def _while_open(self, session: int, event: SessionEvent) -> list[SessionEvent]:
         if self.state is not State.OPEN:
             return self._out_of_turn()
-        return self._fault(FaultKind.OLD_SESSION) if session != self.number else [HeartbeatCame(heartbeat)]
+        return self._fault(FaultKind.OLD_SESSION) if session != self.number else [event]
 
     def _letters(self, first_number: int, letters: tuple[bytes, ...]) -> list[SessionEvent]:
         if self._told is None or self._parts:

@@ -1,6 +1,7 @@
 """Talks to all other servers: dials those of the table, answers those that dial, and keeps one session with each.
 
     table of subnets and addresses --> link (one for each address) -- dials --+
+                                                 through a third server `relay` +
                                                                               +--> conversation (one open for each peer)
     call of another server ---------------------------------------- accepted -+       |
                                                                                       +--> run loop, core
@@ -16,6 +17,7 @@ import asyncio
 import random
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, assert_never
@@ -24,12 +26,15 @@ from namegraph.channels import Channels
 from namegraph.events import Event, PeerLost, PeerMet, PeerReceived
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.acquaintance import judge, subnets_by_address
+from nameserver.peers.backoff import Backoff
 from nameserver.peers.conversation import PARTING_SECONDS, Conversation
-from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
+from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello, Relay
 from nameserver.peers.link import Link
 from nameserver.peers.phi import DetectorLimits
 from nameserver.peers.post import DurablePost, UndurableLetters
 from nameserver.peers.pulse import Pulse
+from nameserver.peers.relay import Arrived, Back, Onward, RelayFault, ended, way_of
+from nameserver.peers.relayed_stream import NoSuchStreamError, RelayedStream, RelayedStreams
 from nameserver.peers.report import Complaints, FaultCounts, PeerReport
 from nameserver.peers.rivals import SessionNumbers, Standing, newcomer_stays
 from nameserver.peers.session import (
@@ -39,6 +44,7 @@ from nameserver.peers.session import (
     LettersCame,
     Opened,
     ReceiptCame,
+    RelayCame,
     Session,
     SessionEvent,
 )
@@ -128,6 +134,9 @@ class PeerTransport:
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._open: dict[ServerId, Conversation] = {}
         self._conversations: dict[Conversation, None] = {}
+        self._relayed = RelayedStreams(here=core.server, first_number=secrets.randbits(48), send=self._pass_on)
+        self._relayed_from: Counter[ServerId] = Counter()
+        """How many frames of each server were passed on."""
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
@@ -160,7 +169,7 @@ class PeerTransport:
             if link is None:
                 link = Link(address, subnets, chance=self._chance, wall_clock=self._wall_clock)
                 self._links[address] = link
-                self._dialling[address] = self._tasks.create_task(self._dial_for_ever(link))
+                self._dialling[address] = self._tasks.create_task(self._seek(link))
             link.subnets = subnets
         for conversation in list(self._open.values()):
             hello = conversation.session.hello
@@ -169,7 +178,7 @@ class PeerTransport:
             if refusal is not None:
                 conversation.part(refusal)
             else:
-                self._mark_connected(hello)
+                self._mark_connected(conversation)
         others = frozenset(self.others())
         for server in [each for each, watch in self._watches.items() if watch.life is Life.LOST]:
             if server not in others:
@@ -218,6 +227,8 @@ class PeerTransport:
             phi=0.0 if watch is None else watch.phi(now),
             last_heard_seconds=watch.silence(now) if watch is not None and watch.was_heard else None,
             round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
+            via=link.via,
+            relayed=0 if met is None else self._relayed_from[met],
         )
 
     def faults_of_strangers(self) -> Mapping[str, int]:
@@ -247,23 +258,46 @@ class PeerTransport:
         if not self._is_closed():
             await self._converse(stream, None)
 
+    async def _seek(self, link: Link) -> None:
+        """Keep a session with the server of an address."""
+        async with asyncio.TaskGroup() as ways:
+            ways.create_task(self._dial_for_ever(link))
+            ways.create_task(self._relay_for_ever(link))
+
     async def _dial_for_ever(self, link: Link) -> None:
         try:
             while not self._is_closed():
-                if link.is_connected:
+                if link.is_direct:
                     await self.until_change()
                     continue
                 await self._dial(link)
-                if not link.is_connected:
-                    await self._pause(link, link.backoff.next_pause_seconds())
+                if not link.is_direct:
+                    await self._pause(lambda: link.is_direct, link.backoff.next_pause_seconds())
         finally:
             await link.close()
 
-    async def _pause(self, link: Link, seconds: float) -> None:
+    async def _relay_for_ever(self, link: Link) -> None:
+        """While there is no other way, look for a server that reaches the other end."""
+        backoff = Backoff(self._chance)
+        while not self._is_closed():
+            server = self._server_of(link)
+            between = [] if server is None else self._servers_between(server)
+            if server is None or not between or not link.is_silent:
+                backoff.reset()
+                await self.until_change()
+                continue
+            for via in between:
+                if link.is_silent:
+                    stream = self._relayed.dial(server, via=via)
+                    await self._converse_through(stream, link)
+            if not link.is_connected:
+                await self._pause(lambda: link.is_connected, backoff.next_pause_seconds())
+
+    async def _pause(self, is_over: Callable[[], bool], seconds: float) -> None:
         """Wait before the next attempt. Who is met meanwhile is dialled at once when it is gone again."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not link.is_connected:
+                while not is_over():
                     await self.until_change()
 
     async def _dial(self, link: Link) -> None:
@@ -275,6 +309,7 @@ class PeerTransport:
             stream.cancel()
         if not link.is_connected:
             self._report_ending(link, ending)
+        if not link.is_direct:
             self._take_hint(link, ending, was_at_once=self._clock() - started < AT_ONCE_SECONDS)
 
     def _take_hint(self, link: Link, ending: Ending, *, was_at_once: bool) -> None:
@@ -291,7 +326,13 @@ class PeerTransport:
         else:
             watch.unanswered()
 
-    async def _converse(self, stream: FrameStream, link: Link | None) -> Ending:
+    async def _converse_through(self, stream: RelayedStream, link: Link | None) -> None:
+        try:
+            await self._converse(stream, link, via=stream.key.via)
+        finally:
+            self._relayed.close(stream)
+
+    async def _converse(self, stream: FrameStream, link: Link | None, via: ServerId | None = None) -> Ending:
         session = Session(
             is_dialled_here=link is not None,
             introduce=lambda number: self._introduce(number, link),
@@ -302,7 +343,7 @@ class PeerTransport:
         )
         clock = self._clock
         pulse = Pulse(self._limits.heartbeat_seconds, clock())
-        conversation = Conversation(session, stream, self._handle, heard=self._heard, pulse=pulse, clock=clock)
+        conversation = Conversation(session, stream, self._handle, heard=self._heard, pulse=pulse, clock=clock, via=via)
         self._conversations[conversation] = None
         try:
             await conversation.run()
@@ -348,6 +389,8 @@ class PeerTransport:
                 self._run_loop.take(PeerReceived(conversation.session.peer, through))
             case HeartbeatCame(heartbeat):
                 conversation.pulse.take(heartbeat, self._clock())
+            case RelayCame(relay):
+                self._relay(conversation, relay)
             case _:
                 assert_never(event)
 
@@ -364,19 +407,22 @@ class PeerTransport:
         self._incarnations[peer] = hello.incarnation
         self._watch_of(peer).met(self._now())
         self._run_loop.take(PeerMet(peer, hello.subnets))
-        self._mark_connected(hello)
+        self._mark_connected(conversation)
         self._complaints.settle(peer)
         self._notify()
 
     def _ended(self, conversation: Conversation) -> None:
         hello = conversation.session.hello
+        if hello is not None and conversation.via is None:
+            self._relayed.lose(hello.server)
         if hello is not None and self._open.get(hello.server) is conversation:
             del self._open[hello.server]
             ending = conversation.session.ending
             assert ending is not None
             for link in self._links.values():
                 if link.server == hello.server and link.is_connected:
-                    link.renew_unless_ready()
+                    if conversation.via is None:
+                        link.renew_unless_ready()
                     self._report_ending(link, ending)
             if ending.reason is GoodbyeReason.NOT_HEARD and ending.is_by_peer:
                 why = f"it does not hear this server: {ending.message}"
@@ -392,10 +438,12 @@ class PeerTransport:
             self._complaints.say_once(link.address, ending.reason, f"no connection with {link.address}: {link.state}")
         self._notify()
 
-    def _mark_connected(self, hello: Hello) -> None:
+    def _mark_connected(self, conversation: Conversation) -> None:
+        hello = conversation.session.hello
+        assert hello is not None
         for link in self._links.values():
             if not frozenset(hello.subnets).isdisjoint(link.subnets):
-                link.connected(hello.server)
+                link.connected(hello.server, conversation.via)
                 self._complaints.settle(link.address)
 
     # -- who is there
@@ -426,20 +474,80 @@ class PeerTransport:
         for server, watch in list(self._watches.items()):
             if watch.look(now):
                 self._lost(server, watch.why)
+            elif watch.is_worth_a_detour(now) and self._is_reached(server) and self._servers_between(server):
+                watch.parted(watch.why)
+                self._give_up(server, Goodbye(GoodbyeReason.SUSPECTED, watch.why))
 
     def _lost(self, server: ServerId, why: str) -> None:
         """Tell all who count on a server that it is lost, and itself, if it can hear that."""
-        conversation = self._open.pop(server, None)
+        self._give_up(server, Goodbye(GoodbyeReason.NOT_HEARD, why))
         for link in self._links_of(server):
-            if link.is_connected:
-                self._report_ending(link, Ending(GoodbyeReason.NOT_HEARD, why))
             link.missed()
-            link.renew()
-        if conversation is not None:
-            conversation.part(Goodbye(GoodbyeReason.NOT_HEARD, why))
         if not self._is_closed():
             self._run_loop.take(PeerLost(server, why))
         self._notify()
+
+    def _give_up(self, server: ServerId, goodbye: Goodbye) -> None:
+        """End the session with a server, if there is one, and its connection."""
+        conversation = self._open.pop(server, None)
+        for link in self._links_of(server):
+            if link.is_connected:
+                self._report_ending(link, Ending(goodbye.reason, goodbye.message))
+            link.renew()
+        if conversation is not None:
+            conversation.part(goodbye)
+
+    # -- through others
+
+    def _is_reached(self, server: ServerId) -> bool:
+        """Whether there is a session with a server that leads through no other."""
+        conversation = self._open.get(server)
+        return conversation is not None and conversation.via is None
+
+    def _servers_between(self, server: ServerId) -> list[ServerId]:
+        """Who may reach a server that this one does not: all that this one reaches, sorted."""
+        return sorted(
+            other
+            for other in self._open
+            if other != server and self._is_reached(other) and self._watches[other].life is Life.UP
+        )
+
+    def _pass_on(self, server: ServerId, relay: Relay) -> bool:
+        """Give a frame to a server that this one reaches, if it takes it."""
+        return self._is_reached(server) and self._open[server].pass_on(relay)
+
+    def _relay(self, conversation: Conversation, relay: Relay) -> None:
+        """Another server asks to pass a frame on, or passes one on to this server."""
+        sender, here = conversation.session.peer, self._core.server
+        if conversation.via is not None:
+            self._faults.count(sender, RelayFault.FOR_ANOTHER.value)
+            return
+        known = frozenset(self._core.servers_met)
+        way = way_of(relay, sender=sender, here=here, is_reached=self._is_reached, known=known)
+        match way:
+            case Arrived():
+                self._arrived(conversation, relay)
+            case Onward():
+                if self._open[relay.destination].pass_on(relay):
+                    self._relayed_from[sender] += 1
+                else:
+                    conversation.pass_on(ended(relay, f"{here} has too much to pass on"))
+            case Back(answer):
+                if not relay.end:
+                    conversation.pass_on(answer)
+            case RelayFault():
+                self._faults.count(sender, way.value)
+            case _:
+                assert_never(way)
+
+    def _arrived(self, conversation: Conversation, relay: Relay) -> None:
+        try:
+            stream = self._relayed.take(relay, via=conversation.session.peer)
+        except NoSuchStreamError:
+            conversation.pass_on(ended(relay, "there is no such stream"))
+            return
+        if stream is not None and self._tasks is not None and not self._is_closed():
+            self._tasks.create_task(self._converse_through(stream, None))
 
     def _server_of(self, link: Link) -> ServerId | None:
         if link.server is not None:
@@ -472,4 +580,4 @@ class PeerTransport:
 def _standing(conversation: Conversation) -> Standing:
     session = conversation.session
     assert session.hello is not None
-    return Standing(session.hello.incarnation, session.is_dialled_here, session.number)
+    return Standing(session.hello.incarnation, conversation.via is None, session.is_dialled_here, session.number)

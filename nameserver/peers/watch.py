@@ -87,6 +87,11 @@ class Watch:
         """What is compared with the threshold."""
         return self._arrivals.phi(now, pause=self._limits.acceptable_pause_seconds)
 
+    def is_worth_a_detour(self, now: float) -> bool:
+        """Whether half of the pause is over: if there is another way, it can still be found in time."""
+        half = self._limits.acceptable_pause_seconds / 2
+        return self._is_met and self._arrivals.phi(now, pause=half) >= self._limits.threshold
+
     def look(self, now: float) -> bool:
         """Judge anew; returns whether it was lost just now."""
         if self.life is Life.LOST:
