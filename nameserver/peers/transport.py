@@ -17,7 +17,6 @@ import asyncio
 import random
 import secrets
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, assert_never
@@ -28,13 +27,13 @@ from namegraph.names import ServerId, Subnet
 from nameserver.peers.acquaintance import judge, subnets_by_address
 from nameserver.peers.backoff import Backoff
 from nameserver.peers.conversation import PARTING_SECONDS, Conversation
-from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello, Relay
+from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
 from nameserver.peers.link import Link
 from nameserver.peers.phi import DetectorLimits
 from nameserver.peers.post import DurablePost, UndurableLetters
 from nameserver.peers.pulse import Pulse
-from nameserver.peers.relay import Arrived, Back, Onward, RelayFault, ended, way_of
-from nameserver.peers.relayed_stream import NoSuchStreamError, RelayedStream, RelayedStreams
+from nameserver.peers.relayed_stream import RelayedStream
+from nameserver.peers.relays import Relays
 from nameserver.peers.report import Complaints, FaultCounts, PeerReport
 from nameserver.peers.rivals import SessionNumbers, Standing, newcomer_stays
 from nameserver.peers.session import (
@@ -49,13 +48,10 @@ from nameserver.peers.session import (
     SessionEvent,
 )
 from nameserver.peers.streams import DialledStream, FrameStream
-from nameserver.peers.waking import WakingClock
-from nameserver.peers.watch import Life, Watch
+from nameserver.peers.watch import Life
+from nameserver.peers.watches import Watches
 
 DEFAULT_LIMITS = DetectorLimits()
-
-TICKS_PER_HEARTBEAT = 4
-"""How often it is looked in an interval whether a heartbeat is due, or somebody is silent for too long."""
 
 AT_ONCE_SECONDS = 1.0
 """An attempt to connect that fails sooner was turned away; one that takes longer may have met a server that is busy."""
@@ -117,10 +113,7 @@ class PeerTransport:
         self._run_loop = run_loop
         self._limits = limits
         self._clock = clock
-        self._tick_seconds = limits.heartbeat_seconds / TICKS_PER_HEARTBEAT
-        self._waking = WakingClock(clock(), longest_step_seconds=2 * self._tick_seconds)
-        self._watches: dict[ServerId, Watch] = {}
-        """Of all servers that were met."""
+        self._watches = Watches(limits, clock)
         self._chance = chance
         self._wall_clock = wall_clock
         self._complaints = Complaints(say)
@@ -134,9 +127,14 @@ class PeerTransport:
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._open: dict[ServerId, Conversation] = {}
         self._conversations: dict[Conversation, None] = {}
-        self._relayed = RelayedStreams(here=core.server, first_number=secrets.randbits(48), send=self._pass_on)
-        self._relayed_from: Counter[ServerId] = Counter()
-        """How many frames of each server were passed on."""
+        self._relays = Relays(
+            here=core.server,
+            first_number=secrets.randbits(48),
+            sessions=self._open,
+            watches=self._watches,
+            count_fault=self._faults.count,
+            accept=self._accept_relayed,
+        )
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
@@ -149,11 +147,11 @@ class PeerTransport:
         async with asyncio.TaskGroup() as self._tasks:
             self.refresh()
             for server in self.others():
-                self._watch_of(server)
+                self._watches.of(server)
             while not self._is_closed():
                 self._look_after_all()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._tick_seconds):
+                    async with asyncio.timeout(self._watches.tick_seconds):
                         await self._closing.wait()
 
     def refresh(self) -> None:
@@ -179,10 +177,7 @@ class PeerTransport:
                 conversation.part(refusal)
             else:
                 self._mark_connected(conversation)
-        others = frozenset(self.others())
-        for server in [each for each, watch in self._watches.items() if watch.life is Life.LOST]:
-            if server not in others:
-                del self._watches[server]
+        self._watches.forget_all_but(frozenset(self.others()))
         self._notify()
 
     async def close(self) -> None:
@@ -204,7 +199,7 @@ class PeerTransport:
         return [self._report(link) for _, link in sorted(self._links.items())]
 
     def _report(self, link: Link) -> PeerReport:
-        channels, now = self._core.channels, self._now()
+        channels, now = self._core.channels, self._watches.now()
         faults = self._faults.of(link.server) if link.server is not None else {}
         waiting = 0
         if link.server is not None:
@@ -213,7 +208,7 @@ class PeerTransport:
                 if server == link.server:
                     faults[kind] += count
         met = self._server_of(link)
-        watch = None if met is None else self._watches.get(met)
+        watch = self._watches.get(met)
         conversation = None if met is None else self._open.get(met)
         return PeerReport(
             address=link.address,
@@ -228,7 +223,7 @@ class PeerTransport:
             last_heard_seconds=watch.silence(now) if watch is not None and watch.was_heard else None,
             round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
             via=link.via,
-            relayed=0 if met is None else self._relayed_from[met],
+            relayed=0 if met is None else self._relays.passed_on[met],
         )
 
     def faults_of_strangers(self) -> Mapping[str, int]:
@@ -281,14 +276,14 @@ class PeerTransport:
         backoff = Backoff(self._chance)
         while not self._is_closed():
             server = self._server_of(link)
-            between = [] if server is None else self._servers_between(server)
+            between = [] if server is None else self._relays.between(server)
             if server is None or not between or not link.is_silent:
                 backoff.reset()
                 await self.until_change()
                 continue
             for via in between:
                 if link.is_silent:
-                    stream = self._relayed.dial(server, via=via)
+                    stream = self._relays.dial(server, via=via)
                     await self._converse_through(stream, link)
             if not link.is_connected:
                 await self._pause(lambda: link.is_connected, backoff.next_pause_seconds())
@@ -314,23 +309,26 @@ class PeerTransport:
 
     def _take_hint(self, link: Link, ending: Ending, *, was_at_once: bool) -> None:
         """An attempt to connect has failed."""
-        server = self._server_of(link)
-        watch = None if server is None else self._watches.get(server)
+        watch = self._watches.get(self._server_of(link))
         is_refusal = ending.reason is not None and ending.reason.is_refusal
         if not was_at_once and not is_refusal:
             link.renew()
         if watch is None:
             return
         if was_at_once or is_refusal:
-            watch.refused(self._now(), ending.message)
+            watch.refused(self._watches.now(), ending.message)
         else:
             watch.unanswered()
+
+    def _accept_relayed(self, stream: RelayedStream) -> None:
+        if self._tasks is not None and not self._is_closed():
+            self._tasks.create_task(self._converse_through(stream, None))
 
     async def _converse_through(self, stream: RelayedStream, link: Link | None) -> None:
         try:
             await self._converse(stream, link, via=stream.key.via)
         finally:
-            self._relayed.close(stream)
+            self._relays.close(stream)
 
     async def _converse(self, stream: FrameStream, link: Link | None, via: ServerId | None = None) -> Ending:
         session = Session(
@@ -390,7 +388,7 @@ class PeerTransport:
             case HeartbeatCame(heartbeat):
                 conversation.pulse.take(heartbeat, self._clock())
             case RelayCame(relay):
-                self._relay(conversation, relay)
+                self._relays.take(conversation, relay)
             case _:
                 assert_never(event)
 
@@ -405,7 +403,7 @@ class PeerTransport:
                 return
         self._open[peer] = conversation
         self._incarnations[peer] = hello.incarnation
-        self._watch_of(peer).met(self._now())
+        self._watches.of(peer).met(self._watches.now())
         self._run_loop.take(PeerMet(peer, hello.subnets))
         self._mark_connected(conversation)
         self._complaints.settle(peer)
@@ -414,7 +412,7 @@ class PeerTransport:
     def _ended(self, conversation: Conversation) -> None:
         hello = conversation.session.hello
         if hello is not None and conversation.via is None:
-            self._relayed.lose(hello.server)
+            self._relays.lose(hello.server)
         if hello is not None and self._open.get(hello.server) is conversation:
             del self._open[hello.server]
             ending = conversation.session.ending
@@ -426,10 +424,10 @@ class PeerTransport:
                     self._report_ending(link, ending)
             if ending.reason is GoodbyeReason.NOT_HEARD and ending.is_by_peer:
                 why = f"it does not hear this server: {ending.message}"
-                self._watch_of(hello.server).lose(why)
+                self._watches.of(hello.server).lose(why)
                 self._lost(hello.server, why)
             else:
-                self._watch_of(hello.server).parted(ending.message)
+                self._watches.of(hello.server).parted(ending.message)
         self._notify()
 
     def _report_ending(self, link: Link, ending: Ending) -> None:
@@ -448,33 +446,24 @@ class PeerTransport:
 
     # -- who is there
 
-    def _now(self) -> float:
-        """Waking seconds."""
-        return self._waking.read(self._clock())
-
-    def _watch_of(self, server: ServerId) -> Watch:
-        watch = self._watches.get(server)
-        if watch is None:
-            watch = self._watches[server] = Watch(self._limits, self._now())
-        return watch
-
     def _heard(self, conversation: Conversation) -> None:
         hello = conversation.session.hello
         if hello is not None and self._open.get(hello.server) is conversation:
-            self._watches[hello.server].heard(self._now())
+            self._watches.heard(hello.server)
 
     def _look_after_all(self) -> None:
-        """Send heartbeats that are due, and find who is lost."""
-        now = self._now()
+        """Send heartbeats that are due, find who is lost, and who may be found by a detour."""
         for server, conversation in self._open.items():
             conversation.wake_to_beat()
             if conversation.is_handling:
                 # It is this server that does not listen.
-                self._watches[server].heard(now)
-        for server, watch in list(self._watches.items()):
-            if watch.look(now):
-                self._lost(server, watch.why)
-            elif watch.is_worth_a_detour(now) and self._is_reached(server) and self._servers_between(server):
+                self._watches.heard(server)
+        for server, watch in self._watches.look():
+            self._lost(server, watch.why)
+        now = self._watches.now()
+        for server in list(self._open):
+            watch = self._watches.of(server)
+            if watch.is_worth_a_detour(now) and self._relays.reaches(server) and self._relays.between(server):
                 watch.parted(watch.why)
                 self._give_up(server, Goodbye(GoodbyeReason.SUSPECTED, watch.why))
 
@@ -496,58 +485,6 @@ class PeerTransport:
             link.renew()
         if conversation is not None:
             conversation.part(goodbye)
-
-    # -- through others
-
-    def _is_reached(self, server: ServerId) -> bool:
-        """Whether there is a session with a server that leads through no other."""
-        conversation = self._open.get(server)
-        return conversation is not None and conversation.via is None
-
-    def _servers_between(self, server: ServerId) -> list[ServerId]:
-        """Who may reach a server that this one does not: all that this one reaches, sorted."""
-        return sorted(
-            other
-            for other in self._open
-            if other != server and self._is_reached(other) and self._watches[other].life is Life.UP
-        )
-
-    def _pass_on(self, server: ServerId, relay: Relay) -> bool:
-        """Give a frame to a server that this one reaches, if it takes it."""
-        return self._is_reached(server) and self._open[server].pass_on(relay)
-
-    def _relay(self, conversation: Conversation, relay: Relay) -> None:
-        """Another server asks to pass a frame on, or passes one on to this server."""
-        sender, here = conversation.session.peer, self._core.server
-        if conversation.via is not None:
-            self._faults.count(sender, RelayFault.FOR_ANOTHER.value)
-            return
-        known = frozenset(self._core.servers_met)
-        way = way_of(relay, sender=sender, here=here, is_reached=self._is_reached, known=known)
-        match way:
-            case Arrived():
-                self._arrived(conversation, relay)
-            case Onward():
-                if self._open[relay.destination].pass_on(relay):
-                    self._relayed_from[sender] += 1
-                else:
-                    conversation.pass_on(ended(relay, f"{here} has too much to pass on"))
-            case Back(answer):
-                if not relay.end:
-                    conversation.pass_on(answer)
-            case RelayFault():
-                self._faults.count(sender, way.value)
-            case _:
-                assert_never(way)
-
-    def _arrived(self, conversation: Conversation, relay: Relay) -> None:
-        try:
-            stream = self._relayed.take(relay, via=conversation.session.peer)
-        except NoSuchStreamError:
-            conversation.pass_on(ended(relay, "there is no such stream"))
-            return
-        if stream is not None and self._tasks is not None and not self._is_closed():
-            self._tasks.create_task(self._converse_through(stream, None))
 
     def _server_of(self, link: Link) -> ServerId | None:
         if link.server is not None:
