@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
-import grpc
-
 from namegraph.names import ServerId, Subnet
 from namegraph.refusals import RefusedError
+from nameserver.peers.relayed_channel import CallChannel
 
 
 class Whose(Enum):
@@ -53,7 +52,7 @@ class PeerDirectory(Protocol):
     def others(self) -> Sequence[ServerId]:
         """All other servers that were met."""
 
-    async def channel_to(self, server: ServerId) -> grpc.aio.Channel:
+    async def channel_to(self, server: ServerId) -> CallChannel:
         """A connection to a server; raises `RefusedError` (UNAVAILABLE) where there is none."""
 
     async def home_of_subnet(self, subnet: Subnet) -> ServerId:

@@ -33,6 +33,7 @@ from nameserver.services.homes import NAME_SERVICE
 from nameserver.services.name_service import name_service_handlers
 from nameserver.services.peer_questions import peer_question_handlers
 from nameserver.services.peer_service import peer_service_handlers
+from nameserver.services.relayed_calls import RelayedCalls
 from nameserver.services.revisions import PEER_SERVICE
 from nameserver.settings import Settings
 from resolver.membership import MembershipResolver
@@ -218,6 +219,7 @@ def _add_services(
     admin = admin_service_handlers(core=core, transport=transport, run_loop=run_loop)
     server.add_generic_rpc_handlers(
         (
+            RelayedCalls(directory),
             grpc.method_handlers_generic_handler(NAME_SERVICE, names),
             grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin),
             grpc.method_handlers_generic_handler(PEER_SERVICE, {**peer_service_handlers(transport), **questions}),

@@ -272,7 +272,9 @@ class PeerState:
     `life` is what is thought of the server: ``up``, ``suspected``, ``lost`` or ``never met``; `why` says why it is
     suspected or lost. `phi` says how unlikely its silence is (-log10 of the chance that it still ends). It was last
     heard `last_heard_seconds` ago; None where nothing was heard since the server that was asked started.
-    `round_trip_ms` is None where it was not measured.
+    `round_trip_ms` is None where it was not measured. `via` is the name of the server through which the two talk, empty
+    where they do directly or not at all; `relayed` counts what the server sent to others through the one that was
+    asked.
     """
 
     address: Address
@@ -286,6 +288,8 @@ class PeerState:
     phi: float
     last_heard_seconds: float | None
     round_trip_ms: float | None
+    via: str
+    relayed: int
 
 
 @dataclass(frozen=True, slots=True)

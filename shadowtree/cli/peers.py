@@ -26,7 +26,8 @@ def peers_command(session: Session, context: click.Context) -> None:
     are those which the other server has not confirmed yet. Faults are what it did wrong since this server started.
 
     In a pipe: `peer`, address, state, server, letters that wait, subnets; then `life`, address, what is thought of it,
-    phi, seconds since it was heard, milliseconds there and back (`-`: not known), why; then its faults.
+    phi, seconds since it was heard, milliseconds there and back (`-`: not known), through which server, what it sent
+    through this one, why; then its faults.
 
     \b
     Example:
@@ -84,15 +85,8 @@ def _print_peers(found: PeerList, session: Session) -> None:
 def _rows(found: PeerList) -> Iterator[tuple[object, ...]]:
     for peer in found.peers:
         yield "peer", peer.address, peer.state, peer.server, peer.letters_waiting, *peer.subnets
-        yield (
-            "life",
-            peer.address,
-            peer.life,
-            peer.phi,
-            _or_dash(peer.last_heard_seconds),
-            _or_dash(peer.round_trip_ms),
-            peer.why,
-        )
+        measured = (_or_dash(peer.last_heard_seconds), _or_dash(peer.round_trip_ms))
+        yield "life", peer.address, peer.life, peer.phi, *measured, peer.via or "-", peer.relayed, peer.why
         for fault in peer.faults:
             yield "fault", peer.address, fault.kind, fault.count
     for fault in found.strangers:

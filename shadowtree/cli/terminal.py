@@ -97,7 +97,7 @@ def show_peers(found: results.PeerList) -> None:
     for peer in found.peers:
         table.add_row(
             *(escape(text) for text in (peer.address, peer.state, peer.server, ", ".join(peer.subnets))),
-            escape(f"{peer.life}: {peer.why}" if peer.why else peer.life),
+            escape(_life(peer)),
             f"{peer.phi:.1f}",
             "" if peer.last_heard_seconds is None else f"{peer.last_heard_seconds:.1f} s ago",
             "" if peer.round_trip_ms is None else f"{peer.round_trip_ms:.1f} ms",
@@ -108,6 +108,12 @@ def show_peers(found: results.PeerList) -> None:
     console.print(table)
     for fault in found.strangers:
         console.print(escape(f"servers that are no peers: {fault.kind}: {fault.count:,}"))
+
+
+def _life(peer: results.PeerState) -> str:
+    via = f" via {peer.via}" if peer.via else ""
+    why = f": {peer.why}" if peer.why else ""
+    return f"{peer.life}{via}{why}"
 
 
 @contextmanager

@@ -226,6 +226,8 @@ def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
                         round_trip_ms=(
                             round(peer.round_trip_ms, _MILLISECONDS_DIGITS) if peer.HasField("round_trip_ms") else None
                         ),
+                        via=peer.via,
+                        relayed=peer.relayed,
                     )
                     for peer in message.peers
                 ),

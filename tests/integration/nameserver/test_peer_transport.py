@@ -12,7 +12,7 @@ from namegraph.refusals import Reason, RefusedError
 from nameserver.peers import conversation as conversation_module
 from nameserver.peers import directory as directory_module
 from nameserver.peers import watch as watch_module
-from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, Letters, Receipt, decode, encode
+from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, Letters, Receipt, Relay, decode, encode
 from nameserver.peers.session import FRAME_BYTES_LIMIT
 from nameserver.peers.streams import CONVERSE_METHOD, DialledStream
 from tests.fakes.peer_core import FakeDisk, FakePeerCore
@@ -330,6 +330,44 @@ async def test_letters_twice_late_or_of_an_old_session_are_counted_and_handled_o
             }
         )
     )
+
+
+async def test_what_may_not_be_relayed_is_counted_and_goes_nowhere(alone, ports):
+    async with stranger(ports[0]) as stream:
+        session = await introduce(stream)
+        inner = encode(Hello(1, "b.x", ("b.x",), 1, 1, ()))
+        for source, destination in (
+            ("c.x", "d.x"),  # for another
+            ("c.x", "a.x"),  # for a stranger
+            ("b.x", "b.x"),  # to itself
+            ("b.x", "c.x"),  # to somebody who is not there
+        ):
+            await stream.write(encode(Relay(session, source, destination, 1, True, is_first=True, payload=inner)))
+        # Of no stream that there is.
+        await stream.write(encode(Relay(session, "b.x", "a.x", 2, False, payload=inner)))
+        frames = []
+        while len(frames) < 2:
+            frame = decode(await stream.read())
+            if isinstance(frame, Relay):
+                frames.append(frame)
+    assert [(frame.source, frame.destination, frame.end) for frame in frames] == [
+        ("c.x", "b.x", "a.x does not reach c.x either"),
+        ("a.x", "b.x", "there is no such stream"),
+    ]
+    await until(
+        lambda: alone.faults() == {"relayed for another": 1, "relayed for a stranger": 1, "relayed to itself": 1}
+    )
+
+
+async def test_a_session_within_a_session_is_refused_like_any_other_that_makes_no_sense(alone, ports):
+    async with stranger(ports[0]) as stream:
+        session = await introduce(stream)
+        # Through itself, to the server that it talks to: the inner session is one with b.x too, and is no better.
+        for number, inner in enumerate((b"garbage", encode(Hello(1, "z.x", ("z.x",), 1, 1, ()))), 1):
+            await stream.write(encode(Relay(session, "b.x", "a.x", number, True, is_first=True, payload=inner)))
+        await until(lambda: alone.faults().get("garbage") == 1 and alone.faults().get("not a peer") == 1)
+        await stream.write(encode(Letters(session, 1, (b"still here",), 0)))
+        await until(lambda: alone.letters("b.x") == [b"still here"])
 
 
 async def test_a_caller_that_says_nothing_is_cut_off(alone, ports, monkeypatch):

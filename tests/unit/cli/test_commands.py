@@ -47,6 +47,8 @@ KEYS = {
         "phi",
         "last_heard_seconds",
         "round_trip_ms",
+        "via",
+        "relayed",
     ],
 }
 
@@ -307,7 +309,7 @@ def test_completion_prints_a_script(shadowtree, shell):
 def test_peers_are_shown_added_and_removed(shadowtree):
     shown = [
         "peer\t127.0.0.1:1\tconnected\ty.example\t3\ty.example",
-        "life\t127.0.0.1:1\tsuspected\t0.12\t1.235\t-\tnothing was heard for 1.2 s",
+        "life\t127.0.0.1:1\tsuspected\t0.12\t1.235\t-\tc.example\t4\tnothing was heard for 1.2 s",
         "fault\t127.0.0.1:1\tgarbage\t2",
     ]
     strangers = "fault\t\tgarbage\t2"
