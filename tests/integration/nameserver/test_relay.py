@@ -9,9 +9,9 @@ import pytest_asyncio
 from nameserver.peers.phi import DetectorLimits
 from nameserver.peers.session import FRAME_BYTES_LIMIT
 from nameserver.peers.watch import Life
+from tests.fakes.peer_cluster import PeerCluster, lost
 from tests.fakes.peer_server import until
 from tests.fakes.tcp_proxy import Passage
-from tests.integration.nameserver.test_failure_detector import Cluster, lost
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -21,7 +21,7 @@ LIMITS = DetectorLimits(heartbeat_seconds=0.1, acceptable_pause_seconds=4.0)
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def cluster():
-    cluster = Cluster()
+    cluster = PeerCluster(LIMITS)
     yield cluster
     await cluster.close()
 
@@ -55,7 +55,7 @@ async def until_direct(*servers):
     ids=["cut", "dropped", "stalled", "one way", "the other way"],
 )
 async def test_while_a_link_is_broken_letters_go_through_a_common_peer_and_nobody_is_lost(cluster, broken):
-    a, b, c = await cluster.start("a.x", "b.x", "c.x", limits=LIMITS)
+    a, b, c = await cluster.start("a.x", "b.x", "c.x")
     a.send("b.x", b"echo before")
     for source, destination, passage in broken:
         cluster.network.set(source, destination, passage)
@@ -74,7 +74,7 @@ async def test_while_a_link_is_broken_letters_go_through_a_common_peer_and_nobod
 
 
 async def test_many_and_large_letters_go_through_a_common_peer_once_and_in_order(cluster):
-    a, b, _ = await cluster.start("a.x", "b.x", "c.x", limits=LIMITS)
+    a, b, _ = await cluster.start("a.x", "b.x", "c.x")
     cluster.network.part("a.x", "b.x", Passage.CUT)
     await until_relayed(a, b)
     large = bytes(range(256)) * (20 * FRAME_BYTES_LIMIT // 256)
@@ -88,7 +88,7 @@ async def test_many_and_large_letters_go_through_a_common_peer_once_and_in_order
 
 
 async def test_what_is_relayed_counts_as_a_sign_of_life(cluster):
-    a, b, _ = await cluster.start("a.x", "b.x", "c.x", limits=LIMITS)
+    a, b, _ = await cluster.start("a.x", "b.x", "c.x")
     cluster.network.part("a.x", "b.x", Passage.CUT)
     await until_relayed(a, b)
     await asyncio.sleep(LIMITS.acceptable_pause_seconds + 2)
@@ -96,8 +96,22 @@ async def test_what_is_relayed_counts_as_a_sign_of_life(cluster):
     assert via(a, "b.x") == via(b, "a.x") == "c.x"
 
 
+async def test_a_server_that_pauses_is_looked_for_through_others_and_not_lost(cluster):
+    a, b, c = await cluster.start("a.x", "b.x", "c.x")
+    for other in ("a.x", "c.x"):
+        cluster.network.part("b.x", other, Passage.STALL)
+    a.send("b.x", b"echo hello")
+    await until(lambda: a.report("b.x").state.startswith("silent since"))
+    await until(lambda: c.report("b.x").state.startswith("silent since"))
+    await asyncio.sleep(0.5)
+    cluster.network.heal()
+    await until_direct(a, b, c)
+    await until(lambda: a.letters("b.x") == [b"hello"])
+    assert lost(a) == lost(b) == lost(c) == []
+
+
 async def test_where_the_first_common_peer_reaches_only_one_the_next_one_is_tried(cluster):
-    a, _, c, d = await cluster.start("a.x", "b.x", "c.x", "d.x", limits=LIMITS)
+    a, _, c, d = await cluster.start("a.x", "b.x", "c.x", "d.x")
     cluster.network.part("c.x", "d.x", Passage.CUT)
     cluster.network.part("a.x", "d.x", Passage.CUT)
     await until_relayed(a, d, through="b.x")
@@ -108,7 +122,7 @@ async def test_where_the_first_common_peer_reaches_only_one_the_next_one_is_trie
 
 
 async def test_when_the_common_peer_is_gone_too_both_are_lost(cluster):
-    a, b, c = await cluster.start("a.x", "b.x", "c.x", limits=LIMITS)
+    a, b, c = await cluster.start("a.x", "b.x", "c.x")
     cluster.network.part("a.x", "b.x", Passage.CUT)
     await until_relayed(a, b)
     for one in ("a.x", "b.x"):
@@ -120,7 +134,7 @@ async def test_when_the_common_peer_is_gone_too_both_are_lost(cluster):
 
 
 async def test_a_server_that_is_gone_is_lost_though_others_are_asked_for_it(cluster):
-    a, b, c = await cluster.start("a.x", "b.x", "c.x", limits=LIMITS)
+    a, b, c = await cluster.start("a.x", "b.x", "c.x")
     started = time.monotonic()
     await b.kill()
     await until(lambda: lost(a) == lost(c) == ["b.x"])
