@@ -37,7 +37,7 @@ class DetectorLimits:
 
     heartbeat_seconds: float = 0.5
     """After how long without anything else to send a heartbeat is sent."""
-    acceptable_pause_seconds: float = 4.0
+    acceptable_pause_seconds: float = 5.0
     """For how much longer a server may be silent, because it is busy or paused."""
     threshold: float = 8.0
     """The phi at which a server is lost."""

@@ -19,7 +19,7 @@ class PeerCluster:
         self._ports = {}
 
     async def start(self, *names, limits=None):
-        """Start servers of these names; they have all met when it returns."""
+        """Start servers of these names; when it returns they have all met, and each pair has settled on one session."""
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         ways = {
             (one, other): await self.network.way(one, other, f"127.0.0.1:{self._ports[other]}")
@@ -33,6 +33,7 @@ class PeerCluster:
             await self.servers[name].start(self._ports[name])
         servers = list(self.servers.values())
         await until(lambda: all(set(each.core.met) == set(names) - {each.core.server} for each in servers))
+        await until(lambda: all(len(each.transport._conversations) == len(names) - 1 for each in servers))
         return servers
 
     async def close(self):
