@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 import grpc
 
 from namegraph.names import ServerId, Subnet
 from namegraph.refusals import Reason, RefusedError, refuse
-from nameserver.peers.link import Link
+from nameserver.peers.link import Call, Link
 from nameserver.peers.relayed_channel import CallChannel, RelayedChannel
 from nameserver.peers.transport import PeerCore, PeerTransport
 
@@ -67,6 +68,11 @@ class PeerDirectory:
                 address=link.address,
             )
         return link.channel
+
+    def under_way(self, server: ServerId, call: Call) -> AbstractContextManager[None]:
+        """While it lasts: a call of a server is under way, and is cancelled if that is lost."""
+        link = self._transport.link_of(server)
+        return nullcontext() if link is None else link.under_way(call)
 
     async def home_of_subnet(self, subnet: Subnet) -> ServerId:
         """The server that owns a subnet.

@@ -8,8 +8,10 @@ connecting --> connected --> silent since ... --> connected
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Protocol
 
 import grpc
 
@@ -44,6 +46,13 @@ OLD_CALLS_SECONDS = 60.0
 """How long calls over a channel that was given up may still take: more than it takes to find that they got lost."""
 
 
+class Call(Protocol):
+    """A call of the server."""
+
+    def cancel(self) -> bool:
+        """End it, as far as this end is concerned."""
+
+
 class Link:
     """One address of the table."""
 
@@ -62,6 +71,7 @@ class Link:
         self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
         self._old_channels: set[asyncio.Task[None]] = set()
         self._is_missed = False
+        self._calls: set[Call] = set()
         self._wall_clock = wall_clock
         self._silent_since: float | None = None
         self._why = ""
@@ -120,8 +130,19 @@ class Link:
             self._silent_since = self._wall_clock()
 
     def missed(self) -> None:
-        """The server is lost: nobody need wait for it."""
+        """The server is lost: nobody need wait for it, and calls under way are cancelled."""
         self._is_missed = True
+        for call in list(self._calls):
+            call.cancel()
+
+    @contextmanager
+    def under_way(self, call: Call) -> Iterator[None]:
+        """A call of the server, to be cancelled when that is lost."""
+        self._calls.add(call)
+        try:
+            yield
+        finally:
+            self._calls.discard(call)
 
     def renew(self) -> None:
         """Take a new channel: the connection of the old one may be dead without knowing it."""

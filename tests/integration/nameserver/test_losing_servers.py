@@ -13,6 +13,9 @@ from tests.integration.nameserver.server_process import wait_until
 PAUSE_SECONDS = 3
 """How long a process is stopped: far more than one that is up is ever silent."""
 
+ENDED_SECONDS = 8
+"""Within what time a call must end, whose part would be waited for 10 seconds, and whose caller has 30."""
+
 PATIENT = {"acceptable_pause_seconds": 20}
 IMPATIENT = {"acceptable_pause_seconds": 0.5}
 
@@ -101,6 +104,24 @@ def test_a_server_that_is_stopped_for_longer_is_lost_and_up_again_when_it_goes_o
     for client in (a_client, b_client):
         wait_until(lambda client=client: life(client) == "up", "servers that are up again")
     a_client.join("top@a.x", "low@b.x")
+
+
+def test_calls_under_way_end_when_their_server_is_lost(pair):
+    (_, b), (a_client, _) = pair(IMPATIENT, PATIENT)
+    a_client.create_group("low@b.x")
+    with stopped(b):
+        started = time.monotonic()
+        with pytest.raises(shadowtree.Unavailable) as asked:
+            a_client.describe("low@b.x")
+        assert asked.value.unreachable == ("b.x",)
+        assert time.monotonic() - started < ENDED_SECONDS
+    wait_until(lambda: life(a_client) == "up", "a server that is up again")
+    with stopped(b):
+        with pytest.raises(shadowtree.OutcomeUnknown) as changed:
+            a_client.create_group("new@b.x", request_id="once")
+        assert changed.value.facts["server"] == "b.x"
+    wait_until(lambda: life(a_client) == "up", "a server that is up again")
+    a_client.create_group("new@b.x", request_id="once")
 
 
 def test_a_server_that_was_stopped_itself_loses_nobody(pair):
