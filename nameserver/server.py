@@ -37,7 +37,7 @@ from nameserver.services.revisions import PEER_SERVICE
 from nameserver.settings import Settings
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
-from storage.errors import ServerIdentityError, StorageError
+from storage.errors import ServerIdentityError, StorageError, contradictory
 from storage.open import open_store
 from storage.store import Store
 
@@ -174,9 +174,12 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
     try:
         with growing_graph():
             core = ServerCore.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
-    except (StorageError, InconsistentStateError) as error:
+    except StorageError as error:
         store.close()
         raise StartError(str(error)) from None
+    except InconsistentStateError as error:
+        store.close()
+        raise StartError(str(contradictory(settings.database, str(error)))) from None
     return store, core
 
 

@@ -6,6 +6,9 @@ hold at all is our bug and stays the exception it is.
 
 from __future__ import annotations
 
+RESTORE = 'restore it from a backup ("Backup and restore" in docs/operators.md says how)'
+"""What to do about a database that is damaged."""
+
 
 class StorageError(Exception):
     """Something is wrong with the database. The text is one line: what, where, and what to do."""
@@ -44,6 +47,14 @@ class NotOurDatabaseError(StorageError):
 
 class DatabaseDamagedError(StorageError):
     """The database is ours, but what it holds cannot be right."""
+
+
+def contradictory(url: str, why: str) -> DatabaseDamagedError:
+    """The error of a database whose rows are each as they were written, but cannot be true together."""
+    from storage.urls import parse_database_url, show_url
+
+    database = show_url(parse_database_url(url))
+    return DatabaseDamagedError(database=database, problem=f"its rows contradict one another ({why})", remedy=RESTORE)
 
 
 class DatabaseFullError(StorageError):

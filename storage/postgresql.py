@@ -34,6 +34,7 @@ from sqlalchemy.schema import CreateTable
 
 from namegraph.names import ServerId
 from storage.errors import (
+    RESTORE,
     DatabaseDamagedError,
     DatabaseFullError,
     DatabaseInUseError,
@@ -43,7 +44,7 @@ from storage.errors import (
     StorageError,
 )
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
-from storage.rows import Row, Slice
+from storage.rows import Row, Slice, sealed
 from storage.sql_store import SqlStore, take_over
 from storage.urls import show_url
 
@@ -157,9 +158,15 @@ class _PostgresqlEngine:
         if self._session.closed:
             raise self._lost()
 
+    def require_commits(self, commits: int) -> None:
+        """PostgreSQL knows the end of its log."""
+
+    def acknowledge(self, commits: int) -> None:
+        """Nothing: see `require_commits`."""
+
     def write(self, table: Table, records: Sequence[Row]) -> None:
         if len(records) < COPY_FROM_ROWS:
-            self._connection.exec_driver_sql(_UPSERTS[table], list(records))
+            self._connection.exec_driver_sql(_UPSERTS[table], sealed(table, records))
         else:
             self._copy(table, records)
 
@@ -201,7 +208,7 @@ class _PostgresqlEngine:
             latest = {tuple(row[key] for key in keys): row for row in records[start : start + ROWS_PER_SLICE]}
             with self._session.cursor() as cursor, cursor.copy(statement) as copy:
                 copy.set_types(types)
-                for row in latest.values():
+                for row in sealed(table, latest.values()):
                     copy.write_row(row)
             self._connection.exec_driver_sql(upsert)
             self._connection.exec_driver_sql(f"TRUNCATE {incoming.name}")
@@ -273,12 +280,12 @@ _DELETES: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTO
 _UNEXPECTED: tuple[type[StorageError], str, str] = (
     DatabaseDamagedError,
     "its tables are not as expected ({what})",
-    "restore it from a backup",
+    RESTORE,
 )
 _DAMAGED: tuple[type[StorageError], str, str] = (
     DatabaseDamagedError,
     "it is damaged ({what})",
-    "restore it from a backup",
+    RESTORE,
 )
 _FORBIDDEN: tuple[type[StorageError], str, str] = (
     DatabaseUnavailableError,

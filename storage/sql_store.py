@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import Connection, Select, Table, delete, insert, select, update
 
 from namegraph.names import ServerId
 from namegraph.records import Records, StoredState
+from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.deletions import part_deletions
 from storage.identity import settle_identity
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, SERVER_KEY, VIRTUAL_NODES
-from storage.rows import Row, Slice, read_arcs, read_nodes, read_outcomes, read_protocol_rows, read_virtual_nodes
+from storage.rows import (
+    Row,
+    Slice,
+    read_arcs,
+    read_nodes,
+    read_outcomes,
+    read_protocol_rows,
+    read_virtual_nodes,
+    refuse_row,
+)
 from storage.schema import bring_up_to_date
 
 
@@ -42,8 +53,16 @@ class SqlEngine(Protocol):
         """Raise `DatabaseLostError` if the database is no longer ours."""
         ...
 
+    def require_commits(self, commits: int) -> None:
+        """Raise `DatabaseDamagedError` if more commits than these are known to have been acknowledged."""
+        ...
+
+    def acknowledge(self, commits: int) -> None:
+        """Learn the number of a commit that is durable."""
+        ...
+
     def write(self, table: Table, records: Sequence[Row]) -> None:
-        """Insert the records or replace those of the same key, the later of two winning."""
+        """Insert the records, with their checksums, or replace those of the same key, the later of two winning."""
         ...
 
     def delete(self, table: Table, keys: Sequence[Row]) -> None:
@@ -59,48 +78,80 @@ class SqlEngine(Protocol):
         ...
 
 
-def take_over(engine: SqlEngine, *, server: ServerId | None) -> ServerId:
-    """Bring the layout up to date and settle whose database it is, in one transaction; return whose."""
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The one row of `server`."""
+
+    name: ServerId
+    counter: int
+    commits: int
+
+    def values(self) -> dict[str, object]:
+        """The columns of the row."""
+        row = (self.name, self.counter, self.commits)
+        return dict(zip(("name", "counter", "commits", "checksum"), (*row, row_checksum(row)), strict=True))
+
+
+def take_over(engine: SqlEngine, *, server: ServerId | None) -> ServerState:
+    """Bring the layout up to date and settle whose database it is, in one transaction; return how it stands."""
     with engine.translate_errors(), engine.connection.begin():
         bring_up_to_date(engine.connection, database=engine.database)
-        stored = engine.connection.execute(select(SERVER.c.name)).scalar_one_or_none()
-        name = settle_identity(stored=stored, given=server, database=engine.database)
+        stored = _stored_server(engine)
+        name = settle_identity(stored=None if stored is None else stored.name, given=server, database=engine.database)
+        engine.require_commits(0 if stored is None else stored.commits)
         if stored is None:
-            engine.connection.execute(insert(SERVER).values(key=SERVER_KEY, name=name, counter=0))
+            stored = ServerState(name, 0, 0)
+            engine.connection.execute(insert(SERVER).values(key=SERVER_KEY, **stored.values()))
         else:
             # A database that is read-only shows it here rather than at the first update.
-            engine.connection.execute(update(SERVER).values(name=name))
-        return name
+            engine.connection.execute(update(SERVER).values(**stored.values()))
+        return stored
+
+
+def _stored_server(engine: SqlEngine) -> ServerState | None:
+    """The row of the server; None in a new database."""
+    row = engine.connection.execute(select(SERVER)).one_or_none()
+    if row is None:
+        return None
+    key, *values, checksum = row
+    try:
+        is_right = key == SERVER_KEY and row_checksum(values) == checksum
+    except IMPOSSIBLE_VALUES:
+        is_right = False
+    if not is_right:
+        refuse_row(SERVER, tuple(row), database=engine.database)
+    name, counter, commits = values
+    return ServerState(name, counter, commits)
 
 
 class SqlStore:
     """A `Store` in a SQL database."""
 
-    def __init__(self, engine: SqlEngine, server: ServerId) -> None:
+    def __init__(self, engine: SqlEngine, state: ServerState) -> None:
         self._engine = engine
-        self._server = server
+        self._state = state
         self._is_closed = False
 
     @property
     def server(self) -> ServerId:
         """See `Store`."""
-        return self._server
+        return self._state.name
 
     def load(self) -> StoredState:
         """See `Store`."""
         assert not self._is_closed, "the store is closed"
         engine = self._engine
         engine.check_exclusive()
-        with engine.translate_errors(), engine.connection.begin():
-            counter = engine.connection.execute(select(SERVER.c.counter)).scalar_one()
         return StoredState(
-            server=self._server,
-            counter=counter,
+            server=self._state.name,
+            counter=self._state.counter,
             nodes=read_nodes(engine.read(select(NODES).order_by(NODES.c.node)), database=engine.database),
-            virtual_nodes=read_virtual_nodes(engine.read(select(VIRTUAL_NODES))),
-            arcs=read_arcs(engine.read(select(ARCS))),
-            outcomes=read_outcomes(engine.read(select(OUTCOMES).order_by(OUTCOMES.c.sequence))),
-            protocol=read_protocol_rows(engine.read(select(PROTOCOL_ROWS))),
+            virtual_nodes=read_virtual_nodes(engine.read(select(VIRTUAL_NODES)), database=engine.database),
+            arcs=read_arcs(engine.read(select(ARCS)), database=engine.database),
+            outcomes=read_outcomes(
+                engine.read(select(OUTCOMES).order_by(OUTCOMES.c.sequence)), database=engine.database
+            ),
+            protocol=read_protocol_rows(engine.read(select(PROTOCOL_ROWS)), database=engine.database),
         )
 
     def commit(self, records: Records) -> None:
@@ -110,9 +161,15 @@ class SqlStore:
         if records.is_empty():
             return
         self._engine.check_exclusive()
+        before = self._state
+        counter = before.counter if records.counter is None else records.counter
+        state = ServerState(before.name, counter, before.commits + 1)
         with self._engine.translate_errors(), self._engine.connection.begin():
             self._write(records)
+            self._engine.connection.execute(update(SERVER).values(**state.values()))
         self._engine.check_exclusive()
+        self._state = state
+        self._engine.acknowledge(state.commits)
 
     def close(self) -> None:
         """See `Store`."""
@@ -138,5 +195,3 @@ class SqlStore:
             self._engine.connection.execute(
                 delete(OUTCOMES).where(OUTCOMES.c.sequence <= records.forget_outcomes_through)
             )
-        if records.counter is not None:
-            self._engine.connection.execute(update(SERVER).values(counter=records.counter))
