@@ -108,7 +108,7 @@ async def _serve(
         _complain("the database can be written again" if failure is None else f"{failure}; trying until it works")
 
     run_loop = RunLoop(core=core, store=store, worker=worker, clock=time.monotonic, on_storage_state=report_storage)
-    transport = PeerTransport(core=core, run_loop=run_loop, say=_complain)
+    transport = PeerTransport(core=core, run_loop=run_loop, say=_complain, limits=settings.detector)
     _add_services(server, core, run_loop, health, transport)
     tune_collector()
     health.report(serving=True)

@@ -268,6 +268,11 @@ class PeerState:
     `server` is the name of the server that was met at the address; empty before that. `state` is ``connecting``,
     ``connected``, ``refused: WHY`` or ``silent since WHEN: WHY``. `letters_waiting` counts what the other server has
     not confirmed yet.
+
+    `life` is what is thought of the server: ``up``, ``suspected``, ``lost`` or ``never met``; `why` says why it is
+    suspected or lost. `phi` says how unlikely its silence is (-log10 of the chance that it still ends). It was last
+    heard `last_heard_seconds` ago; None where nothing was heard since the server that was asked started.
+    `round_trip_ms` is None where it was not measured.
     """
 
     address: Address
@@ -276,6 +281,11 @@ class PeerState:
     state: str
     letters_waiting: int
     faults: tuple[PeerFault, ...]
+    life: str
+    why: str
+    phi: float
+    last_heard_seconds: float | None
+    round_trip_ms: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from nameserver.peers.frames import Goodbye, decode, encode
+from nameserver.peers.frames import Frame, Goodbye, decode, encode
+from nameserver.peers.pulse import Pulse
 from nameserver.peers.session import Session, SessionEvent, State
 from nameserver.peers.streams import FrameStream, StreamBrokenError
 
@@ -24,16 +25,33 @@ class Conversation:
         session: Session,
         stream: FrameStream,
         handle: Callable[[Conversation, SessionEvent], Awaitable[None]],
+        *,
+        heard: Callable[[Conversation], None],
+        pulse: Pulse,
+        clock: Callable[[], float],
     ) -> None:
-        """`handle` is given what comes, in order; while it waits, nothing more is read."""
+        """`handle` is given what comes, in order; while it waits, nothing more is read.
+
+        `heard` is told of each frame.
+        """
         self.session = session
+        self.pulse = pulse
+        self.is_handling = False
+        """Whether what came is still being handled, so that nothing more is read."""
         self._stream = stream
         self._handle = handle
+        self._heard = heard
+        self._clock = clock
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
         """Look whether there is something to send."""
         self._wake.set()
+
+    def wake_to_beat(self) -> None:
+        """Send a heartbeat if one is due."""
+        if self.pulse.is_due(self._clock()):
+            self.wake()
 
     def part(self, goodbye: Goodbye) -> None:
         """End the session with a word."""
@@ -70,8 +88,12 @@ class Conversation:
                 if data is None:
                     session.lost("the connection was closed")
                     break
-                for event in session.receive(decode(data)):
+                events = session.receive(decode(data))
+                self._heard(self)
+                self.is_handling = True
+                for event in events:
                     await self._handle(self, event)
+                self.is_handling = False
                 self.wake()
         except StreamBrokenError as error:
             session.lost(str(error))
@@ -82,9 +104,10 @@ class Conversation:
         try:
             while True:
                 self._wake.clear()
-                frame = session.next_frame()
+                frame = session.next_frame() or self._heartbeat()
                 if frame is not None:
                     await self._stream.write(encode(frame))
+                    self.pulse.spoke(self._clock())
                 elif session.state is State.ENDED:
                     await self._stream.finish()
                     return
@@ -92,3 +115,9 @@ class Conversation:
                     await self._wake.wait()
         except StreamBrokenError as error:
             session.lost(str(error))
+
+    def _heartbeat(self) -> Frame | None:
+        now = self._clock()
+        if self.session.state is State.OPEN and self.pulse.is_due(now):
+            return self.pulse.beat(self.session.number, now)
+        return None

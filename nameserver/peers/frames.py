@@ -36,6 +36,7 @@ class GoodbyeReason(IntEnum):
     OUT_OF_ORDER = peer_pb2.PeerFrame.Goodbye.REASON_OUT_OF_ORDER
     REPLACED = peer_pb2.PeerFrame.Goodbye.REASON_REPLACED
     LEAVING = peer_pb2.PeerFrame.Goodbye.REASON_LEAVING
+    NOT_HEARD = peer_pb2.PeerFrame.Goodbye.REASON_NOT_HEARD
 
     @property
     def is_refusal(self) -> bool:
@@ -43,7 +44,9 @@ class GoodbyeReason(IntEnum):
         return self not in _PASSING
 
 
-_PASSING = frozenset((GoodbyeReason.OUT_OF_ORDER, GoodbyeReason.REPLACED, GoodbyeReason.LEAVING))
+_PASSING = frozenset(
+    (GoodbyeReason.OUT_OF_ORDER, GoodbyeReason.REPLACED, GoodbyeReason.LEAVING, GoodbyeReason.NOT_HEARD)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,18 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The other server is there, though it had nothing to say."""
+
+    session: int
+    number: int
+    heard: int
+    """The number of the last heartbeat that it received; 0: none."""
+    held_us: int
+    """How long before it sent this one, in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Goodbye:
     """The last frame: why the session ends, in one line."""
 
@@ -102,7 +117,7 @@ class Malformed:
     why: str
 
 
-Frame = Hello | Letters | LetterPart | Receipt | Goodbye
+Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Goodbye
 
 
 def encode(frame: Frame) -> bytes:
@@ -134,6 +149,8 @@ def encode(frame: Frame) -> bytes:
             )
         case Receipt(session, handled_through):
             wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
+        case Heartbeat(session, number, heard, held_us):
+            wire = message(heartbeat=message.Heartbeat(session=session, number=number, heard=heard, held_us=held_us))
         case Goodbye(reason, text):
             wire = message(goodbye=message.Goodbye(reason=reason.value, message=text))
         case _:
@@ -162,6 +179,9 @@ def decode(data: bytes) -> Frame | Malformed:
             return LetterPart(part.session, part.number, part.part, part.is_last, part.handled_through)
         case "receipt":
             return Receipt(wire.receipt.session, wire.receipt.handled_through)
+        case "heartbeat":
+            beat = wire.heartbeat
+            return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us)
         case "goodbye":
             return _goodbye(wire.goodbye)
         case _:

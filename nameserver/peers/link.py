@@ -7,6 +7,7 @@ connecting --> connected --> silent since ... --> connected
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -27,6 +28,8 @@ CHANNEL_OPTIONS = (
     # The pauses between attempts are ours; those of gRPC only must not be longer.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # This is also how long an attempt may take: after an interruption a new one gets through sooner than an old one.
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     # A server that vanished without closing its connection is missed after 15 seconds.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -36,6 +39,9 @@ CHANNEL_OPTIONS = (
 
 COMING_BACK_SECONDS = 2.0
 """A server that is silent for less may just be starting, or be started again."""
+
+OLD_CALLS_SECONDS = 60.0
+"""How long calls over a channel that was given up may still take: more than it takes to find that they got lost."""
 
 
 class Link:
@@ -52,6 +58,8 @@ class Link:
         self.is_connected = False
         self.backoff = Backoff(chance)
         self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._old_channels: set[asyncio.Task[None]] = set()
+        self._is_missed = False
         self._wall_clock = wall_clock
         self._silent_since: float | None = None
         self._why = ""
@@ -60,7 +68,7 @@ class Link:
     @property
     def may_come_soon(self) -> bool:
         """Whether it is worth a moment's wait: not connected, but neither refused nor silent for long."""
-        if self.is_connected or self._refusal is not None:
+        if self.is_connected or self._refusal is not None or self._is_missed:
             return False
         return self._silent_since is None or self._wall_clock() - self._silent_since < COMING_BACK_SECONDS
 
@@ -80,6 +88,7 @@ class Link:
         """A session with the server there is open, whoever dialled."""
         self.server = server
         self.is_connected = True
+        self._is_missed = False
         self._silent_since = self._refusal = None
         self.backoff.reset()
 
@@ -94,3 +103,20 @@ class Link:
         self._why = ending.message
         if self._silent_since is None:
             self._silent_since = self._wall_clock()
+
+    def missed(self) -> None:
+        """The server is lost: nobody need wait for it."""
+        self._is_missed = True
+
+    def renew(self) -> None:
+        """Take a new channel: the connection of the old one may be dead without knowing it."""
+        closing = asyncio.ensure_future(self.channel.close(OLD_CALLS_SECONDS))
+        self._old_channels.add(closing)
+        closing.add_done_callback(self._old_channels.discard)
+        self.channel = grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+
+    async def close(self) -> None:
+        """Give up all channels."""
+        for closing in self._old_channels:
+            closing.cancel()
+        await self.channel.close(None)

@@ -28,6 +28,7 @@ from nameserver.peers.frames import (
     Frame,
     Goodbye,
     GoodbyeReason,
+    Heartbeat,
     Hello,
     LetterPart,
     Letters,
@@ -36,8 +37,11 @@ from nameserver.peers.frames import (
 )
 from nameserver.peers.rivals import SessionNumbers
 
-FRAME_BYTES_LIMIT = 1024 * 1024
-"""Bytes of letters in one frame: large enough to cost little per letter, small enough that receipts get between."""
+FRAME_BYTES_LIMIT = 256 * 1024
+"""Bytes of letters in one frame: large enough to cost little per letter, small enough that receipts get between.
+
+At a megabit a second it takes less time than the pause that is accepted; only whole frames are signs of life.
+"""
 
 FRAME_LETTERS_LIMIT = 1_000
 """Letters in one frame: the receiver handles them in one go, and serves nobody else meanwhile."""
@@ -99,7 +103,14 @@ class Faulted:
     kind: FaultKind
 
 
-SessionEvent = Opened | LettersCame | ReceiptCame | Faulted
+@dataclass(frozen=True, slots=True)
+class HeartbeatCame:
+    """The other server is there."""
+
+    heartbeat: Heartbeat
+
+
+SessionEvent = Opened | LettersCame | ReceiptCame | HeartbeatCame | Faulted
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +251,8 @@ class Session:
                 return self._numbered(session, handled_through, lambda: self._part(number, part, is_last=is_last))
             case Receipt(session, handled_through):
                 return self._numbered(session, handled_through, list)
+            case Heartbeat(session):
+                return self._heartbeat(session, frame)
             case Goodbye(reason, message):
                 self._end(Ending(reason, message, is_by_peer=True))
                 return []
@@ -331,6 +344,11 @@ class Session:
             return []
         self._received_through = handled_through
         return [ReceiptCame(handled_through)]
+
+    def _heartbeat(self, session: int, heartbeat: Heartbeat) -> list[SessionEvent]:
+        if self.state is not State.OPEN:
+            return self._out_of_turn()
+        return self._fault(FaultKind.OLD_SESSION) if session != self.number else [HeartbeatCame(heartbeat)]
 
     def _letters(self, first_number: int, letters: tuple[bytes, ...]) -> list[SessionEvent]:
         if self._told is None or self._parts:

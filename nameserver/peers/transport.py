@@ -6,7 +6,8 @@
                                                                                       +--> run loop, core
 
 A connection that breaks is no news at once: it is made again, and what was not confirmed is sent again. Only a server
-that stays away is lost, and the core told so.
+that stays away, or silent (`watch`), is lost, and the core told so. Its session ends then: a lost server never has one,
+and a link that carries one way only is broken for both its ends.
 """
 
 from __future__ import annotations
@@ -26,14 +27,32 @@ from nameserver.peers.acquaintance import judge, subnets_by_address
 from nameserver.peers.conversation import PARTING_SECONDS, Conversation
 from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
 from nameserver.peers.link import Link
+from nameserver.peers.phi import DetectorLimits
 from nameserver.peers.post import DurablePost, UndurableLetters
+from nameserver.peers.pulse import Pulse
 from nameserver.peers.report import Complaints, FaultCounts, PeerReport
 from nameserver.peers.rivals import SessionNumbers, Standing, newcomer_stays
-from nameserver.peers.session import Ending, Faulted, LettersCame, Opened, ReceiptCame, Session, SessionEvent
+from nameserver.peers.session import (
+    Ending,
+    Faulted,
+    HeartbeatCame,
+    LettersCame,
+    Opened,
+    ReceiptCame,
+    Session,
+    SessionEvent,
+)
 from nameserver.peers.streams import DialledStream, FrameStream
+from nameserver.peers.waking import WakingClock
+from nameserver.peers.watch import Life, Watch
 
-LOST_AFTER_SECONDS = 2.0
-"""How long a server may be away before updates stop waiting for it: enough for a process that is started again."""
+DEFAULT_LIMITS = DetectorLimits()
+
+TICKS_PER_HEARTBEAT = 4
+"""How often it is looked in an interval whether a heartbeat is due, or somebody is silent for too long."""
+
+AT_ONCE_SECONDS = 1.0
+"""An attempt to connect that fails sooner was turned away; one that takes longer may have met a server that is busy."""
 
 
 class PeerCore(Protocol):
@@ -82,12 +101,20 @@ class PeerTransport:
         core: PeerCore,
         run_loop: PeerLoop,
         say: Callable[[str], None],
+        limits: DetectorLimits = DEFAULT_LIMITS,
+        clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """`say` writes a line for operators."""
         self._core = core
         self._run_loop = run_loop
+        self._limits = limits
+        self._clock = clock
+        self._tick_seconds = limits.heartbeat_seconds / TICKS_PER_HEARTBEAT
+        self._waking = WakingClock(clock(), longest_step_seconds=2 * self._tick_seconds)
+        self._watches: dict[ServerId, Watch] = {}
+        """Of all servers that were met."""
         self._chance = chance
         self._wall_clock = wall_clock
         self._complaints = Complaints(say)
@@ -101,7 +128,6 @@ class PeerTransport:
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._open: dict[ServerId, Conversation] = {}
         self._conversations: dict[Conversation, None] = {}
-        self._lost_timers: dict[ServerId, asyncio.TimerHandle] = {}
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
@@ -114,8 +140,12 @@ class PeerTransport:
         async with asyncio.TaskGroup() as self._tasks:
             self.refresh()
             for server in self.others():
-                self._expect(server, "it was not reached since this server started")
-            await self._closing.wait()
+                self._watch_of(server)
+            while not self._is_closed():
+                self._look_after_all()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._tick_seconds):
+                        await self._closing.wait()
 
     def refresh(self) -> None:
         """Follow the table of subnets and addresses after a change."""
@@ -140,13 +170,15 @@ class PeerTransport:
                 conversation.part(refusal)
             else:
                 self._mark_connected(hello)
+        others = frozenset(self.others())
+        for server in [each for each, watch in self._watches.items() if watch.life is Life.LOST]:
+            if server not in others:
+                del self._watches[server]
         self._notify()
 
     async def close(self) -> None:
         """Say goodbye to all, and end."""
         self._closing.set()
-        for timer in self._lost_timers.values():
-            timer.cancel()
         for conversation in list(self._conversations):
             conversation.part(Goodbye(GoodbyeReason.LEAVING, f"{self._core.server} is shutting down"))
         with suppress(TimeoutError):
@@ -160,20 +192,33 @@ class PeerTransport:
 
     def reports(self) -> list[PeerReport]:
         """How each address of the table stands, sorted by address."""
-        reports = []
-        channels = self._core.channels
-        for address, link in sorted(self._links.items()):
-            faults = self._faults.of(link.server) if link.server is not None else {}
-            waiting = 0
-            if link.server is not None:
-                waiting = channels.sent_through(link.server) - channels.forgotten_through(link.server)
-                for (server, kind), count in channels.faults.items():
-                    if server == link.server:
-                        faults[kind] += count
-            reports.append(
-                PeerReport(address, link.subnets, link.server, link.state, waiting, dict(sorted(faults.items())))
-            )
-        return reports
+        return [self._report(link) for _, link in sorted(self._links.items())]
+
+    def _report(self, link: Link) -> PeerReport:
+        channels, now = self._core.channels, self._now()
+        faults = self._faults.of(link.server) if link.server is not None else {}
+        waiting = 0
+        if link.server is not None:
+            waiting = channels.sent_through(link.server) - channels.forgotten_through(link.server)
+            for (server, kind), count in channels.faults.items():
+                if server == link.server:
+                    faults[kind] += count
+        met = self._server_of(link)
+        watch = None if met is None else self._watches.get(met)
+        conversation = None if met is None else self._open.get(met)
+        return PeerReport(
+            address=link.address,
+            subnets=link.subnets,
+            server=link.server,
+            state=link.state,
+            letters_waiting=waiting,
+            faults=dict(sorted(faults.items())),
+            life=Life.NEVER_MET if watch is None else watch.life,
+            why="" if watch is None else watch.why,
+            phi=0.0 if watch is None else watch.phi(now),
+            last_heard_seconds=watch.silence(now) if watch is not None and watch.was_heard else None,
+            round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
+        )
 
     def faults_of_strangers(self) -> Mapping[str, int]:
         """What servers that are no peers did wrong, by kind, sorted."""
@@ -185,10 +230,7 @@ class PeerTransport:
 
     def link_of(self, server: ServerId) -> Link | None:
         """The way to a server that was met."""
-        for link in self._links.values():
-            if link.server == server or any(self._core.owner_of(subnet) == server for subnet in link.subnets):
-                return link
-        return None
+        return next(iter(self._links_of(server)), None)
 
     def link_of_subnet(self, subnet: Subnet) -> Link | None:
         """The way to the server of a subnet of the table."""
@@ -215,16 +257,32 @@ class PeerTransport:
                 if not link.is_connected:
                     await asyncio.sleep(link.backoff.next_pause_seconds())
         finally:
-            await link.channel.close(None)
+            await link.close()
 
     async def _dial(self, link: Link) -> None:
         stream = DialledStream(link.channel)
+        started = self._clock()
         try:
             ending = await self._converse(stream, link)
         finally:
             stream.cancel()
         if not link.is_connected:
             self._report_ending(link, ending)
+            self._take_hint(link, ending, was_at_once=self._clock() - started < AT_ONCE_SECONDS)
+
+    def _take_hint(self, link: Link, ending: Ending, *, was_at_once: bool) -> None:
+        """An attempt to connect has failed."""
+        server = self._server_of(link)
+        watch = None if server is None else self._watches.get(server)
+        is_refusal = ending.reason is not None and ending.reason.is_refusal
+        if not was_at_once and not is_refusal:
+            link.renew()
+        if watch is None:
+            return
+        if was_at_once or is_refusal:
+            watch.refused(self._now(), ending.message)
+        else:
+            watch.unanswered()
 
     async def _converse(self, stream: FrameStream, link: Link | None) -> Ending:
         session = Session(
@@ -235,7 +293,9 @@ class PeerTransport:
             numbers=self._numbers,
             post=self._post,
         )
-        conversation = Conversation(session, stream, self._handle)
+        clock = self._clock
+        pulse = Pulse(self._limits.heartbeat_seconds, clock())
+        conversation = Conversation(session, stream, self._handle, heard=self._heard, pulse=pulse, clock=clock)
         self._conversations[conversation] = None
         try:
             await conversation.run()
@@ -279,6 +339,8 @@ class PeerTransport:
                 await self._run_loop.take_letters(conversation.session.peer, first_number, letters)
             case ReceiptCame(through):
                 self._run_loop.take(PeerReceived(conversation.session.peer, through))
+            case HeartbeatCame(heartbeat):
+                conversation.pulse.take(heartbeat, self._clock())
             case _:
                 assert_never(event)
 
@@ -293,9 +355,7 @@ class PeerTransport:
                 return
         self._open[peer] = conversation
         self._incarnations[peer] = hello.incarnation
-        timer = self._lost_timers.pop(peer, None)
-        if timer is not None:
-            timer.cancel()
+        self._watch_of(peer).met(self._now())
         self._run_loop.take(PeerMet(peer, hello.subnets))
         self._mark_connected(hello)
         self._complaints.settle(peer)
@@ -310,7 +370,12 @@ class PeerTransport:
             for link in self._links.values():
                 if link.server == hello.server and link.is_connected:
                     self._report_ending(link, ending)
-            self._expect(hello.server, ending.message)
+            if ending.reason is GoodbyeReason.NOT_HEARD and ending.is_by_peer:
+                why = f"it does not hear this server: {ending.message}"
+                self._watch_of(hello.server).lose(why)
+                self._lost(hello.server, why)
+            else:
+                self._watch_of(hello.server).parted(ending.message)
         self._notify()
 
     def _report_ending(self, link: Link, ending: Ending) -> None:
@@ -325,16 +390,60 @@ class PeerTransport:
                 link.connected(hello.server)
                 self._complaints.settle(link.address)
 
-    def _expect(self, server: ServerId, why: str) -> None:
-        """Unless the server is met soon, it is lost."""
-        if self._is_closed() or server in self._open or server in self._lost_timers:
-            return
+    # -- who is there
 
-        def lose() -> None:
-            del self._lost_timers[server]
+    def _now(self) -> float:
+        """Waking seconds."""
+        return self._waking.read(self._clock())
+
+    def _watch_of(self, server: ServerId) -> Watch:
+        watch = self._watches.get(server)
+        if watch is None:
+            watch = self._watches[server] = Watch(self._limits, self._now())
+        return watch
+
+    def _heard(self, conversation: Conversation) -> None:
+        hello = conversation.session.hello
+        if hello is not None and self._open.get(hello.server) is conversation:
+            self._watches[hello.server].heard(self._now())
+
+    def _look_after_all(self) -> None:
+        """Send heartbeats that are due, and find who is lost."""
+        now = self._now()
+        for server, conversation in self._open.items():
+            conversation.wake_to_beat()
+            if conversation.is_handling:
+                # It is this server that does not listen.
+                self._watches[server].heard(now)
+        for server, watch in list(self._watches.items()):
+            if watch.look(now):
+                self._lost(server, watch.why)
+
+    def _lost(self, server: ServerId, why: str) -> None:
+        """Tell all who count on a server that it is lost, and itself, if it can hear that."""
+        conversation = self._open.pop(server, None)
+        for link in self._links_of(server):
+            if link.is_connected:
+                self._report_ending(link, Ending(GoodbyeReason.NOT_HEARD, why))
+            link.missed()
+            link.renew()
+        if conversation is not None:
+            conversation.part(Goodbye(GoodbyeReason.NOT_HEARD, why))
+        if not self._is_closed():
             self._run_loop.take(PeerLost(server, why))
+        self._notify()
 
-        self._lost_timers[server] = asyncio.get_running_loop().call_later(LOST_AFTER_SECONDS, lose)
+    def _server_of(self, link: Link) -> ServerId | None:
+        if link.server is not None:
+            return link.server
+        return next((owner for owner in map(self._core.owner_of, link.subnets) if owner is not None), None)
+
+    def _links_of(self, server: ServerId) -> list[Link]:
+        return [
+            link
+            for link in self._links.values()
+            if link.server == server or any(self._core.owner_of(subnet) == server for subnet in link.subnets)
+        ]
 
     def _is_closed(self) -> bool:
         return self._closing.is_set()

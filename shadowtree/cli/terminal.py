@@ -92,10 +92,15 @@ def show_status(found: results.ServerStatus) -> None:
 
 def show_peers(found: results.PeerList) -> None:
     """Tell how the connections with other servers stand, as a table."""
-    table = Table("address", "state", "server", "subnets", "waiting", "faults", title="other name servers")
+    columns = ("address", "state", "server", "subnets", "life", "phi", "heard", "round trip", "waiting", "faults")
+    table = Table(*columns, title="other name servers")
     for peer in found.peers:
         table.add_row(
             *(escape(text) for text in (peer.address, peer.state, peer.server, ", ".join(peer.subnets))),
+            escape(f"{peer.life}: {peer.why}" if peer.why else peer.life),
+            f"{peer.phi:.1f}",
+            "" if peer.last_heard_seconds is None else f"{peer.last_heard_seconds:.1f} s ago",
+            "" if peer.round_trip_ms is None else f"{peer.round_trip_ms:.1f} ms",
             f"{peer.letters_waiting:,}",
             escape("; ".join(f"{fault.kind}: {fault.count:,}" for fault in peer.faults)),
         )

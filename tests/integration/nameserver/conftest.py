@@ -30,12 +30,13 @@ def cluster(start, tmp_path):
     def start_cluster(*subnets):
         ports = dict(zip(subnets, free_ports(len(subnets)), strict=True))
 
-        def start_one(subnet, peers=subnets):
+        def start_one(subnet, peers=subnets, **settings):
             return start(
                 tmp_path / f"{subnet}.db",
                 subnets=[subnet],
                 listen=f"127.0.0.1:{ports[subnet]}",
                 peers=[f"{other}=127.0.0.1:{ports[other]}" for other in peers if other != subnet],
+                **settings,
             )
 
         return start_one

@@ -1,8 +1,6 @@
 """Transports over real gRPC, between cores that only count letters."""
 
 import asyncio
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import grpc
@@ -13,82 +11,15 @@ from namegraph.events import AddPeer, RemovePeer
 from namegraph.refusals import Reason, RefusedError
 from nameserver.peers import conversation as conversation_module
 from nameserver.peers import directory as directory_module
-from nameserver.peers import transport as transport_module
-from nameserver.peers.directory import PeerDirectory
+from nameserver.peers import watch as watch_module
 from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, Letters, Receipt, decode, encode
 from nameserver.peers.session import FRAME_BYTES_LIMIT
 from nameserver.peers.streams import CONVERSE_METHOD, DialledStream
-from nameserver.peers.transport import PeerTransport
-from nameserver.run_loop import RunLoop
-from nameserver.services.peer_service import peer_service_handlers
-from nameserver.services.revisions import PEER_SERVICE
-from tests.fakes.peer_core import FakeDisk, FakePeerCore, SendLetter
+from tests.fakes.peer_core import FakeDisk, FakePeerCore
+from tests.fakes.peer_server import PATIENCE_SECONDS, FakeServer, until
 
 # One loop for all: gRPC polls for the loop that it was first used from.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-PATIENCE_SECONDS = 30
-
-
-async def until(condition):
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-class FakeServer:
-    """A transport with all that is around it in a name server, but the graph."""
-
-    def __init__(self, core, disk):
-        self.core, self.disk = core, disk
-        self.said = []
-        self.worker = ThreadPoolExecutor(max_workers=1)
-        self.run_loop = RunLoop(core=core, store=disk, worker=self.worker, clock=asyncio.get_running_loop().time)
-        self.transport = PeerTransport(core=core, run_loop=self.run_loop, say=self.said.append)
-        self.directory = PeerDirectory(core=core, transport=self.transport)
-        self.grpc_server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        self.grpc_server.add_generic_rpc_handlers(
-            [grpc.method_handlers_generic_handler(PEER_SERVICE, peer_service_handlers(self.transport))]
-        )
-        self.tasks = []
-
-    async def start(self, port):
-        assert self.grpc_server.add_insecure_port(f"127.0.0.1:{port}") == port
-        await self.grpc_server.start()
-        self.tasks = [
-            asyncio.ensure_future(self.run_loop.flush_forever()),
-            asyncio.ensure_future(self.transport.run()),
-        ]
-
-    async def kill(self):
-        """End without a word, as far as a server in this process can."""
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.wait(self.tasks)
-        await self.grpc_server.stop(None)
-        self.worker.shutdown()
-
-    async def close(self):
-        await self.transport.close()
-        self.run_loop.finish()
-        await asyncio.gather(*self.tasks)
-        await self.grpc_server.stop(None)
-        self.worker.shutdown()
-
-    def send(self, receiver, letter):
-        self.run_loop.take(SendLetter(receiver, letter))
-
-    def state(self, address):
-        return {report.address: report.state for report in self.transport.reports()}.get(address, "")
-
-    def faults(self):
-        counts = Counter(self.transport.faults_of_strangers())
-        for report in self.transport.reports():
-            counts.update(report.faults)
-        return counts
-
-    def letters(self, sender):
-        return [letter for other, letter in self.core.handled if other == sender]
 
 
 @pytest.fixture
@@ -194,7 +125,7 @@ async def test_a_connection_that_is_cut_is_made_again_and_nothing_is_lost(pair):
 
 
 async def test_a_peer_that_is_killed_and_started_again_gets_what_it_missed(start, ports, monkeypatch):
-    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.05)
     a = await start("a.x", ports[0], {"b.x": address(ports[1])})
     b = await start("b.x", ports[1], {"a.x": address(ports[0])})
     a.send("b.x", b"before")
@@ -212,7 +143,7 @@ async def test_a_peer_that_is_killed_and_started_again_gets_what_it_missed(start
 
 
 async def test_a_server_that_says_goodbye_is_silent_at_once_and_lost_a_moment_later(pair, ports, monkeypatch):
-    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.05)
     a, b = pair
     await b.close()
     await until(lambda: a.core.lost)
@@ -228,7 +159,7 @@ async def test_a_restart_that_is_quick_loses_nobody(pair, start, ports):
 
 
 async def test_a_server_that_is_not_there_when_this_one_starts_is_lost(start, ports, monkeypatch):
-    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.05)
     a = await start(
         "a.x",
         ports[0],
