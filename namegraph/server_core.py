@@ -28,6 +28,7 @@ from namegraph.events import (
     ImportCommand,
     ImportCounts,
     Outcome,
+    PeerLeaving,
     PeerLost,
     PeerMessage,
     PeerMet,
@@ -216,6 +217,8 @@ class ServerCore:
                 self.channels.received(peer, through)
             case PeerMet(peer, subnets):
                 self.peers.met(peer, subnets)
+            case PeerLeaving(peer, why):
+                self._site.lost[peer] = why
             case PeerLost(peer, why):
                 self._site.lost[peer] = why
                 self._coordinator.peer_lost(peer)
@@ -231,6 +234,10 @@ class ServerCore:
     def is_idle(self) -> bool:
         """Whether no update is under way here."""
         return not self.entries.by_update and not self._coordinator.under_way()
+
+    def is_finishing(self) -> bool:
+        """Whether an update is under way that servers which are there will bring to its end."""
+        return any(update_id.coordinator not in self._site.lost for update_id in self.entries.by_update)
 
     def waits_for(self, revision: str) -> Wait:
         """Whether the state here reflects a revision; raises `RefusedError` where it never can."""

@@ -107,7 +107,18 @@ def _reachable_binaries(folder: Path) -> Path:
     binaries = find_binaries()
     if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in binaries.parents):
         return binaries
-    return Path(shutil.copytree(binaries.parent, folder / "postgresql", symlinks=True)) / binaries.name
+    return copied(binaries, folder)
+
+
+def copied(binaries: Path, folder: Path) -> Path:
+    """Copy an installation into a folder, with the libraries that a wheel keeps beside its package."""
+    installation = binaries.parent
+    package, packages = installation.parent, installation.parent.parent
+    there = folder / "packages"
+    libraries = packages / f"{package.name}.libs"
+    if libraries.is_dir():
+        shutil.copytree(libraries, there / libraries.name)
+    return Path(shutil.copytree(installation, there / package.name / installation.name, symlinks=True)) / binaries.name
 
 
 def find_binaries() -> Path:

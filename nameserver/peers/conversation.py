@@ -53,6 +53,11 @@ class Conversation:
         if self.pulse.is_due(self._clock()):
             self.wake()
 
+    def leave(self) -> None:
+        """Tell the peer that this server is being stopped."""
+        self.session.leave()
+        self.wake()
+
     def part(self, goodbye: Goodbye) -> None:
         """End the session with a word."""
         self.session.part(goodbye)

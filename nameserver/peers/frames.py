@@ -103,6 +103,13 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """The other server is being stopped: it finishes what is under way, and begins nothing new."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
 class Goodbye:
     """The last frame: why the session ends, in one line."""
 
@@ -117,7 +124,7 @@ class Malformed:
     why: str
 
 
-Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Goodbye
+Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Leaving | Goodbye
 
 
 def encode(frame: Frame) -> bytes:
@@ -151,6 +158,8 @@ def encode(frame: Frame) -> bytes:
             wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
         case Heartbeat(session, number, heard, held_us):
             wire = message(heartbeat=message.Heartbeat(session=session, number=number, heard=heard, held_us=held_us))
+        case Leaving(session):
+            wire = message(leaving=message.Leaving(session=session))
         case Goodbye(reason, text):
             wire = message(goodbye=message.Goodbye(reason=reason.value, message=text))
         case _:
@@ -182,6 +191,8 @@ def decode(data: bytes) -> Frame | Malformed:
         case "heartbeat":
             beat = wire.heartbeat
             return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us)
+        case "leaving":
+            return Leaving(wire.leaving.session)
         case "goodbye":
             return _goodbye(wire.goodbye)
         case _:

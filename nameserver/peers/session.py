@@ -30,6 +30,7 @@ from nameserver.peers.frames import (
     GoodbyeReason,
     Heartbeat,
     Hello,
+    Leaving,
     LetterPart,
     Letters,
     Malformed,
@@ -110,7 +111,12 @@ class HeartbeatCame:
     heartbeat: Heartbeat
 
 
-SessionEvent = Opened | LettersCame | ReceiptCame | HeartbeatCame | Faulted
+@dataclass(frozen=True, slots=True)
+class LeavingCame:
+    """The other server is being stopped."""
+
+
+SessionEvent = Opened | LettersCame | ReceiptCame | HeartbeatCame | LeavingCame | Faulted
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +174,8 @@ class Session:
         self._post = post
         self._greeting: Hello | None = introduce(self.number) if is_dialled_here else None
         self._goodbye: Goodbye | None = None
+        self._leaves = False
+        """Whether the peer is still to be told that this server is being stopped."""
         self._sent_through = 0
         self._sent_of_next = 0
         """Bytes of the next letter that have left in parts."""
@@ -196,6 +204,9 @@ class Session:
             return greeting
         if self.state not in (State.RESUMING, State.OPEN):
             return None
+        if self._leaves and self.state is State.OPEN:
+            self._leaves = False
+            return Leaving(self.number)
         handled_through = self._post.handled_through(self.peer)
         if self._told is None:
             self._next_expected = handled_through + 1
@@ -252,7 +263,9 @@ class Session:
             case Receipt(session, handled_through):
                 return self._numbered(session, handled_through, list)
             case Heartbeat(session):
-                return self._heartbeat(session, frame)
+                return self._in_open(session, HeartbeatCame(frame))
+            case Leaving(session):
+                return self._in_open(session, LeavingCame())
             case Goodbye(reason, message):
                 self._end(Ending(reason, message, is_by_peer=True))
                 return []
@@ -264,6 +277,10 @@ class Session:
     def lost(self, why: str) -> None:
         """Learn that the connection is gone."""
         self._end(Ending(None, why))
+
+    def leave(self) -> None:
+        """Tell the peer that this server is being stopped; letters go on."""
+        self._leaves = True
 
     def part(self, goodbye: Goodbye) -> None:
         """End the session with a word."""
@@ -345,10 +362,10 @@ class Session:
         self._received_through = handled_through
         return [ReceiptCame(handled_through)]
 
-    def _heartbeat(self, session: int, heartbeat: Heartbeat) -> list[SessionEvent]:
+    def _in_open(self, session: int, event: SessionEvent) -> list[SessionEvent]:
         if self.state is not State.OPEN:
             return self._out_of_turn()
-        return self._fault(FaultKind.OLD_SESSION) if session != self.number else [HeartbeatCame(heartbeat)]
+        return self._fault(FaultKind.OLD_SESSION) if session != self.number else [event]
 
     def _letters(self, first_number: int, letters: tuple[bytes, ...]) -> list[SessionEvent]:
         if self._told is None or self._parts:

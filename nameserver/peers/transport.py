@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Protocol, assert_never
 
 from namegraph.channels import Channels
-from namegraph.events import Event, PeerLost, PeerMet, PeerReceived
+from namegraph.events import Event, PeerLeaving, PeerLost, PeerMet, PeerReceived
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.acquaintance import judge, subnets_by_address
 from nameserver.peers.conversation import PARTING_SECONDS, Conversation
@@ -36,6 +36,7 @@ from nameserver.peers.session import (
     Ending,
     Faulted,
     HeartbeatCame,
+    LeavingCame,
     LettersCame,
     Opened,
     ReceiptCame,
@@ -131,6 +132,7 @@ class PeerTransport:
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
+        self._is_leaving = False
         run_loop.notify_peers = self._wake
 
     # -- life
@@ -175,6 +177,17 @@ class PeerTransport:
             if server not in others:
                 del self._watches[server]
         self._notify()
+
+    def leave(self) -> None:
+        """Tell all that this server is being stopped, so that they begin nothing new with it."""
+        self._is_leaving = True
+        for conversation in self._open.values():
+            conversation.leave()
+
+    def is_delivering(self) -> bool:
+        """Whether servers that are connected have not confirmed all letters to them."""
+        channels = self._core.channels
+        return any(channels.sent_through(server) > channels.forgotten_through(server) for server in self._open)
 
     async def close(self) -> None:
         """Say goodbye to all, and end."""
@@ -341,6 +354,8 @@ class PeerTransport:
                 self._run_loop.take(PeerReceived(conversation.session.peer, through))
             case HeartbeatCame(heartbeat):
                 conversation.pulse.take(heartbeat, self._clock())
+            case LeavingCame():
+                self._run_loop.take(PeerLeaving(conversation.session.peer, "it is being stopped"))
             case _:
                 assert_never(event)
 
@@ -357,6 +372,8 @@ class PeerTransport:
         self._incarnations[peer] = hello.incarnation
         self._watch_of(peer).met(self._now())
         self._run_loop.take(PeerMet(peer, hello.subnets))
+        if self._is_leaving:
+            conversation.leave()
         self._mark_connected(hello)
         self._complaints.settle(peer)
         self._notify()
@@ -373,6 +390,10 @@ class PeerTransport:
             if ending.reason is GoodbyeReason.NOT_HEARD and ending.is_by_peer:
                 why = f"it does not hear this server: {ending.message}"
                 self._watch_of(hello.server).lose(why)
+                self._lost(hello.server, why)
+            elif ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer:
+                why = f"stopped: {ending.message}"
+                self._watch_of(hello.server).stop(ending.message)
                 self._lost(hello.server, why)
             else:
                 self._watch_of(hello.server).parted(ending.message)

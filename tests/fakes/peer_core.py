@@ -12,6 +12,7 @@ from namegraph.events import (
     AddPeer,
     Committed,
     Effects,
+    PeerLeaving,
     PeerLost,
     PeerMessage,
     PeerMet,
@@ -55,7 +56,7 @@ class FakePeerCore:
         self.owners = {}
         self.handled = []
         """The letters that were handled since this core started: (sender, letter), in order."""
-        self.met, self.lost, self.ticks = [], [], 0
+        self.met, self.leaving, self.lost, self.ticks = [], [], [], 0
 
     @property
     def servers_met(self):
@@ -79,6 +80,8 @@ class FakePeerCore:
             case PeerMet(peer, subnets):
                 self.met.append(peer)
                 self.owners.update({subnet: peer for subnet in subnets if subnet in self.peer_addresses})
+            case PeerLeaving(peer, _):
+                self.leaving.append(peer)
             case PeerLost(peer, why):
                 self.lost.append((peer, why))
             case AddPeer(ticket, subnet, address):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import psycopg
@@ -19,6 +20,7 @@ from storage.errors import (
 )
 from storage.postgresql import COPY_FROM_ROWS
 from tests.integration.storage.rows import ANNA, BERTA, arc, contents, node
+from tests.postgres import copied, find_binaries
 
 END_ALL_SESSIONS = """
     SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
@@ -29,6 +31,13 @@ END_ALL_SESSIONS = """
 @pytest.fixture
 def url(postgresql) -> str:
     return postgresql.fresh_database()
+
+
+@pytest.mark.parametrize("program", ["initdb", "pg_ctl", "postgres"])
+def test_a_copy_of_the_programs_runs_without_the_original(tmp_path, program) -> None:
+    copy = copied(find_binaries(), tmp_path)
+    said = subprocess.run([copy / program, "--version"], capture_output=True, text=True, check=True)
+    assert "(PostgreSQL)" in said.stdout
 
 
 def run_sql(url: str, statement: str) -> None:

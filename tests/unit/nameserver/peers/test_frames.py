@@ -11,6 +11,7 @@ from nameserver.peers.frames import (
     GoodbyeReason,
     Heartbeat,
     Hello,
+    Leaving,
     LetterPart,
     Letters,
     Malformed,
@@ -27,6 +28,7 @@ FRAMES = [
     LetterPart(3, 17, b"part", False, 0),
     Receipt(3, 5),
     Heartbeat(3, 2**63, 2**63 - 1, 1_500),
+    Leaving(3),
     *(Goodbye(reason, "why") for reason in GoodbyeReason),
 ]
 
@@ -38,7 +40,7 @@ def test_a_frame_comes_as_it_was_sent(frame):
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_frame_or_malformed(data):
-    assert isinstance(decode(data), Hello | Letters | LetterPart | Receipt | Heartbeat | Goodbye | Malformed)
+    assert isinstance(decode(data), Hello | Letters | LetterPart | Receipt | Heartbeat | Leaving | Goodbye | Malformed)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,23 @@ import pytest
 
 from namegraph.channels import Channels
 from nameserver.peers import session as session_module
-from nameserver.peers.frames import Goodbye, GoodbyeReason, Heartbeat, Hello, LetterPart, Letters, Malformed, Receipt
+from nameserver.peers.frames import (
+    Goodbye,
+    GoodbyeReason,
+    Heartbeat,
+    Hello,
+    Leaving,
+    LetterPart,
+    Letters,
+    Malformed,
+    Receipt,
+)
 from nameserver.peers.rivals import SessionNumbers
 from nameserver.peers.session import (
     Faulted,
     FaultKind,
     HeartbeatCame,
+    LeavingCame,
     LettersCame,
     Opened,
     ReceiptCame,
@@ -78,6 +89,7 @@ LETTERS = Letters(NUMBER, 1, (b"one", b"two"), 0)
 PART = LetterPart(NUMBER, 1, b"half", False, 0)
 RECEIPT = Receipt(NUMBER, 0)
 HEARTBEAT = Heartbeat(NUMBER, 3, 2, 100)
+LEAVING = Leaving(NUMBER)
 GOODBYE = Goodbye(GoodbyeReason.LEAVING, "shutting down")
 GARBAGE = Malformed("no frame")
 OPENED = [Opened(GOOD), ReceiptCame(0)]
@@ -95,6 +107,7 @@ MEANING = {
     (GREETING, PART): OUT_OF_TURN,
     (GREETING, RECEIPT): OUT_OF_TURN,
     (GREETING, HEARTBEAT): OUT_OF_TURN,
+    (GREETING, LEAVING): OUT_OF_TURN,
     (GREETING, GOODBYE): SILENCE,
     (GREETING, GARBAGE): MALFORMED,
     (LISTENING, GOOD): (RESUMING, [], [Hello, Receipt]),
@@ -103,6 +116,7 @@ MEANING = {
     (LISTENING, PART): OUT_OF_TURN,
     (LISTENING, RECEIPT): OUT_OF_TURN,
     (LISTENING, HEARTBEAT): OUT_OF_TURN,
+    (LISTENING, LEAVING): OUT_OF_TURN,
     (LISTENING, GOODBYE): SILENCE,
     (LISTENING, GARBAGE): MALFORMED,
     (RESUMING, GOOD): OUT_OF_TURN,
@@ -111,6 +125,7 @@ MEANING = {
     (RESUMING, PART): (OPEN, OPENED, []),
     (RESUMING, RECEIPT): (OPEN, OPENED, []),
     (RESUMING, HEARTBEAT): OUT_OF_TURN,
+    (RESUMING, LEAVING): OUT_OF_TURN,
     (RESUMING, GOODBYE): SILENCE,
     (RESUMING, GARBAGE): MALFORMED,
     (OPEN, GOOD): OUT_OF_TURN,
@@ -119,6 +134,7 @@ MEANING = {
     (OPEN, PART): (OPEN, [], []),
     (OPEN, RECEIPT): (OPEN, [], []),
     (OPEN, HEARTBEAT): (OPEN, [HeartbeatCame(HEARTBEAT)], []),
+    (OPEN, LEAVING): (OPEN, [LeavingCame()], []),
     (OPEN, GOODBYE): SILENCE,
     (OPEN, GARBAGE): MALFORMED,
     (ENDED, GOOD): SILENCE,
@@ -127,6 +143,7 @@ MEANING = {
     (ENDED, PART): SILENCE,
     (ENDED, RECEIPT): SILENCE,
     (ENDED, HEARTBEAT): SILENCE,
+    (ENDED, LEAVING): SILENCE,
     (ENDED, GOODBYE): SILENCE,
     (ENDED, GARBAGE): SILENCE,
 }
@@ -137,7 +154,7 @@ def kind_of(frame):
 
 
 def test_the_table_has_every_state_against_every_kind_of_frame():
-    kinds = {Hello, Letters, LetterPart, Receipt, Heartbeat, Goodbye, Malformed}
+    kinds = {Hello, Letters, LetterPart, Receipt, Heartbeat, Leaving, Goodbye, Malformed}
     assert {(state, type(frame)) for state, frame in MEANING} == {(state, kind) for state in State for kind in kinds}
 
 
@@ -201,6 +218,7 @@ def test_a_frame_of_another_session_is_counted_and_dropped(number, state, kind):
         "part": LetterPart(number, 1, b"late", True, 0),
         "receipt": Receipt(number, 0),
         "heartbeat": Heartbeat(number, 1, 0, 0),
+        "leaving": Leaving(number),
     }[kind]
     assert session.receive(frame) == [Faulted(FaultKind.OLD_SESSION)]
     assert session.state is state
