@@ -65,5 +65,12 @@ class DatabaseUnavailableError(StorageError):
     """The database cannot be reached, read or written at present."""
 
 
+class DatabaseInterruptedError(DatabaseUnavailableError):
+    """The connection or the file is gone, and with it, perhaps, exclusive use. Later commits find out, and may work.
+
+    If this ended a commit, that commit may have been made: made again, it has the same effect.
+    """
+
+
 class DatabaseLostError(StorageError):
-    """Exclusive use was lost while running. This store commits no more; the server must be restarted."""
+    """Another server has used the database meanwhile. This store commits no more; the server must be restarted."""

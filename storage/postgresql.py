@@ -2,8 +2,8 @@
 
 Exclusive use is an advisory lock of the session, and every commit goes over that same session: when the
 connection breaks, the lock and the ability to commit end together, so that a server which lost its lock can
-do no harm. (A connection pooler that shares sessions between clients would break this; connect to the
-database itself.)
+do no harm. It takes the lock again over a new connection, and goes on where nobody else wrote meanwhile. (A
+connection pooler that shares sessions between clients would break this; connect to the database itself.)
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from storage.errors import (
     RESTORE,
     DatabaseDamagedError,
     DatabaseFullError,
+    DatabaseInterruptedError,
     DatabaseInUseError,
-    DatabaseLostError,
     DatabaseUnavailableError,
     NotOurDatabaseError,
     StorageError,
@@ -104,6 +104,9 @@ class _PostgresqlEngine:
             poolclass=NullPool,
             connect_args={name: value for name, value in CONNECTION_DEFAULTS.items() if name not in url.query},
         )
+        self._connect()
+
+    def _connect(self) -> None:
         try:
             self._connection = self._engine.connect()
         except DBAPIError as error:
@@ -156,7 +159,25 @@ class _PostgresqlEngine:
     def check_exclusive(self) -> None:
         """Notice a connection that is gone; SQLAlchemy would replace it by one that does not hold the lock."""
         if self._session.closed:
-            raise self._lost()
+            raise self._interrupted()
+
+    def resume(self) -> None:
+        """Connect and take the lock again; the old session, if it still lives somewhere, holds it a little longer."""
+        self._connection.invalidate()
+        self._connection.close()
+        self._connect()
+        try:
+            self.take_lock()
+            self.check_settings()
+        except BaseException:
+            # Without the lock this session must not be written to.
+            self._session.close()
+            raise
+
+    def probe(self) -> None:
+        self.check_exclusive()
+        with self.translate_errors(), self._connection.begin():
+            self._connection.execute(text("SELECT 1"))
 
     def require_commits(self, commits: int) -> None:
         """PostgreSQL knows the end of its log."""
@@ -216,7 +237,7 @@ class _PostgresqlEngine:
     def _explain(self, error: BaseException | None) -> StorageError | None:
         """What to tell people about an error of PostgreSQL; None if it is our bug."""
         if self._session.closed:
-            return self._lost()
+            return self._interrupted()
         state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
         known = _KNOWN_ERRORS.get(state) or _KNOWN_ERRORS.get(state[:2])
         if known is None:
@@ -224,11 +245,11 @@ class _PostgresqlEngine:
         kind, problem, remedy = known
         return kind(database=self._database, problem=problem.format(what=_first_line(error)), remedy=remedy)
 
-    def _lost(self) -> DatabaseLostError:
-        return DatabaseLostError(
+    def _interrupted(self) -> DatabaseInterruptedError:
+        return DatabaseInterruptedError(
             database=self._database,
-            problem="the connection and with it exclusive use was lost; the last update may be stored or not",
-            remedy="see that PostgreSQL runs and start this server again",
+            problem="the connection was lost, and with it exclusive use",
+            remedy="see that PostgreSQL runs",
         )
 
 

@@ -7,7 +7,7 @@ engine ties that to a connection. So no commit can slip through after the exclus
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from namegraph.names import ServerId
 from namegraph.records import Records, StoredState
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.deletions import part_deletions
+from storage.errors import DatabaseInterruptedError, DatabaseLostError
 from storage.identity import settle_identity
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, SERVER_KEY, VIRTUAL_NODES
 from storage.rows import (
@@ -50,7 +51,15 @@ class SqlEngine(Protocol):
         ...
 
     def check_exclusive(self) -> None:
-        """Raise `DatabaseLostError` if the database is no longer ours."""
+        """Raise `DatabaseInterruptedError` if exclusive use of the database is gone, or may be."""
+        ...
+
+    def resume(self) -> None:
+        """Take exclusive use again after that, or raise `StorageError`."""
+        ...
+
+    def probe(self) -> None:
+        """Raise the `StorageError` that a commit would meet, as far as that shows without writing."""
         ...
 
     def require_commits(self, commits: int) -> None:
@@ -103,9 +112,11 @@ def take_over(engine: SqlEngine, *, server: ServerId | None) -> ServerState:
             stored = ServerState(name, 0, 0)
             engine.connection.execute(insert(SERVER).values(key=SERVER_KEY, **stored.values()))
         else:
-            # A database that is read-only shows it here rather than at the first update.
+            # It counts as a commit, so that a server which was cut off finds that another one was here.
+            stored = ServerState(name, stored.counter, stored.commits + 1)
             engine.connection.execute(update(SERVER).values(**stored.values()))
-        return stored
+    engine.acknowledge(stored.commits)
+    return stored
 
 
 def _stored_server(engine: SqlEngine) -> ServerState | None:
@@ -131,6 +142,7 @@ class SqlStore:
         self._engine = engine
         self._state = state
         self._is_closed = False
+        self._is_interrupted = False
 
     @property
     def server(self) -> ServerId:
@@ -160,6 +172,42 @@ class SqlStore:
         assert not self._engine.connection.in_transaction(), "commit while the loaded state is still being read"
         if records.is_empty():
             return
+        with self._noticing_interruptions():
+            self._commit(records)
+
+    def probe(self) -> None:
+        """See `Store`."""
+        assert not self._is_closed, "the store is closed"
+        with self._noticing_interruptions():
+            self._engine.probe()
+
+    @contextmanager
+    def _noticing_interruptions(self) -> Iterator[None]:
+        if self._is_interrupted:
+            self._resume()
+        try:
+            yield
+        except DatabaseInterruptedError:
+            self._is_interrupted = True
+            raise
+
+    def _resume(self) -> None:
+        """Take the database again, unless somebody else wrote to it; raise `StorageError` where that fails."""
+        self._engine.resume()
+        with self._engine.translate_errors(), self._engine.connection.begin():
+            found = _stored_server(self._engine)
+        before = self._state
+        # The commit that was interrupted may have been made; opening and committing would be two.
+        if found is None or found.name != before.name or found.commits - before.commits not in (0, 1):
+            raise DatabaseLostError(
+                database=self._engine.database,
+                problem="while it was out of reach, another server used it, or an older copy was put in its place",
+                remedy="see that this database is the right one and has one server, and start this server again",
+            )
+        self._state = found
+        self._is_interrupted = False
+
+    def _commit(self, records: Records) -> None:
         self._engine.check_exclusive()
         before = self._state
         counter = before.counter if records.counter is None else records.counter

@@ -27,8 +27,8 @@ from storage.errors import (
     RESTORE,
     DatabaseDamagedError,
     DatabaseFullError,
+    DatabaseInterruptedError,
     DatabaseInUseError,
-    DatabaseLostError,
     DatabaseUnavailableError,
     NotOurDatabaseError,
     ServerIdentityError,
@@ -155,11 +155,18 @@ class _SqliteEngine:
         """Notice that the file or its lock file was exchanged: SQLite would go on writing to a removed
         one."""
         if not (self._lock.is_in_place() and self._is_in_place()):
-            raise DatabaseLostError(
+            raise DatabaseInterruptedError(
                 database=self.database,
                 problem="the file or its lock file was removed, renamed or replaced while in use",
-                remedy="stop this server, put the file back (or restore a backup) and start again",
+                remedy="put it back, or stop this server, restore a backup and start again",
             )
+
+    def resume(self) -> None:
+        """The file is still open: all that matters is that it is in its place again."""
+        self.check_exclusive()
+
+    def probe(self) -> None:
+        self.check_exclusive()
 
     def require_commits(self, commits: int) -> None:
         self._mark.require(commits)

@@ -38,6 +38,9 @@ class FakeDisk:
 
     rows: dict[tuple[str, str], object] = field(default_factory=dict)
 
+    def probe(self):
+        """It is always there."""
+
     def commit(self, records):
         for row in records.protocol:
             if row.value is None:

@@ -154,7 +154,7 @@ def test_an_emptied_or_missing_file_is_no_new_database(left_behind, tmp_path, ho
     path = copy(folder, tmp_path / "emptied")
     path.write_bytes(b"")
     path.with_name("names.db-wal").unlink(missing_ok=True)
-    assert "it ends with commit 0, but names.db.mark tells of commit 399" in str(found_in(path))
+    assert "it ends with commit 0, but names.db.mark tells of commit 400" in str(found_in(path))
     path = copy(folder, tmp_path / "missing")
     path.unlink()
     assert "names.db.mark" in str(found_in(path))
@@ -163,7 +163,7 @@ def test_an_emptied_or_missing_file_is_no_new_database(left_behind, tmp_path, ho
 def test_a_missing_write_ahead_log_is_noticed(left_behind, tmp_path) -> None:
     path = copy(left_behind["killed"][0], tmp_path / "copy")
     path.with_name("names.db-wal").unlink()
-    assert "it ends with commit 349, but names.db.mark tells of commit 399" in str(found_in(path))
+    assert "it ends with commit 349, but names.db.mark tells of commit 400" in str(found_in(path))
 
 
 def test_an_older_copy_is_taken_once_the_mark_is_removed(left_behind, tmp_path) -> None:
