@@ -120,6 +120,7 @@ class ServerCore:
 
     def _start(self, site: Site, *, configured: Mapping[Subnet, str], rows: Sequence[ProtocolRow]) -> None:
         self.server = site.server
+        self.told_revision: str | None = None
         self.graph = site.graph
         self._site = site
         self._table = site.table
@@ -164,7 +165,9 @@ class ServerCore:
 
     @property
     def revision(self) -> str:
-        """Names the newest update that was committed here."""
+        """Names the newest update that was committed here, or what is to be told instead."""
+        if self.told_revision is not None:
+            return self.told_revision
         return revision_of(Priority(self._site.counter, self.server), coordinator=self.server)
 
     @property

@@ -71,6 +71,12 @@ class Core(Protocol):
     """The part of the core that the loop drives."""
 
     channels: Channels
+    told_revision: str | None
+    """What to tell as the newest revision, where that is not the newest one in memory."""
+
+    @property
+    def revision(self) -> str:
+        """The newest revision to tell."""
 
     @property
     def next_deadline(self) -> float | None:
@@ -170,6 +176,7 @@ class RunLoop:
         """The deadline of the core that the timer is for."""
         self._bug: BaseException | None = None
         self._refuses_updates_because: str | None = None
+        self._durable_revision = core.revision
         self._ends = False
         self._stepped: asyncio.Future[None] | None = None
         """Done at the next step; there while somebody waits for it."""
@@ -300,6 +307,10 @@ class RunLoop:
         self._disarm_timer()
         self._wake.set()
 
+    def undurable_records(self) -> list[Records]:
+        """What is in memory, but not yet in the database."""
+        return [batch.records for batch in self._undurable()]
+
     def _undurable(self) -> list[Batch]:
         """The batches under way, the older one first."""
         return [batch for batch in (self._flushing, self._collecting) if batch is not None]
@@ -405,6 +416,7 @@ class RunLoop:
         batch = self._flushing = self._collecting
         assert batch is not None
         self._collecting = None
+        revision = self._core.revision
         retry_seconds = FIRST_RETRY_SECONDS
         event_loop = asyncio.get_running_loop()
         while True:
@@ -420,6 +432,7 @@ class RunLoop:
             else:
                 break
         self._flushing = None
+        self._durable_revision = revision
         self.newest_batch = self._collecting
         self._recover()
         came_meanwhile = 0 if self._collecting is None else len(self._collecting.replies)
@@ -431,9 +444,11 @@ class RunLoop:
         if self.storage_failure is not None:
             self.storage_failure = None
             self._on_storage_state(None)
+        self._core.told_revision = None
         self._room.set()
 
     def _fail(self, why: str) -> None:
+        self._core.told_revision = self._durable_revision
         if self.storage_failure is None:
             self._on_storage_state(why)
         self.storage_failure = why

@@ -163,8 +163,9 @@ class _PostgresqlEngine:
 
     def resume(self) -> None:
         """Connect and take the lock again; the old session, if it still lives somewhere, holds it a little longer."""
-        self._connection.invalidate()
-        self._connection.close()
+        if not self._connection.closed:
+            self._connection.invalidate()
+            self._connection.close()
         self._connect()
         try:
             self.take_lock()

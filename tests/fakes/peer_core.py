@@ -56,6 +56,7 @@ class FakePeerCore:
         self.peer_addresses = dict(peers)
         self.channels = Channels.restore(disk.rows.values() if disk else ())
         self.next_deadline = None
+        self.revision, self.told_revision = "", None
         self.owners = {}
         self.handled = []
         """The letters that were handled since this core started: (sender, letter), in order."""

@@ -1,6 +1,7 @@
 """The database goes away under a running server and comes back: no update is taken meanwhile, no restart is needed."""
 
 import os
+import resource
 import signal
 
 import grpc
@@ -101,6 +102,43 @@ def test_an_update_caught_by_the_loss_of_the_database_is_kept_once_and_no_restar
     assert status == 0
     assert "Traceback" not in errors
     assert processes(start(database)) == expected
+
+
+def memberships(server, member):
+    chunks = server.names.ListMemberships(m.ListMembershipsRequest(member=member))
+    return [group for chunk in chunks for group in chunk.groups]
+
+
+def test_reads_that_do_not_rest_on_what_a_full_disk_refused_are_answered(start):
+    server = filled(start())
+    server.names.CreateGroup(m.CreateGroupRequest(group="z@b.c"))
+    before = join(server, "zoe@e.f", "z@b.c").revision
+    unlimited = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (4096, unlimited[1]))
+    assert refusal_of(lambda: join(server, "bob@e.f"))[0] == "OUTCOME_UNKNOWN"
+    check, question = server.names.Check, m.CheckRequest
+
+    assert processes(server, "z@b.c") == ["zoe@e.f"]
+    assert memberships(server, "zoe@e.f") == ["z@b.c"]
+    assert check(question(group="z@b.c", member="zoe@e.f")).is_member
+    assert check(question(group="z@b.c", member="bob@e.f")).is_member is False
+    answer = check(question(group="a@b.c", member="zoe@e.f"))
+    # The newest revision in memory may never have been.
+    assert (answer.is_member, answer.revision) == (False, before)
+    for call in (
+        lambda: processes(server),
+        lambda: memberships(server, "bob@e.f"),
+        lambda: check(question(group="a@b.c", member="bob@e.f")),
+        lambda: check(question(group="z@b.c", member="zoe@e.f", at_least_revision=before)),
+        lambda: list(server.names.Export(m.ExportRequest())),
+    ):
+        assert refusal_of(call)[0] == "UNAVAILABLE"
+
+    resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, unlimited)
+    wait_until(lambda: health_of(server) == SERVING, "the recovery")
+    assert processes(server) == ["ann@e.f", "bob@e.f"]
+    revision = join(server, "bob@e.f").revision
+    assert check(question(group="a@b.c", member="bob@e.f")).revision == revision != before
 
 
 def test_a_file_replaced_by_another_is_never_written_to_and_the_server_says_so_until_it_ends(start, tmp_path):
