@@ -1,8 +1,8 @@
 """Composition root: builds one name server out of its parts, runs it, and ends it in good order.
 
 bind the port -> open the database -> restore the core -> accept calls, say so -> SIGTERM or SIGINT
--> health NOT_SERVING, no new updates -> calls under way finish -> goodbye to peers -> last flush
--> close the database -> status 0
+-> health NOT_SERVING, no new updates, peers told -> updates under way finish -> goodbye to peers
+-> calls under way finish -> last flush -> close the database -> status 0
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from nameserver.services.revisions import PEER_SERVICE
 from nameserver.settings import Settings
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
-from storage.errors import ServerIdentityError, StorageError
+from storage.errors import ServerIdentityError, StorageError, contradictory
 from storage.open import open_store
 from storage.store import Store
 
@@ -123,7 +123,7 @@ async def _serve(
         # The flushing and the transport end by themselves only where they cannot go on.
         await asyncio.wait((flushing, ended, conversing), return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
-            await _drain(server, health, run_loop, transport, flushing, settings.drain_seconds)
+            await _drain(server, core, health, run_loop, transport, flushing, settings.drain_seconds)
         if conversing.done():
             await conversing
         await flushing
@@ -143,6 +143,7 @@ async def _serve(
 
 async def _drain(
     server: grpc.aio.Server,
+    core: ServerCore,
     health: Health,
     run_loop: RunLoop,
     transport: PeerTransport,
@@ -150,13 +151,16 @@ async def _drain(
     seconds: float,
 ) -> None:
     """End calls and flushes in good order; raises `TimeoutError` where the database takes no more."""
-    run_loop.refuse_updates("the server is shutting down; ask again when it is back, or another one")
+    run_loop.refuse_updates(f"the server {core.server} is shutting down; ask another one, or again when it is back")
     health.end()
+    transport.leave()
     begin = time.monotonic()
-    # Updates under way may need the other servers.
+    # Updates under way may need the other servers, and those of others may need this one.
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await run_loop.until_answered()
+            while core.is_finishing() or transport.is_delivering():
+                await run_loop.next_step(seconds)
     await transport.close()
     await server.stop(grace=max(0.0, begin + seconds - time.monotonic()))
     run_loop.finish()
@@ -175,9 +179,12 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
     try:
         with growing_graph():
             core = ServerCore.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
-    except (StorageError, InconsistentStateError) as error:
+    except StorageError as error:
         store.close()
         raise StartError(str(error)) from None
+    except InconsistentStateError as error:
+        store.close()
+        raise StartError(str(contradictory(settings.database, str(error)))) from None
     return store, core
 
 

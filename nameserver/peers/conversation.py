@@ -73,6 +73,11 @@ class Conversation:
         self.wake()
         return True
 
+    def leave(self) -> None:
+        """Tell the peer that this server is being stopped."""
+        self.session.leave()
+        self.wake()
+
     def part(self, goodbye: Goodbye) -> None:
         """End the session with a word."""
         self.session.part(goodbye)

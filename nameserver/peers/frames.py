@@ -131,6 +131,13 @@ class Relay:
 
 
 @dataclass(frozen=True, slots=True)
+class Leaving:
+    """The other server is being stopped: it finishes what is under way, and begins nothing new."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
 class Goodbye:
     """The last frame: why the session ends, in one line."""
 
@@ -145,7 +152,7 @@ class Malformed:
     why: str
 
 
-Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Relay | Goodbye
+Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Relay | Leaving | Goodbye
 
 
 def encode(frame: Frame) -> bytes:
@@ -193,6 +200,8 @@ def encode(frame: Frame) -> bytes:
                     end=frame.end,
                 )
             )
+        case Leaving(session):
+            wire = message(leaving=message.Leaving(session=session))
         case Goodbye(reason, text):
             wire = message(goodbye=message.Goodbye(reason=reason.value, message=text))
         case _:
@@ -226,6 +235,8 @@ def decode(data: bytes) -> Frame | Malformed:
             return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us)
         case "relay":
             return _relay(wire.relay)
+        case "leaving":
+            return Leaving(wire.leaving.session)
         case "goodbye":
             return _goodbye(wire.goodbye)
         case _:

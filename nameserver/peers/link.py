@@ -1,6 +1,6 @@
 """The way to one address: its channel, what is known of the server there, and how it stands.
 
-connecting --> connected --> silent since ... --> connected
+connecting --> connected --> silent (or stopped) since ... --> connected
     |              |
     +--------------+--> refused: ... (tried again, for somebody may have changed something)
 """
@@ -17,6 +17,7 @@ import grpc
 
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.backoff import Backoff
+from nameserver.peers.frames import GoodbyeReason
 from nameserver.peers.session import Ending
 
 CHANNEL_OPTIONS = (
@@ -72,6 +73,7 @@ class Link:
         self._old_channels: set[asyncio.Task[None]] = set()
         self._is_missed = False
         self._calls: set[Call] = set()
+        self._is_stopped = False
         self._wall_clock = wall_clock
         self._silent_since: float | None = None
         self._why = ""
@@ -93,7 +95,8 @@ class Link:
             return f"refused: {self._refusal}"
         if self._silent_since is not None:
             since = datetime.fromtimestamp(self._silent_since, UTC)
-            return f"silent since {since:%Y-%m-%dT%H:%M:%SZ}: {self._why}"
+            how = "stopped" if self._is_stopped else "silent"
+            return f"{how} since {since:%Y-%m-%dT%H:%M:%SZ}: {self._why}"
         return "connecting"
 
     @property
@@ -113,6 +116,7 @@ class Link:
         self.is_connected = True
         self._is_missed = False
         self._silent_since = self._refusal = None
+        self._is_stopped = False
         if via is None:
             self.backoff.reset()
 
@@ -125,6 +129,9 @@ class Link:
             self._silent_since = None
             return
         self._refusal = None
+        if self._is_stopped:
+            return
+        self._is_stopped = ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer
         self._why = ending.message
         if self._silent_since is None:
             self._silent_since = self._wall_clock()

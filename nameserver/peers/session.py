@@ -30,6 +30,7 @@ from nameserver.peers.frames import (
     GoodbyeReason,
     Heartbeat,
     Hello,
+    Leaving,
     LetterPart,
     Letters,
     Malformed,
@@ -118,7 +119,12 @@ class RelayCame:
     relay: Relay
 
 
-SessionEvent = Opened | LettersCame | ReceiptCame | HeartbeatCame | RelayCame | Faulted
+@dataclass(frozen=True, slots=True)
+class LeavingCame:
+    """The other server is being stopped."""
+
+
+SessionEvent = Opened | LettersCame | ReceiptCame | HeartbeatCame | RelayCame | LeavingCame | Faulted
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +182,8 @@ class Session:
         self._post = post
         self._greeting: Hello | None = introduce(self.number) if is_dialled_here else None
         self._goodbye: Goodbye | None = None
+        self._leaves = False
+        """Whether the peer is still to be told that this server is being stopped."""
         self._sent_through = 0
         self._sent_of_next = 0
         """Bytes of the next letter that have left in parts."""
@@ -204,6 +212,9 @@ class Session:
             return greeting
         if self.state not in (State.RESUMING, State.OPEN):
             return None
+        if self._leaves and self.state is State.OPEN:
+            self._leaves = False
+            return Leaving(self.number)
         handled_through = self._post.handled_through(self.peer)
         if self._told is None:
             self._next_expected = handled_through + 1
@@ -263,6 +274,8 @@ class Session:
                 return self._while_open(session, HeartbeatCame(frame))
             case Relay(session):
                 return self._while_open(session, RelayCame(frame))
+            case Leaving(session):
+                return self._while_open(session, LeavingCame())
             case Goodbye(reason, message):
                 self._end(Ending(reason, message, is_by_peer=True))
                 return []
@@ -274,6 +287,10 @@ class Session:
     def lost(self, why: str) -> None:
         """Learn that the connection is gone."""
         self._end(Ending(None, why))
+
+    def leave(self) -> None:
+        """Tell the peer that this server is being stopped; letters go on."""
+        self._leaves = True
 
     def part(self, goodbye: Goodbye) -> None:
         """End the session with a word."""

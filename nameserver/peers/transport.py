@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Protocol, assert_never
 
 from namegraph.channels import Channels
-from namegraph.events import Event, PeerLost, PeerMet, PeerReceived
+from namegraph.events import Event, PeerLeaving, PeerLost, PeerMet, PeerReceived
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.acquaintance import judge, subnets_by_address
 from nameserver.peers.backoff import Backoff
@@ -40,6 +40,7 @@ from nameserver.peers.session import (
     Ending,
     Faulted,
     HeartbeatCame,
+    LeavingCame,
     LettersCame,
     Opened,
     ReceiptCame,
@@ -138,6 +139,7 @@ class PeerTransport:
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
+        self._is_leaving = False
         run_loop.notify_peers = self._wake
 
     # -- life
@@ -179,6 +181,17 @@ class PeerTransport:
                 self._mark_connected(conversation)
         self._watches.forget_all_but(frozenset(self.others()))
         self._notify()
+
+    def leave(self) -> None:
+        """Tell all that this server is being stopped, so that they begin nothing new with it."""
+        self._is_leaving = True
+        for conversation in self._open.values():
+            conversation.leave()
+
+    def is_delivering(self) -> bool:
+        """Whether servers that are connected have not confirmed all letters to them."""
+        channels = self._core.channels
+        return any(channels.sent_through(server) > channels.forgotten_through(server) for server in self._open)
 
     async def close(self) -> None:
         """Say goodbye to all, and end."""
@@ -389,6 +402,8 @@ class PeerTransport:
                 conversation.pulse.take(heartbeat, self._clock())
             case RelayCame(relay):
                 self._relays.take(conversation, relay)
+            case LeavingCame():
+                self._run_loop.take(PeerLeaving(conversation.session.peer, "it is being stopped"))
             case _:
                 assert_never(event)
 
@@ -405,6 +420,8 @@ class PeerTransport:
         self._incarnations[peer] = hello.incarnation
         self._watches.of(peer).met(self._watches.now())
         self._run_loop.take(PeerMet(peer, hello.subnets))
+        if self._is_leaving:
+            conversation.leave()
         self._mark_connected(conversation)
         self._complaints.settle(peer)
         self._notify()
@@ -425,6 +442,10 @@ class PeerTransport:
             if ending.reason is GoodbyeReason.NOT_HEARD and ending.is_by_peer:
                 why = f"it does not hear this server: {ending.message}"
                 self._watches.of(hello.server).lose(why)
+                self._lost(hello.server, why)
+            elif ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer:
+                why = f"stopped: {ending.message}"
+                self._watches.of(hello.server).stop(ending.message)
                 self._lost(hello.server, why)
             else:
                 self._watches.of(hello.server).parted(ending.message)

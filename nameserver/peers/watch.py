@@ -8,7 +8,8 @@
              RESTART_SECONDS; or it says that it does not hear this server (a link must carry both ways)
 
 A lost connection is a hint: a new one is tried at once, and if that works in time, nothing was lost. LOST lasts until a
-session is opened. Nothing here reads a clock; times are waking seconds (`waking`).
+session is opened, and so does STOPPED, which a server is at once that says so when it ends. Nothing here reads a clock;
+times are waking seconds (`waking`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Life(StrEnum):
     UP = "up"
     SUSPECTED = "suspected"
     LOST = "lost"
+    STOPPED = "stopped"
+    """Lost, because it was told to end, and said so."""
 
 
 class Watch:
@@ -58,7 +61,7 @@ class Watch:
     def parted(self, why: str) -> None:
         """The session has ended."""
         self._is_met = False
-        if self.life is not Life.LOST:
+        if not self.is_gone:
             self.life, self.why = Life.SUSPECTED, why
 
     def refused(self, now: float, why: str) -> None:
@@ -67,12 +70,22 @@ class Watch:
             return
         if self._refused_since is None:
             self._refused_since = now
-        if self.life is not Life.LOST:
+        if not self.is_gone:
             self.why = why
 
     def unanswered(self) -> None:
         """It was dialled, and somebody may be there, but has not answered yet."""
         self._refused_since = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody waits for it."""
+        return self.life in (Life.LOST, Life.STOPPED)
+
+    def stop(self, why: str) -> None:
+        """It was told to end, and said so."""
+        self._is_met = False
+        self.life, self.why = Life.STOPPED, why
 
     def lose(self, why: str) -> None:
         """It is lost, whatever was heard."""
@@ -94,7 +107,7 @@ class Watch:
 
     def look(self, now: float) -> bool:
         """Judge anew; returns whether it was lost just now."""
-        if self.life is Life.LOST:
+        if self.is_gone:
             return False
         if self._refused_since is not None and now - self._refused_since >= RESTART_SECONDS:
             self.lose(self.why)

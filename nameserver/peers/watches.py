@@ -59,7 +59,7 @@ class Watches:
                 yield server, watch
 
     def forget_all_but(self, servers: Collection[ServerId]) -> None:
-        """Forget who is lost and not among these."""
-        for server in [server for server, watch in self._watches.items() if watch.life is Life.LOST]:
+        """Forget who is gone and not among these."""
+        for server in [server for server, watch in self._watches.items() if watch.is_gone]:
             if server not in servers:
                 del self._watches[server]

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 def peers_command(session: Session, context: click.Context) -> None:
     """Show which other servers the server knows, and how the connections with them stand.
 
-    A state is `connecting`, `connected`, `refused` with the reason, or `silent since` a time. What is thought of the
-    server is `up`, `suspected`, `lost` or `never met`, and why; phi says how unlikely its silence is. Letters that wait
-    are those which the other server has not confirmed yet. Faults are what it did wrong since this server started.
+    A state is `connecting`, `connected`, `refused` with the reason, `silent since` or `stopped since` a time. What is
+    thought of the server is `up`, `suspected`, `lost`, `stopped` or `never met`, and why; phi says how unlikely its
+    silence is. Letters that wait are those which the other server has not confirmed yet. Faults are what it did wrong
+    since this server started.
 
     In a pipe: `peer`, address, state, server, letters that wait, subnets; then `life`, address, what is thought of it,
     phi, seconds since it was heard, milliseconds there and back (`-`: not known), through which server, what it sent

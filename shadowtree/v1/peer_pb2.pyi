@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PeerFrame(_message.Message):
-    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "heartbeat", "relay")
+    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay")
     class Hello(_message.Message):
         __slots__ = ("protocol_version", "server", "subnets", "incarnation", "session", "addressed_subnets")
         PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +88,11 @@ class PeerFrame(_message.Message):
         payload: bytes
         end: str
         def __init__(self, session: _Optional[int] = ..., source: _Optional[str] = ..., destination: _Optional[str] = ..., stream: _Optional[int] = ..., is_by_dialler: _Optional[bool] = ..., is_first: _Optional[bool] = ..., taken: _Optional[int] = ..., payload: _Optional[bytes] = ..., end: _Optional[str] = ...) -> None: ...
+    class Leaving(_message.Message):
+        __slots__ = ("session",)
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        def __init__(self, session: _Optional[int] = ...) -> None: ...
     class Goodbye(_message.Message):
         __slots__ = ("reason", "message")
         class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -128,6 +133,7 @@ class PeerFrame(_message.Message):
     LETTER_PART_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     RELAY_FIELD_NUMBER: _ClassVar[int]
     hello: PeerFrame.Hello
@@ -135,9 +141,10 @@ class PeerFrame(_message.Message):
     letter_part: PeerFrame.LetterPart
     receipt: PeerFrame.Receipt
     goodbye: PeerFrame.Goodbye
+    leaving: PeerFrame.Leaving
     heartbeat: PeerFrame.Heartbeat
     relay: PeerFrame.Relay
-    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ...) -> None: ...
 
 class AwaitRevisionRequest(_message.Message):
     __slots__ = ("revision",)

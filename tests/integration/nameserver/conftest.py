@@ -49,8 +49,8 @@ def start_several(start, tmp_path):
     """Start one name server for each share of subnets, all of which know one another."""
     started = []
 
-    def start_all(shares):
-        servers = SeveralServers(start, tmp_path, free_ports(len(shares)), shares)
+    def start_all(shares, **settings):
+        servers = SeveralServers(start, tmp_path, free_ports(len(shares)), shares, **settings)
         started.append(servers)
         return servers
 

@@ -15,6 +15,7 @@ from nameserver.peers import watch as watch_module
 from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, Letters, Receipt, Relay, decode, encode
 from nameserver.peers.session import FRAME_BYTES_LIMIT
 from nameserver.peers.streams import CONVERSE_METHOD, DialledStream
+from nameserver.peers.watch import Life
 from tests.fakes.peer_core import FakeDisk, FakePeerCore
 from tests.fakes.peer_server import PATIENCE_SECONDS, FakeServer, until
 
@@ -142,12 +143,44 @@ async def test_a_peer_that_is_killed_and_started_again_gets_what_it_missed(start
     assert a.faults() == again.faults() == {}
 
 
-async def test_a_server_that_says_goodbye_is_silent_at_once_and_lost_a_moment_later(pair, ports, monkeypatch):
-    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.05)
+async def test_a_server_that_says_goodbye_is_stopped_and_lost_at_once(pair, ports, monkeypatch):
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 10 * PATIENCE_SECONDS)
     a, b = pair
     await b.close()
     await until(lambda: a.core.lost)
-    assert a.state(address(ports[1])).startswith("silent since")
+    assert a.core.lost == [("b.x", "stopped: b.x is shutting down")]
+    assert a.state(address(ports[1])).startswith("stopped since 20")
+    assert a.report("b.x").life is Life.STOPPED
+    assert not a.transport.link_of("b.x").may_come_soon
+
+
+async def test_a_stopped_server_that_is_started_again_is_met_again(pair, start, ports):
+    a, b = pair
+    await b.close()
+    await until(lambda: a.core.lost)
+    again = await start("b.x", ports[1], {"a.x": address(ports[0])}, disk=b.disk)
+    await until(lambda: again.core.met and a.report("b.x").life is Life.UP)
+    assert a.state(address(ports[1])) == "connected"
+
+
+async def test_a_server_that_leaves_says_so_and_still_takes_and_sends_letters(pair):
+    a, b = pair
+    b.transport.leave()
+    await until(lambda: a.core.leaving == ["b.x"])
+    a.send("b.x", b"echo hello")
+    await until(lambda: a.letters("b.x") == [b"hello"])
+    assert a.core.lost == []
+    assert a.report("b.x").life is Life.UP
+
+
+async def test_a_server_that_leaves_says_so_again_on_a_connection_that_was_made_again(pair):
+    a, b = pair
+    b.transport.leave()
+    await until(lambda: a.core.leaving == ["b.x"])
+    for conversation in list(a.transport._conversations):
+        conversation.session.lost("cut by the test")
+        conversation.wake()
+    await until(lambda: a.core.leaving == ["b.x", "b.x"])
 
 
 async def test_a_restart_that_is_quick_loses_nobody(pair, start, ports):

@@ -9,6 +9,7 @@ from nameserver.peers.frames import (
     GoodbyeReason,
     Heartbeat,
     Hello,
+    Leaving,
     LetterPart,
     Letters,
     Malformed,
@@ -20,6 +21,7 @@ from nameserver.peers.session import (
     Faulted,
     FaultKind,
     HeartbeatCame,
+    LeavingCame,
     LettersCame,
     Opened,
     ReceiptCame,
@@ -90,6 +92,7 @@ PART = LetterPart(NUMBER, 1, b"half", False, 0)
 RECEIPT = Receipt(NUMBER, 0)
 HEARTBEAT = Heartbeat(NUMBER, 3, 2, 100)
 RELAY = Relay(NUMBER, "c.x", HERE, 5, True, payload=b"inner")
+LEAVING = Leaving(NUMBER)
 GOODBYE = Goodbye(GoodbyeReason.LEAVING, "shutting down")
 GARBAGE = Malformed("no frame")
 OPENED = [Opened(GOOD), ReceiptCame(0)]
@@ -108,6 +111,7 @@ MEANING = {
     (GREETING, RECEIPT): OUT_OF_TURN,
     (GREETING, HEARTBEAT): OUT_OF_TURN,
     (GREETING, RELAY): OUT_OF_TURN,
+    (GREETING, LEAVING): OUT_OF_TURN,
     (GREETING, GOODBYE): SILENCE,
     (GREETING, GARBAGE): MALFORMED,
     (LISTENING, GOOD): (RESUMING, [], [Hello, Receipt]),
@@ -117,6 +121,7 @@ MEANING = {
     (LISTENING, RECEIPT): OUT_OF_TURN,
     (LISTENING, HEARTBEAT): OUT_OF_TURN,
     (LISTENING, RELAY): OUT_OF_TURN,
+    (LISTENING, LEAVING): OUT_OF_TURN,
     (LISTENING, GOODBYE): SILENCE,
     (LISTENING, GARBAGE): MALFORMED,
     (RESUMING, GOOD): OUT_OF_TURN,
@@ -126,6 +131,7 @@ MEANING = {
     (RESUMING, RECEIPT): (OPEN, OPENED, []),
     (RESUMING, HEARTBEAT): OUT_OF_TURN,
     (RESUMING, RELAY): OUT_OF_TURN,
+    (RESUMING, LEAVING): OUT_OF_TURN,
     (RESUMING, GOODBYE): SILENCE,
     (RESUMING, GARBAGE): MALFORMED,
     (OPEN, GOOD): OUT_OF_TURN,
@@ -135,6 +141,7 @@ MEANING = {
     (OPEN, RECEIPT): (OPEN, [], []),
     (OPEN, HEARTBEAT): (OPEN, [HeartbeatCame(HEARTBEAT)], []),
     (OPEN, RELAY): (OPEN, [RelayCame(RELAY)], []),
+    (OPEN, LEAVING): (OPEN, [LeavingCame()], []),
     (OPEN, GOODBYE): SILENCE,
     (OPEN, GARBAGE): MALFORMED,
     (ENDED, GOOD): SILENCE,
@@ -144,6 +151,7 @@ MEANING = {
     (ENDED, RECEIPT): SILENCE,
     (ENDED, HEARTBEAT): SILENCE,
     (ENDED, RELAY): SILENCE,
+    (ENDED, LEAVING): SILENCE,
     (ENDED, GOODBYE): SILENCE,
     (ENDED, GARBAGE): SILENCE,
 }
@@ -154,7 +162,7 @@ def kind_of(frame):
 
 
 def test_the_table_has_every_state_against_every_kind_of_frame():
-    kinds = {Hello, Letters, LetterPart, Receipt, Heartbeat, Relay, Goodbye, Malformed}
+    kinds = {Hello, Letters, LetterPart, Receipt, Heartbeat, Relay, Leaving, Goodbye, Malformed}
     assert {(state, type(frame)) for state, frame in MEANING} == {(state, kind) for state in State for kind in kinds}
 
 
@@ -210,6 +218,7 @@ def test_a_number_below_the_proposed_one_is_refused():
         *((state, kind) for state in (RESUMING, OPEN) for kind in ("letters", "part", "receipt")),
         (OPEN, "heartbeat"),
         (OPEN, "relay"),
+        (OPEN, "leaving"),
     ],
 )
 def test_a_frame_of_another_session_is_counted_and_dropped(number, state, kind):
@@ -220,6 +229,7 @@ def test_a_frame_of_another_session_is_counted_and_dropped(number, state, kind):
         "receipt": Receipt(number, 0),
         "heartbeat": Heartbeat(number, 1, 0, 0),
         "relay": Relay(number, "c.x", HERE, 5, True, payload=b"late"),
+        "leaving": Leaving(number),
     }[kind]
     assert session.receive(frame) == [Faulted(FaultKind.OLD_SESSION)]
     assert session.state is state

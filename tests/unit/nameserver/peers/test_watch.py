@@ -8,7 +8,7 @@ from nameserver.peers.phi import DetectorLimits
 from nameserver.peers.watch import RESTART_SECONDS, Life, Watch
 
 LIMITS = DetectorLimits(heartbeat_seconds=0.5, acceptable_pause_seconds=4.0, threshold=8.0)
-SUSPECTED, UP, LOST = Life.SUSPECTED, Life.UP, Life.LOST
+SUSPECTED, UP, LOST, STOPPED = Life.SUSPECTED, Life.UP, Life.LOST, Life.STOPPED
 
 
 def watch_in(life):
@@ -18,6 +18,8 @@ def watch_in(life):
         watch.met(0.0)
     if life is LOST:
         watch.lose("gone")
+    if life is STOPPED:
+        watch.stop("told to end")
     assert watch.life is life
     return watch
 
@@ -29,6 +31,7 @@ EVENTS = {
     "refused": lambda watch: watch.refused(0.0, "Connection refused"),
     "unanswered": lambda watch: watch.unanswered(),
     "lose": lambda watch: watch.lose("it does not hear this server"),
+    "stop": lambda watch: watch.stop("told to end"),
     "look": lambda watch: watch.look(0.0),
 }
 
@@ -36,24 +39,35 @@ MEANING = {
     ("met", SUSPECTED): UP,
     ("met", UP): UP,
     ("met", LOST): UP,
+    ("met", STOPPED): UP,
     ("heard", SUSPECTED): SUSPECTED,
     ("heard", UP): UP,
     ("heard", LOST): LOST,
+    ("heard", STOPPED): STOPPED,
     ("parted", SUSPECTED): SUSPECTED,
     ("parted", UP): SUSPECTED,
     ("parted", LOST): LOST,
+    ("parted", STOPPED): STOPPED,
     ("refused", SUSPECTED): SUSPECTED,
     ("refused", UP): UP,
     ("refused", LOST): LOST,
+    ("refused", STOPPED): STOPPED,
     ("unanswered", SUSPECTED): SUSPECTED,
     ("unanswered", UP): UP,
     ("unanswered", LOST): LOST,
+    ("unanswered", STOPPED): STOPPED,
     ("lose", SUSPECTED): LOST,
     ("lose", UP): LOST,
     ("lose", LOST): LOST,
+    ("lose", STOPPED): LOST,
+    ("stop", SUSPECTED): STOPPED,
+    ("stop", UP): STOPPED,
+    ("stop", LOST): STOPPED,
+    ("stop", STOPPED): STOPPED,
     ("look", SUSPECTED): SUSPECTED,
     ("look", UP): UP,
     ("look", LOST): LOST,
+    ("look", STOPPED): STOPPED,
 }
 
 
@@ -66,7 +80,7 @@ def test_what_an_event_means_in_a_state(event, life):
 
 
 def test_the_table_is_complete():
-    assert set(MEANING) == {(event, life) for event in EVENTS for life in (SUSPECTED, UP, LOST)}
+    assert set(MEANING) == {(event, life) for event in EVENTS for life in (SUSPECTED, UP, LOST, STOPPED)}
 
 
 def lost_after(watch, *, since=0.0, step=0.125):
