@@ -82,6 +82,13 @@ class AdminCalls:
                     state=report.state,
                     letters_waiting=report.letters_waiting,
                     faults=_faults(report.faults),
+                    life=report.life.value,
+                    why=report.why,
+                    phi=report.phi,
+                    last_heard_seconds=report.last_heard_seconds,
+                    round_trip_ms=None if report.round_trip_seconds is None else 1e3 * report.round_trip_seconds,
+                    via=report.via,
+                    relayed=report.relayed,
                 )
                 for report in self._transport.reports()
             ],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import grpc
 
@@ -40,6 +41,9 @@ class FakeDirectory:
         if server in self._name_server.out_of_reach:
             raise refuse(Reason.UNAVAILABLE, f"the server {server} is out of reach", unreachable=server, server=server)
         return self._all[server].channel
+
+    def under_way(self, server, call):
+        return nullcontext()
 
     async def home_of_subnet(self, subnet):
         owner = self._name_server.core.owner_of(subnet)

@@ -375,6 +375,12 @@ class FakeAdminService(AdminServiceServicer):
                     state="connected",
                     letters_waiting=3,
                     faults=[fault],
+                    life="suspected",
+                    why="nothing was heard for 1.2 s",
+                    phi=0.123456,
+                    last_heard_seconds=1.23456,
+                    via="c.example",
+                    relayed=4,
                 )
                 for subnet, address in self.graph.peers.items()
             ],

@@ -11,6 +11,7 @@ LOSS = Ending(None, "Connection refused")
 REFUSAL = Ending(GoodbyeReason.NOT_A_PEER, "who are you?")
 FAREWELL = Ending(GoodbyeReason.LEAVING, "shutting down", is_by_peer=True)
 SILENT = "silent since 1970-01-01T00:00:50Z: "
+STOPPED = "stopped since 1970-01-01T00:00:50Z: "
 
 
 @pytest.fixture
@@ -37,14 +38,17 @@ def tell(link, what):
         ((CONNECTED,), "connected"),
         ((LOSS,), SILENT + "Connection refused"),
         ((REFUSAL,), "refused: who are you?"),
-        ((FAREWELL,), SILENT + "shutting down"),
+        ((FAREWELL,), STOPPED + "shutting down"),
+        ((FAREWELL, CONNECTED, LOSS), SILENT + "Connection refused"),
+        ((Ending(GoodbyeReason.LEAVING, "shutting down"),), SILENT + "shutting down"),
         ((CONNECTED, LOSS), SILENT + "Connection refused"),
         ((CONNECTED, REFUSAL), "refused: who are you?"),
         ((LOSS, CONNECTED), "connected"),
         ((REFUSAL, CONNECTED), "connected"),
         ((LOSS, REFUSAL), "refused: who are you?"),
         ((REFUSAL, LOSS), SILENT + "Connection refused"),
-        ((FAREWELL, LOSS), SILENT + "Connection refused"),
+        ((FAREWELL, LOSS), STOPPED + "shutting down"),
+        ((FAREWELL, REFUSAL), "refused: who are you?"),
     ],
 )
 async def test_the_state_of_an_address(link, told, state):
