@@ -24,7 +24,7 @@ from namegraph.ancestry import Shift
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
-from namegraph.duplication import blocked_originators, controlled_arcs, sources_above
+from namegraph.duplication import blocked_originators, controlled_arcs
 from namegraph.messages import ArcId, Block, RecordVersion, UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.ordering import row_key
@@ -156,6 +156,7 @@ class Boundary:
         for arc in entering:
             by_sink.setdefault(graph.representative(arc.child), set()).add((arc.parent, arc.child))
         found: dict[tuple[NodeIndex, NodeIndex], Minimal] = {}
+        minimal: dict[bytes, Minimal] = {}
         for sink, arcs in by_sink.items():
             for controlled in controlled_arcs(graph, ancestors, sink):
                 ends = (controlled.arc.parent, controlled.arc.child)
@@ -165,10 +166,11 @@ class Boundary:
                 if sent and self._says(sent, controlled.blocked):
                     found[ends] = sent
                     continue
-                minimal = sources_above(graph, ancestors, controlled)
-                found[ends] = tuple(
-                    sorted(min(graph.ids[component] for component in graph.components(node)) for node in minimal)
-                )
+                # Many arcs of one tail block the same.
+                key = controlled.blocked.serialize()
+                if key not in minimal:
+                    minimal[key] = minimal_nodes(graph, ancestors, controlled.blocked)
+                found[ends] = minimal[key]
         return found
 
     def _says(self, nodes: Minimal, blocked: BitMap) -> bool:
@@ -233,7 +235,7 @@ class Boundary:
                     lost &= after[tail] if tail in after else ancestors.of(tail)
                 if lost:
                     kept = BitMap(node for node in was.blocked if lost.isdisjoint(ancestors.of(NodeIndex(node))))
-                    found[self._name(*arc)] = minimal_nodes(graph, kept)
+                    found[self._name(*arc)] = minimal_nodes(graph, ancestors, kept)
         return {arc: found[arc] for arc in sorted(found, key=lambda arc: (arc.child, arc.parent))}
 
     def _to_release_by_collecting(

@@ -83,14 +83,15 @@ class CollectedGraph:
     def keepable(self, blocked: BitMap, lost: BitMap) -> tuple[NodeId, ...]:
         """What may stay blocked, as minimal nodes: those that are not lost and have nothing lost above them."""
         kept = BitMap(node for node in blocked if lost.isdisjoint(self.ancestors.of(NodeIndex(node))))
-        return minimal_nodes(self.graph, kept)
+        return minimal_nodes(self.graph, self.ancestors, kept)
 
 
-def minimal_nodes(graph: NameGraph, blocked: BitMap) -> tuple[NodeId, ...]:
+def minimal_nodes(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> tuple[NodeId, ...]:
     """The minimal derived nodes of an ancestor-closed set, each by its smallest component; sorted."""
     return tuple(
         sorted(
-            min(graph.ids[component] for component in graph.components(source)) for source in sources(graph, blocked)
+            min(graph.ids[component] for component in graph.components(source))
+            for source in sources(graph, ancestors, blocked)
         )
     )
 

@@ -80,38 +80,23 @@ def controlled_arcs(
     return found
 
 
-def sources_above(graph: NameGraph, ancestors: AncestorSets, controlled: ControlledArc) -> list[NodeIndex]:
-    """The `sources` of what a controlled arc blocks, in no order: found from its tail upwards.
-
-    Only what is not blocked is visited, and that is little: of all arcs into one sink, each originator may cross one.
-    """
-    blocked = controlled.blocked
-    pending = [graph.representative(controlled.arc.parent)]
-    seen = set(pending)
-    found = []
-    while pending:
-        node = pending.pop()
-        if node in blocked:
-            found.append(node)
-            continue
-        above = graph.parent_representatives(node) - seen
-        seen |= above
-        pending += above
-    if len(found) > 1:
-        above_others = BitMap()
-        for node in found:
-            above_others |= ancestors.of(node) - BitMap(graph.components(node))
-        found = [node for node in found if node not in above_others]
-    return found
-
-
-def sources(graph: NameGraph, blocked: BitMap) -> list[NodeIndex]:
-    """The minimal derived nodes of an ancestor-closed set, as representatives sorted by label.
+def sources(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> list[NodeIndex]:
+    """The minimal derived nodes of an ancestor-closed set, as representatives, in no order.
 
     They are the sources of the duplication loops that the set controls; all others are their ancestors.
     """
-    inner: set[NodeIndex] = set()
-    representatives = {graph.representative(NodeIndex(node)) for node in blocked}
-    for representative in representatives:
-        inner |= graph.parent_representatives(representative)
-    return sorted(representatives - inner, key=graph.label)
+    rest = blocked.copy()
+    candidates = []
+    while rest:
+        # Whichever is taken, all above it go with it. The middle one takes many, however nodes happen to be numbered.
+        candidate = graph.representative(NodeIndex(rest[len(rest) // 2]))
+        candidates.append(candidate)
+        rest -= ancestors.of(candidate)
+    above_later = BitMap()
+    found = []
+    # A candidate is above none that was taken before it.
+    for candidate in reversed(candidates):
+        if candidate not in above_later:
+            found.append(candidate)
+            above_later |= ancestors.of(candidate)
+    return found

@@ -79,8 +79,10 @@ class GraphRows:
     def _add_arc_rows(self, parent: NodeIndex, child: NodeIndex, records: Records) -> None:
         graph = self._graph
         in_record = graph.parents[child].get(parent)
-        owns_parent = self._site.owns(parent)
-        arc = graph.children[parent].get(child) if owns_parent else in_record
+        truth = graph.children[parent].get(child)
+        # Where they agree they are one object, whoever owns the parent.
+        owns_parent = truth is not in_record and self._site.owns(parent)
+        arc = truth if owns_parent else in_record
         if arc is None:
             arc = graph.tombstones.get((parent, child)) or _unknown(parent, child)
             is_ahead = owns_parent and in_record is not None

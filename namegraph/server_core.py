@@ -280,7 +280,7 @@ class ServerCore:
         if command.deadline is not None and now > command.deadline:
             raise _deadline_passed()
         if not self._site.is_alone and not self._concerns_this_server_alone(command):
-            plan = _plan_of(command)
+            plan = _plan_of(command, self._site)
             update_id = self._coordinator.start(plan, request_id=command.request_id, deadline=command.deadline)
             self._requests.begin(update_id, Asked(command.request_id, digest, [command.ticket]))
             return None
@@ -297,7 +297,7 @@ class ServerCore:
                 first = names[:1]
                 concerns_one = concerns_one_server(site, self.records, self.entries, operations)
             case ImportCommand(names=names):
-                first = [names[position] for position in command.parents[:1]]
+                first = [names[position] for position in (*command.parents[:1], *command.groups[:1])]
                 concerns_one = import_concerns_one_server(site, self.records, self.entries, command)
         for name in names:
             self.peers.require_met(name)
@@ -365,11 +365,15 @@ class ServerCore:
                 self._outcomes.remember(asked.request_id, asked.digest, ended.outcome, records)
         for update_id in coordinator.answerable:
             is_confirmed = update_id in coordinator.confirmed
+            if update_id in coordinator.controlled:
+                asked = requests.complete(update_id, coordinator.controlled[update_id])
+                self._outcomes.complete(asked.request_id, asked.outcome, records)
             effects.replies.extend(requests.answer(update_id, is_confirmed=is_confirmed))
         coordinator.begun_again.clear()
         coordinator.ended.clear()
         coordinator.answerable.clear()
         coordinator.confirmed.clear()
+        coordinator.controlled.clear()
         if site.counter != counter_before:
             records.counter = site.counter
         self.records.take_rows(records)
@@ -451,13 +455,13 @@ class ServerCore:
                 return collect_import(self.graph, self._table, self.server, command)
 
 
-def _plan_of(command: UpdateCommand | ImportCommand) -> Plan:
+def _plan_of(command: UpdateCommand | ImportCommand, site: Site) -> Plan:
     match command:
         case UpdateCommand(operations=operations):
             return Plan(tuple(enumerate(operations, start=1)), len(operations))
         case ImportCommand():
-            operations = operations_of_import(command)
-            return Plan(tuple(enumerate(operations, start=1)), len(operations), is_import=True)
+            # To those who asked for it, it is one operation.
+            return Plan(tuple(enumerate(operations_of_import(site, command), start=1)), 1, is_import=True)
 
 
 def _left_no_trace(outcome: Outcome) -> bool:

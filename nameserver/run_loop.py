@@ -56,6 +56,9 @@ GATHER_SECONDS = 0.002
 GATHER_ROUNDS_LIMIT = 10
 """How often it waits again, as long as some do come: 20 ms for a caller who waits for others at the very worst."""
 
+LARGE_LETTER_BYTES = 256 * 1024
+"""A letter of this size makes tens of thousands of objects."""
+
 FIRST_RETRY_SECONDS = 0.1
 SHORTEST_TICK_SECONDS = 0.001
 """A timer may fire a little early; the core is then not asked again at once, without end."""
@@ -326,7 +329,7 @@ class RunLoop:
             self._stepped.set_result(None)
             self._stepped = None
         try:
-            with growing_graph() if isinstance(event, ImportCommand) else nullcontext():
+            with growing_graph() if _brings_much(event) else nullcontext():
                 effects = self._core.step(event, self._clock())
         except BaseException as bug:
             # The core may be half changed: the server ends, and starts again from what is durable.
@@ -466,3 +469,13 @@ def _outcome_unknown(why: str) -> Refusal:
 
 def _unavailable(why: str) -> Refusal:
     return Refusal(Reason.UNAVAILABLE, f"the database cannot be written, so nothing can be confirmed: {why}")
+
+
+def _brings_much(event: Event) -> bool:
+    match event:
+        case ImportCommand():
+            return True
+        case PeerMessage(encoded=encoded):
+            return len(encoded) > LARGE_LETTER_BYTES
+        case _:
+            return False

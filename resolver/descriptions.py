@@ -117,7 +117,7 @@ def _rd_records(
         blocked = blocked_from(arc)
         if not blocked:
             continue
-        for source in sources(graph, blocked):
+        for source in sorted(sources(graph, ancestors, blocked), key=graph.label):
             above = ancestors.of(source)
             room -= len(above)
             if room < 0:

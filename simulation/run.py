@@ -14,6 +14,7 @@ from simulation.checkers import check_all, check_quiet
 from simulation.clients import Population, populate, submit_burst
 from simulation.cluster import Cluster
 from simulation.decisions import Decisions
+from simulation.effects import EffectsCheck
 from simulation.invariants import InvariantViolatedError
 from simulation.networks import RandomNetwork
 from simulation.recording import record
@@ -78,6 +79,7 @@ class SeedRun:
         self._decisions = Decisions(self._cluster)
         own_chance = Random(seed)  # noqa: S311 - as above
         self._resolvers = Resolvers(self._cluster, self._decisions, self._population, own_chance)
+        self._effects = EffectsCheck(self._cluster.servers)
         self._burst_begins: list[int] = []
 
     def run(self) -> Tally:
@@ -97,7 +99,9 @@ class SeedRun:
             cluster.run(self._decisions.watch)
             check_quiet(cluster.servers, population.commands, cluster.answers)
             self._resolvers.check(population.commands)
-            state = run_serially(population.commands, cluster.answers, cluster.places, population.groups)
+            state = run_serially(
+                population.commands, cluster.answers, cluster.places, population.groups, self._effects.check
+            )
             arcs = state.arcs
             check_all(cluster.servers, TrueGraph(arcs), state.groups)
             if self._restart_share:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import rustworkx
@@ -116,15 +116,20 @@ class TrueState:
         return [arc for arc in self.arcs if node in arc]
 
 
+Watch = Callable[[int, Outcome, TrueState, TrueState], None]
+
+
 def run_serially(
     commands: Mapping[int, UpdateCommand],
     answers: Mapping[int, Outcome],
     places: Mapping[int, Priority],
     groups: Iterable[NodeId],
+    watch: Watch | None = None,
 ) -> TrueState:
     """The state after all updates in the order of final priorities; raises where the serial run has another outcome.
 
-    `groups` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere.
+    `groups` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere. `watch` is
+    shown each commit: ticket, outcome, and the states before and after.
     """
     state = TrueState(set(groups), {})
     # One server may refuse right after a commit of the same priority, so commits come first.
@@ -137,7 +142,10 @@ def run_serially(
         if (after is None) != is_refused:
             possible = "impossible" if after is None else "possible"
             raise InvariantViolatedError(f"I8: {operations} at {place} are {possible}; {answers[ticket]}")
-        state = after or state
+        if after is not None:
+            if watch is not None:
+                watch(ticket, answers[ticket], state, after)
+            state = after
     for ticket, outcome in answers.items():
         if ticket not in places and isinstance(outcome, Committed):
             raise InvariantViolatedError(f"I8: {commands[ticket]} was committed and has no place")

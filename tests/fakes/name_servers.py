@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from namegraph.events import PeerMessage, PeerMet
+from namegraph.events import PeerLost, PeerMessage, PeerMet
 from namegraph.names import ServerId, Subnet
 from namegraph.refusals import Reason, refuse
 from namegraph.server_core import ServerCore
@@ -171,10 +171,11 @@ class NameServers:
             await server.stop()
 
     def cut_off(self, subnet):
-        """Put a server out of reach of the calls of all others."""
+        """Put a server out of reach of all others."""
         for server in self:
             if server is not self[subnet]:
                 server.out_of_reach.add(subnet)
+                server.take(PeerLost(ServerId(subnet), "cut off"))
 
     def calls(self):
         """The calls from server to server since the last time, by server."""

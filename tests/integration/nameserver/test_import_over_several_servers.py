@@ -1,11 +1,11 @@
-"""Any server takes a whole graph, and each home of parents carries out its part."""
+"""Any server takes a whole graph; the home of its first parent brings it to all as one update."""
 
 import grpc
 import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from nameserver import import_parts
+from nameserver import import_pieces
 from shadowtree.v1 import name_service_pb2 as m
 from tests.fakes.name_servers import NameServers
 
@@ -56,10 +56,10 @@ async def exported(server):
     return [(arc.parent, arc.child) async for arc in server.client.export()]
 
 
-async def test_each_home_of_parents_carries_out_its_part_once(servers):
+async def test_the_home_of_the_first_parent_brings_it_to_all(servers):
     summary = await bring(servers["b.example"])
     assert (summary.arcs, summary.groups_created, summary.already_there) == (6, 6, 0)
-    assert servers.calls() == {"a.example": ["Import"], "c.example": ["Import"]}
+    assert servers.calls() == {"a.example": ["Import"]}
     rows = sorted([*((parent, child) for parent, child, _ in ROWS), (ALONE, ""), ("c2@c.example", "")])
     for server in servers:
         assert await exported(server) == rows
@@ -84,7 +84,7 @@ async def test_repeated_under_another_id_it_finds_everything_there(servers):
     assert (again.arcs, again.groups_created, again.already_there) == (0, 0, 6)
 
 
-async def test_a_graph_of_one_other_home_goes_there_whole_under_its_own_id(servers):
+async def test_a_graph_of_one_other_home_goes_there(servers):
     rows = [("c1@c.example", "c2@c.example", GROUP), ("c2@c.example", "ann@c.example", PROCESS)]
     through_a = await bring(servers["a.example"], rows, ())
     assert servers.calls() == {"c.example": ["Import"]}
@@ -93,8 +93,8 @@ async def test_a_graph_of_one_other_home_goes_there_whole_under_its_own_id(serve
 
 
 async def test_it_travels_in_pieces(servers, monkeypatch):
-    monkeypatch.setattr(import_parts, "NAMES_OF_A_CHUNK", 2)
-    monkeypatch.setattr(import_parts, "ARCS_OF_A_CHUNK", 1)
+    monkeypatch.setattr(import_pieces, "NAMES_OF_A_PIECE", 2)
+    monkeypatch.setattr(import_pieces, "ARCS_OF_A_PIECE", 1)
     await bring(servers["a.example"])
     assert len(await exported(servers["a.example"])) == 8
 
@@ -108,10 +108,9 @@ async def test_it_travels_in_pieces(servers, monkeypatch):
         ([*ROWS, ("b1@b.example", "a1@a.example", PROCESS)], (), "WRONG_KIND"),
     ],
 )
-async def test_a_graph_that_cannot_be_is_refused_before_anything_is_sent(servers, rows, groups, reason):
+async def test_a_graph_that_cannot_be_is_refused_and_nothing_is_done(servers, rows, groups, reason):
     for server in servers:
         assert (await refused(bring(server, rows, groups)))[0] == reason
-    assert servers.calls() == {}
     assert await exported(servers["a.example"]) == []
 
 
@@ -123,21 +122,17 @@ async def test_a_home_out_of_reach_is_noticed_before_anything_is_done(servers):
     assert (await servers["a.example"].client.groups("a.example")).groups == ()
 
 
-async def test_where_one_part_fails_the_error_says_what_is_done_and_repeating_completes_it(servers):
+async def test_what_one_home_cannot_do_is_done_nowhere(servers):
     # What is a process at its home cannot become a group.
     names = servers["c.example"].client
     await names.create_group("other@c.example")
     await names.join("other@c.example", "c1@c.example", kind="process")
+    before = await exported(servers["a.example"])
     reason, facts, message = await refused(bring(servers["a.example"]))
-    assert reason == "NAME_IN_USE"
-    assert (facts["done"], facts["server"], facts["missing"]) == ("a.example", "b.example", "b.example,c.example")
-    assert "the parts of a.example are done, and repeating the import completes it" in message
+    assert (reason, facts["group"]) == ("NAME_IN_USE", "c1@c.example")
+    assert message == "c1@c.example is a process that is in use; it cannot become a group"
+    assert await exported(servers["a.example"]) == before
     await names.leave("other@c.example", "c1@c.example")
     summary = await bring(servers["a.example"], request_id="again")
-    assert (summary.arcs, summary.already_there) == (4, 2)
+    assert (summary.arcs, summary.already_there) == (6, 0)
     assert len(await exported(servers["b.example"])) == 9
-
-
-async def test_an_id_too_long_to_name_the_servers_with_it_is_refused(servers):
-    reason, facts, _ = await refused(bring(servers["a.example"], request_id="x" * 195))
-    assert (reason, facts["field"]) == ("INVALID_REQUEST", "request_id")
