@@ -167,7 +167,7 @@ class PeerTransport:
         for address, subnets in table.items():
             link = self._links.get(address)
             if link is None:
-                link = Link(address, subnets, chance=self._chance, wall_clock=self._wall_clock)
+                link = Link(address, subnets, chance=self._chance, clock=self._clock, wall_clock=self._wall_clock)
                 self._links[address] = link
                 self._dialling[address] = self._tasks.create_task(self._seek(link))
             link.subnets = subnets
