@@ -17,7 +17,6 @@ from random import Random
 from typing import Protocol
 
 from namegraph.events import (
-    Effects,
     Event,
     Outcome,
     PeerLetter,
@@ -258,9 +257,8 @@ class Cluster:
 
     def learn_unknown(self) -> None:
         """Let the clients that know of no outcome learn it by their request ids; what was not done is not done now."""
-        for ticket, command in self.unknown.items():
-            reply = self.outcome_now(command)
-            self._answer([reply])
+        for command in self.unknown.values():
+            self._answer([self.outcome_now(command)])
         self.unknown = {}
 
     def outcome_now(self, command: UpdateCommand) -> Reply:
@@ -327,9 +325,7 @@ class Cluster:
     def _is_receipt_lost(self, server: ServerId, event: Event) -> bool:
         connections = self.connections
         return (
-            connections is not None
-            and isinstance(event, PeerReceived)
-            and not connections.carries(event.peer, server)
+            connections is not None and isinstance(event, PeerReceived) and not connections.carries(event.peer, server)
         )
 
     def _crash(self, server: ServerId) -> None:
@@ -372,11 +368,15 @@ class Cluster:
             self._disks[server].write(taken.effects.records)
         queue.writing = []
         for taken in written:
-            self._let_out(server, taken)
+            if server not in self.down:
+                self._let_out(server, taken)
             for held in taken.held:
-                held.let_out()
-            if server in self.down:
-                return
+                if server in self.down:
+                    held.lose()
+                else:
+                    held.let_out()
+        if server in self.down:
+            return
         if queue.waiting:
             self._begin_write(server)
 

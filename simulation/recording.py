@@ -12,7 +12,9 @@ from simulation.networks import Arrival, Sent
 from simulation.scenario import Ask, Crash, Deliver, Expire, Lose, Meet, Quiet, Scenario, Selection, Step
 
 
-def record(cluster: Cluster, groups: Sequence[NodeId], bursts: Iterable[Sequence[Arrival | Restart | None]]) -> Scenario:
+def record(
+    cluster: Cluster, groups: Sequence[NodeId], bursts: Iterable[Sequence[Arrival | Restart | None]]
+) -> Scenario:
     """What happened in bursts with a quiet point between them, over groups that were created before."""
     steps: list[Step] = []
     deadlines: dict[int, tuple[ServerId, float]] = {}

@@ -2,9 +2,9 @@
 
 The home of the group runs a real `Resolution`; questions and answers travel with delays of their own, so that they
 overtake one another and the messages of updates. Now and then a question gets lost, or a caller is in a hurry; where a
-server is away or a channel is cut, it fails. What rests on a step that is not durable waits for it. What two walks agree
-on must be the true answer of the instant at which the second began, but for what is below groups that are said to be
-unreachable; and every resolution must end once nothing else is under way.
+server is away or a channel is cut, it fails. What rests on a step that is not durable waits for it. What two walks
+agree on must be the true answer of the instant at which the second began, but for what is below groups that are said to
+be unreachable; and every resolution must end once nothing else is under way.
 
 Source: protocol.md section 8, *datagram*.
 """
@@ -262,13 +262,12 @@ class _Asking:
 
     def _is_current(self, resolution: Resolution) -> bool:
         """Whether the server still knows of the question; if it has crashed since, the client asks again."""
-        if self._is_over or resolution is not self._resolution:
+        if self._is_over or self._is_held or resolution is not self._resolution:
             return False
         if self._shell is self._resolvers.shell(self._home):
             return True
-        if not self._is_held:
-            self._resolvers.tally["asked again after a crash"] += 1
-            self.begin()
+        self._resolvers.tally["asked again after a crash"] += 1
+        self.begin()
         return False
 
     def _end(self, resolution: Resolution, instant: int, resolved: Resolved) -> None:

@@ -15,7 +15,7 @@ from simulation.clients import Population, populate, submit_burst
 from simulation.cluster import Cluster
 from simulation.decisions import Decisions
 from simulation.invariants import InvariantViolatedError
-from simulation.networks import RandomNetwork
+from simulation.networks import RandomNetwork, Sent
 from simulation.recording import record
 from simulation.resolutions import Resolvers
 from simulation.scenario import Scenario
@@ -115,6 +115,7 @@ class SeedRun:
             self._troubled.update(population.commands)
         if self._troubles is not None:
             self._run_burst(CALM_UPDATES)
+            self._start_again()
         return self._tally()
 
     def _run_burst(self, size: int) -> None:
@@ -130,14 +131,24 @@ class SeedRun:
         self._resolvers.check(population.commands)
         state = run_serially(population.commands, cluster.answers, cluster.places, population.groups)
         self._arcs = state.arcs
-        truth = TrueGraph(state.arcs)
-        check_all(cluster.servers, truth, state.groups)
+        check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
         if self._troubles is not None:
             self._troubles.check_repeated(population.commands.values())
-        if self._restart_share or self._troubles is not None:
-            cluster.restart_all()
-            cluster.run()
-            check_all(cluster.servers, truth, state.groups)
+        if self._restart_share:
+            self._start_again()
+
+    def _start_again(self) -> None:
+        """Let every server start again from its disk, and check once more."""
+        cluster, population = self._cluster, self._population
+        cluster.restart_all()
+        cluster.run()
+        state = run_serially(population.commands, cluster.answers, cluster.places, population.groups)
+        check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
+
+    @property
+    def sent(self) -> list[Sent]:
+        """All messages so far."""
+        return self._cluster.sent
 
     def recorded(self) -> Scenario:
         """What has happened so far."""
@@ -145,7 +156,6 @@ class SeedRun:
         ends = [*self._burst_begins[1:], len(history)]
         bursts = [history[begin:end] for begin, end in zip(self._burst_begins, ends, strict=True)]
         return record(self._cluster, self._population.groups, bursts)
-
 
     def _tally(self) -> Tally:
         cluster = self._cluster

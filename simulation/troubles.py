@@ -24,7 +24,7 @@ from simulation.invariants import InvariantViolatedError
 from simulation.links import Links
 from simulation.networks import Channel, Errand, RandomNetwork
 
-TROUBLES_AT_MOST = 6
+TROUBLES_AT_MOST = 12
 """In each burst."""
 
 SPREADS = (5.0, 30.0, 100.0)
@@ -42,12 +42,19 @@ FRAGILE_SHARE = 0.2
 NOTHING_DURABLE_SHARE = 0.3
 """Of crashes within steps, those before the step is durable."""
 
+WRITES_TAKE = (0.5, 3.0, 20.0)
+"""Means on slow disks."""
+
+KILLED_SHARE = 0.4
+"""Of servers with a slow disk, those that crash with steps that wait for it."""
+
 ASKED_AGAIN_SHARE = 0.5
 """Of updates that were refused since a server was out of reach, those that are asked for again."""
 
-AT_REST_WITHIN = 3_000.0
+AT_REST_WITHIN = 2_000.0
 """How long after the last trouble all is at rest. A message takes 1 on average, 5 on a slow channel, and 100 there
-where it is very late; an update needs six in a row, and updates of a burst wait for one another."""
+where it is very late; an update needs six in a row, and updates of a burst wait for one another. Of 1,500 bursts half
+took 29, one in a hundred 464, the longest 758."""
 
 
 class Trouble(Enum):
@@ -73,7 +80,7 @@ class Troubles:
         self._chance = chance
         self._links = Links(cluster, network, chance)
         kinds = [kind for kind in Trouble if len(cluster.servers) > 1 or kind not in _OF_LINKS]
-        self._kinds = chance.sample(kinds, chance.choice([1, 2, 3, len(kinds)]))
+        self._kinds = chance.sample(kinds, chance.choice([1, 3, len(kinds), len(kinds)]))
         self._fragile: Counter[ServerId] = Counter()
         self._over_at = 0.0
         self.is_on = False
@@ -89,7 +96,7 @@ class Troubles:
         self.is_on = True
         self._over_at = self._cluster.now
         spread = chance.choice(SPREADS)
-        for _ in range(chance.randint(1, TROUBLES_AT_MOST)):
+        for _ in range(chance.choice([2, 5, TROUBLES_AT_MOST])):
             kind = chance.choice(self._kinds)
             self._at(chance.random() * spread, partial(self._begin, kind))
 
@@ -104,6 +111,7 @@ class Troubles:
                 kept = list(core.channels.kept(other))
                 if kept:
                     raise InvariantViolatedError(f"stuck: {server} keeps {len(kept)} letters to {other}")
+        self.tally["outcomes learnt later"] += len(self._cluster.unknown)
         self._cluster.learn_unknown()
 
     def check_repeated(self, commands: Iterable[UpdateCommand]) -> None:
@@ -137,8 +145,8 @@ class Troubles:
                 self._at(lasts, partial(self._fragile.subtract, [server]))
             case Trouble.SLOW_DISK:
                 queue = self._cluster.queues[server]
-                queue.mean_delay = chance.choice([0.5, 3.0, 15.0])
-                self._at(lasts, partial(setattr, queue, "mean_delay", 0.0))
+                queue.mean_delay = chance.choice(WRITES_TAKE)
+                self._at(lasts, partial(self._end_slow_disk, server))
             case Trouble.FLAPS:
                 one, other = chance.sample(servers, 2)
                 begins = 0.0
@@ -154,6 +162,11 @@ class Troubles:
                 chance.shuffle(servers)
                 place = chance.randint(1, len(servers) - 1)
                 self._cut(_both_ways(servers[:place], servers[place:]), 0.0, lasts)
+
+    def _end_slow_disk(self, server: ServerId) -> None:
+        if self._chance.random() < KILLED_SHARE:
+            self._cluster.crash(server, down_for=self._down_for())
+        self._cluster.queues[server].mean_delay = 0.0
 
     def _cut(self, channels: list[Channel], begins: float, lasts: float) -> None:
         self._at(begins, partial(self._links.cut, channels))
@@ -179,6 +192,7 @@ class Troubles:
         first = commands[ticket]
         again = UpdateCommand(len(commands), first.request_id, first.operations)
         commands[again.ticket] = again
+        self.tally["asked again"] += 1
         self._cluster.submit(self._cluster.asked_at(ticket), again, delay=self._some_time())
 
     def _some_time(self) -> float:
