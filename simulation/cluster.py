@@ -23,6 +23,7 @@ from namegraph.events import (
     PeerMessage,
     PeerMet,
     PeerReceived,
+    ReadCommand,
     Reply,
     Tick,
     UpdateCommand,
@@ -112,7 +113,6 @@ class Cluster:
         self.down_for: Callable[[], float] = lambda: 0.0
         """Asked at such a crash: how long it stays away."""
         self.on_answer: Callable[[int, Outcome], None] = lambda _ticket, _outcome: None
-        self.after_step: Callable[[], None] = lambda: None
         self.queues: dict[ServerId, Queue] = {}
         self.down: dict[ServerId, None] = {}
         """Servers that have crashed and not started again."""
@@ -137,8 +137,9 @@ class Cluster:
         self._disks: dict[ServerId, Disk] = {}
         self._crashes = crashes
         self._restart_share = restart_share
+        self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
-        self._asking: dict[int, tuple[ServerId, UpdateCommand]] = {}
+        self._asking: dict[int, tuple[ServerId, UpdateCommand | ReadCommand]] = {}
         """Commands that were taken and not answered, by ticket."""
         self._asked_at: dict[int, ServerId] = {}
         self._tickets: dict[UpdateId, int] = {}
@@ -154,7 +155,7 @@ class Cluster:
         """The time of the last step."""
         return self.network.now
 
-    def submit(self, server: ServerId, command: UpdateCommand, *, delay: float = 0.0) -> None:
+    def submit(self, server: ServerId, command: UpdateCommand | ReadCommand, *, delay: float = 0.0) -> None:
         """Let a client ask a server, some time from now."""
         self.network.put(server, command, delay=delay)
 
@@ -162,9 +163,10 @@ class Cluster:
         """Let something happen at a server, some time from now."""
         self.network.put(server, errand, delay=delay)
 
-    def run(self) -> None:
+    def run(self, after_step: Callable[[], None] | None = None) -> None:
         """Go on until nothing is under way; raises `NeverEndsError`."""
         steps = 0
+        self._after_step = after_step
         self._restarts_left = RESTARTS_LIMIT if self._restart_share or self.connections is not None else 0
         while (arrival := self.network.next()) is not None:
             steps += 1
@@ -183,7 +185,7 @@ class Cluster:
         if isinstance(event, Errand):
             event.run()
             return
-        if isinstance(event, UpdateCommand):
+        if isinstance(event, UpdateCommand | ReadCommand):
             self._asking[event.ticket] = (server, event)
             self._asked_at[event.ticket] = server
         if server in self.down or self._is_receipt_lost(server, event):
@@ -196,7 +198,8 @@ class Cluster:
             self._crash(server)
         else:
             self._step(arrival, event, crash_at)
-        self.after_step()
+        if self._after_step is not None:
+            self._after_step()
 
     def _step(self, arrival: Arrival, event: Event, crash_at: float | None) -> None:
         server = arrival.server
@@ -240,7 +243,7 @@ class Cluster:
         self.down[server] = None
         self._lose_memory(server)
         for asked_at, command in list(self._asking.values()):
-            if asked_at == server and self._chance_of(GONE_SHARE):
+            if asked_at == server and isinstance(command, UpdateCommand) and self._chance_of(GONE_SHARE):
                 del self._asking[command.ticket]
                 self.unknown[command.ticket] = command
         if self.connections is not None:
@@ -345,7 +348,7 @@ class Cluster:
             self.history[taken.place] = None
         if lost:
             self.decided.append(Undone(server, lost[0].instant))
-            tickets = {taken.event.ticket for taken in lost if isinstance(taken.event, UpdateCommand)}
+            tickets = {taken.event.ticket for taken in lost if isinstance(taken.event, UpdateCommand | ReadCommand)}
             self._tickets = {update_id: known for update_id, known in self._tickets.items() if known not in tickets}
         self.history.append(Restart(server))
         self._start(server)
@@ -442,7 +445,7 @@ class Cluster:
 
     def _name_updates(self, server: ServerId, event: Event) -> None:
         """Remember which update a command began; the coordinator of an update holds an entry of it from the start."""
-        if isinstance(event, UpdateCommand):
+        if isinstance(event, UpdateCommand | ReadCommand):
             for update_id in self.servers[server].entries.by_update:
                 if update_id.coordinator == server:
                     self._tickets.setdefault(update_id, event.ticket)

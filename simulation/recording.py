@@ -1,4 +1,8 @@
-"""A run that was left to chance, as a scenario that replays it."""
+"""A run that was left to chance, as a scenario that replays it: what clients changed, and when each message arrived.
+
+A scenario has no slow disks and no letters that come twice: a letter waits until it is delivered, which is the same to
+its receiver.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,9 @@ def _steps(
         case Restart(server):
             yield Crash(server)
         case Arrival(_, _, _, Sent() as sent):
-            yield Deliver(Selection(sent.channel, type(sent.message).__name__, cluster.ticket_of(sent.message)))
+            ticket = cluster.ticket_of(sent.message)
+            if ticket is None or ticket in deadlines:  # Reads are not recorded.
+                yield Deliver(Selection(sent.channel, type(sent.message).__name__, ticket))
         case Arrival(_, server, UpdateCommand() as command) if command.ticket not in deadlines:
             deadlines[command.ticket] = (server, math.inf if command.deadline is None else command.deadline)
             yield Ask(command.ticket, server, command.operations)

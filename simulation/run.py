@@ -16,6 +16,7 @@ from simulation.cluster import Cluster
 from simulation.decisions import Decisions
 from simulation.invariants import InvariantViolatedError
 from simulation.networks import RandomNetwork, Sent
+from simulation.reads import Reads
 from simulation.recording import record
 from simulation.resolutions import Resolvers
 from simulation.scenario import Scenario
@@ -52,6 +53,8 @@ class Tally:
     effects: Counter[str] = field(default_factory=Counter)
     walks: Counter[str] = field(default_factory=Counter)
     """Resolutions while updates were under way, and what they took."""
+    reads: Counter[str] = field(default_factory=Counter)
+    """Ordered reads, by what they were told."""
     troubles: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
@@ -60,6 +63,7 @@ class Tally:
         self.messages += other.messages
         self.effects += other.effects
         self.walks += other.walks
+        self.reads += other.reads
         self.troubles += other.troubles
 
 
@@ -92,6 +96,7 @@ class SeedRun:
         self._resolvers = Resolvers(self._cluster, self._decisions, self._population, own_chance)
         troubled = Random(f"troubles of {seed}")  # noqa: S311 - as above
         self._troubles = Troubles(self._cluster, network, self._population, troubled) if faults else None
+        self._reads = Reads(self._cluster, self._population, Random(f"reads of {seed}"))  # noqa: S311 - as above
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
         self._burst_begins: list[int] = []
@@ -100,7 +105,6 @@ class SeedRun:
         """Run all bursts; raises `AssertionError` where anything is wrong."""
         chance, cluster, population = self._chance, self._cluster, self._population
         create_groups(cluster, population)
-        cluster.after_step = self._decisions.watch
         left = self._updates
         while (len(self._burst_begins) < chance.randint(1, BURSTS_AT_MOST)) if left is None else left > 0:
             size = chance.randint(2, 12)
@@ -112,7 +116,7 @@ class SeedRun:
                 continue
             self._troubles.submit_burst()
             self._run_burst(size)
-            self._troubled.update(population.commands)
+            self._troubled.update(cluster.answers)
         if self._troubles is not None:
             self._run_burst(CALM_UPDATES)
             self._start_again()
@@ -124,7 +128,9 @@ class SeedRun:
         self._burst_begins.append(len(cluster.history))
         submit_burst(self._chance, cluster, population, self._arcs, updates=size)
         self._resolvers.submit_burst()
-        cluster.run()
+        if self._troubles is not None:
+            self._reads.submit_burst()
+        cluster.run(self._decisions.watch)
         if self._troubles is not None:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
@@ -133,6 +139,7 @@ class SeedRun:
         self._arcs = state.arcs
         check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
         if self._troubles is not None:
+            self._reads.check()
             self._troubles.check_repeated(population.commands.values())
         if self._restart_share:
             self._start_again()
@@ -162,6 +169,7 @@ class SeedRun:
         tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally)
         if self._troubles is not None:
             tally.troubles = self._troubles.tally
+            tally.reads = self._reads.tally
         for ticket, outcome in cluster.answers.items():
             if isinstance(outcome, Committed):
                 tally.outcomes["committed"] += 1

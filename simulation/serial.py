@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import rustworkx
@@ -127,6 +127,22 @@ def run_serially(
     `groups` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere.
     """
     state = TrueState(set(groups), {})
+    for _, after in states(commands, answers, places, groups):
+        state = after
+    for ticket, outcome in answers.items():
+        if ticket not in places and isinstance(outcome, Committed):
+            raise InvariantViolatedError(f"I8: {commands[ticket]} was committed and has no place")
+    return state
+
+
+def states(
+    commands: Mapping[int, UpdateCommand],
+    answers: Mapping[int, Outcome],
+    places: Mapping[int, Priority],
+    groups: Iterable[NodeId],
+) -> Iterator[tuple[Priority, TrueState]]:
+    """Where each update stands in the order of final priorities, and the state after it; raises as `run_serially`."""
+    state = TrueState(set(groups), {})
     # One server may refuse right after a commit of the same priority, so commits come first.
     in_order = sorted(
         (places[ticket], not isinstance(answers[ticket], Committed), ticket) for ticket in commands if ticket in places
@@ -138,10 +154,7 @@ def run_serially(
             possible = "impossible" if after is None else "possible"
             raise InvariantViolatedError(f"I8: {operations} at {place} are {possible}; {answers[ticket]}")
         state = after or state
-    for ticket, outcome in answers.items():
-        if ticket not in places and isinstance(outcome, Committed):
-            raise InvariantViolatedError(f"I8: {commands[ticket]} was committed and has no place")
-    return state
+        yield place, state
 
 
 def carry_out(arcs: dict[ArcName, int], operations: Iterable[Operation]) -> None:

@@ -187,7 +187,9 @@ class Troubles:
     def _answered(self, ticket: int, outcome: Outcome) -> None:
         """A client that is told that a server is out of reach may ask again under the same request id."""
         chance, commands = self._chance, self._population.commands
-        if not self.is_on or not _is_unavailable(outcome) or chance.random() >= ASKED_AGAIN_SHARE:
+        if ticket not in commands or not self.is_on or not _is_unavailable(outcome):
+            return
+        if chance.random() >= ASKED_AGAIN_SHARE:
             return
         first = commands[ticket]
         again = UpdateCommand(len(commands), first.request_id, first.operations)

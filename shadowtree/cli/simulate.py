@@ -88,6 +88,7 @@ def _show_tally(tally: Tally) -> None:
         ("effects", tally.effects),
         ("messages", tally.messages),
         ("resolutions while updates were under way", tally.walks),
+        ("ordered reads", tally.reads),
         ("troubles", tally.troubles),
     ):
         if counter:
