@@ -118,7 +118,7 @@ def test_an_update_whose_deadline_passes_is_refused():
     run("at a join x@a y@b\nexpire 1\nanswer 1 refused DEADLINE_EXCEEDED\narcs none")
 
 
-def test_an_update_that_is_not_decided_ends_where_a_server_it_needs_is_lost_and_not_after_it_is_met():
+def test_an_undecided_update_ends_where_a_server_it_needs_is_lost_until_that_is_met():
     lost = "hold a>b Order 1\nat a join x@a y@b\nlose a b\nanswer 1 refused UNAVAILABLE\nrelease\nrun\n"
     run(
         lost + "at a join x@a y@b\nanswer 2 refused UNAVAILABLE\nmeet a b\nat a join x@a y@b\nquiet\nanswer 3 committed"
