@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 
-from benchmarks import commands, histories, imports, messages, questions, several_servers, updates
+from benchmarks import commands, detection, histories, imports, messages, questions, several_servers, updates
 from benchmarks.report import Figure, print_figures
 
 TOPICS = {
@@ -17,6 +17,7 @@ TOPICS = {
     "commands": commands.measure,
     "messages": messages.measure,
     "several_servers": several_servers.measure,
+    "detection": detection.measure,
 }
 
 

@@ -158,7 +158,7 @@ class AncestorSets:
             for child in self.derived_children(virtual_node.representative):
                 pending.add(child, merged[virtual_node.representative])
         self._pass_down(pending)
-        return self._look_again_at(pending.seen)
+        return self._look_again_at(pending.seen, keeps=True)
 
     def arcs_removed(self, offers: Iterable[Offer], *, dissolved: Iterable[VirtualNode]) -> set[NodeIndex] | None:
         """As `arcs_added`, for an update that only removed arcs, and so broke virtual nodes."""
@@ -185,7 +185,7 @@ class AncestorSets:
             if lost and self._replace(node, known - lost):
                 for child in self.derived_children(node):
                     pending.add(child, lost)
-        return self._look_again_at(pending.seen)
+        return self._look_again_at(pending.seen, keeps=False)
 
     def follow(
         self,
@@ -231,7 +231,8 @@ class AncestorSets:
                 pending.add(below, self.of(parent))
         changed |= self._pass_down(pending)
         seen |= pending.seen
-        if self._look_again_at(seen) is None:
+        keeps = None if added and removed else bool(added)
+        if self._look_again_at(seen, keeps=keeps) is None:
             return None
         return Shift(seen, changed)
 
@@ -352,12 +353,14 @@ class AncestorSets:
                     break
         return lost
 
-    def _look_again_at(self, nodes: set[NodeIndex]) -> set[NodeIndex] | None:
+    def _look_again_at(self, nodes: set[NodeIndex], *, keeps: bool | None) -> set[NodeIndex] | None:
+        """`keeps`: the answer of `is_controlled` that stays: yes where arcs were only added, no where only removed."""
         if not self._fills_from_the_roots:
             self.forget_all()
             return None
         for node in nodes:
-            self._controlled.pop(node, None)
+            if keeps is None or self._controlled.get(node) is not keeps:
+                self._controlled.pop(node, None)
         return nodes
 
     def _replace(self, node: NodeIndex, found: BitMap) -> bool:

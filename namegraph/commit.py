@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from namegraph.ancestry import ARCS_FOLLOWED_LIMIT, AncestorSets, Offer
 from namegraph.changes import Changes
+from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.events import EffectKind, GraphEffect
 from namegraph.graph import NameGraph, VirtualNode
 from namegraph.names import ServerId
@@ -18,10 +19,6 @@ from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, NodeKind, NodeRecord, Records, VirtualNodeRecord
 from namegraph.subnets import SubnetTable
 from namegraph.virtual_nodes import Topology
-
-AFFECTED_COMPARED_LIMIT = 50_000
-"""Up to so many affected nodes are compared for what became controlled or released; beyond, only the children of the
-update's own arcs are, and all ancestor sets are forgotten at once. Keeps one update from holding up all others."""
 
 CHANGED_TAILS_LISTED_LIMIT = 10_000
 """An update that changed more parents than this is remembered as one that changed everything."""
@@ -46,10 +43,11 @@ def commit(
     # Complete before and after alike: whatever the update puts below a head is below another head.
     affected = graph.descendants(heads, limit=AFFECTED_COMPARED_LIMIT)
     compared = (heads if affected is None else affected) if reports_control else set()
-    controlled_before = _controlled(graph, ancestors, compared)
+    controlled_before = controlled_among(graph, ancestors, compared)
     arcs = _arcs_changed(changes)
     is_followed = affected is not None and len(arcs) <= ARCS_FOLLOWED_LIMIT and not (changes.added and changes.removed)
     if affected is None:
+        # Following so many would hold up all others.
         ancestors.forget_all()
     elif not is_followed:
         ancestors.forget(affected)
@@ -65,9 +63,9 @@ def commit(
 
     look_again = _follow(graph, ancestors, changes, topology, offers) if is_followed else None
     if look_again is None or not reports_control:
-        controlled_after = _controlled(graph, ancestors, compared)
+        controlled_after = controlled_among(graph, ancestors, compared)
     else:
-        controlled_after = (controlled_before - look_again) | _controlled(graph, ancestors, look_again)
+        controlled_after = (controlled_before - look_again) | controlled_among(graph, ancestors, look_again)
     effects = [(kind, list(components)) for kind, components in topology.effects]
     effects.append((EffectKind.CONTROLLED, sorted(controlled_after - controlled_before)))
     effects.append((EffectKind.RELEASED, sorted(controlled_before - controlled_after)))
@@ -87,13 +85,6 @@ def name_effects(
         servers = sorted({subnets.home_of(name) or server for name in ids})
         named.append(GraphEffect(kind, tuple(ids), tuple(servers)))
     return tuple(named)
-
-
-def _controlled(graph: NameGraph, ancestors: AncestorSets, nodes: set[NodeIndex]) -> set[NodeIndex]:
-    """Those of the nodes whose derived node is the sink of a duplication loop."""
-    owner, parents = graph.virtual_node_of, graph.parents
-    # Most nodes have one parent and are settled by that.
-    return {node for node in nodes if (len(parents[node]) > 1 or node in owner) and ancestors.is_controlled(node)}
 
 
 def _arcs_changed(changes: Changes) -> list[tuple[NodeIndex, NodeIndex]]:

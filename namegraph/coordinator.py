@@ -12,8 +12,9 @@ too. A read takes part in the ordering like an update; at its turn every partici
 is done.
 
 The final priority, the highest vote, is announced as soon as it is known. A participant that is found only by a `Ready`
-gets `Order` with the final priority, and answers `Ready`. The caller is answered when all participants are done: who
-reads afterwards, anywhere, sees the update.
+gets `Order` with the final priority, and answers `Ready`. When one vote alone is missing, that server is told the
+highest of the others, and so knows the final priority by its own vote (`Order.highest_vote`). The caller is answered
+when all participants are done: who reads afterwards, anywhere, sees the update.
 
 Source: NG 6.2, 6.4; protocol.md section 5.
 """
@@ -25,11 +26,13 @@ from dataclasses import replace
 
 from namegraph.boundary import by_home_of_parent
 from namegraph.commit import name_effects
+from namegraph.control import Told, united
 from namegraph.decision import Decision, decide
 from namegraph.events import (
     Committed,
     CreateGroup,
     DeleteGroup,
+    GraphEffect,
     ImportCounts,
     JoinArc,
     LeaveArc,
@@ -38,6 +41,7 @@ from namegraph.events import (
 from namegraph.messages import (
     Abort,
     ArcId,
+    Commit,
     Cover,
     Done,
     Drop,
@@ -85,6 +89,8 @@ class Coordinator:
         """Over everywhere since this step."""
         self.confirmed: list[UpdateId] = []
         """Of these, those whose end another server told of."""
+        self.controlled: dict[UpdateId, tuple[GraphEffect, ...]] = {}
+        """Of these, what became controlled or released, where anything did."""
         self.begun_again: list[tuple[UpdateId, UpdateId]] = []
         """(before, now): updates that began again in this step."""
 
@@ -126,12 +132,20 @@ class Coordinator:
         if running.phase is not Phase.ORDER or running.votes_due.total():
             return
         running.final, running.phase = running.highest_vote, Phase.READY
+        knows_it = sender == running.last_voter and not vote.leads
         for server in self._involved(running):
-            self._site.send(server, Final(vote.update_id, running.final, tuple(running.above)))
+            if not (knows_it and server == sender):
+                self._site.send(server, Final(vote.update_id, running.final, tuple(running.above)))
+        for early_one, answer in running.early:
+            if isinstance(answer, Ready):
+                self.ready(early_one, answer)
+            else:
+                self.refuse(early_one, answer)
 
     def ready(self, sender: ServerId, ready: Ready) -> None:
         """Count a yes vote; decide with the last one."""
         running = self._running.get(ready.update_id)
+        self._keep_early(running, sender, ready)
         if running is None or running.phase is not Phase.READY:
             return
         running.readies[sender] = ready
@@ -146,10 +160,16 @@ class Coordinator:
     def refuse(self, sender: ServerId, refuse: Refuse) -> None:
         """A participant's no ends the update, or lets it begin again, once all who judge it have spoken."""
         running = self._running.get(refuse.update_id)
+        self._keep_early(running, sender, refuse)
         if running is None or running.phase is not Phase.READY:
             return
         running.refuses[sender] = refuse
         self._end_refused(running)
+
+    def _keep_early(self, running: Running | None, sender: ServerId, answer: Ready | Refuse) -> None:
+        # The last voter knows the final priority before its vote is here, and may have handed it on with an entry.
+        if running is not None and running.phase is Phase.ORDER:
+            running.early.append((sender, answer))
 
     def tick(self, now: float) -> None:
         """End the updates whose deadline has passed."""
@@ -215,11 +235,17 @@ class Coordinator:
         running = self._running.get(done.update_id)
         if running is None or running.phase is not Phase.DECIDED:
             return
-        running.not_done.pop(sender, None)
+        if sender not in running.not_done:
+            return
+        del running.not_done[sender]
         self._changed[done.update_id] = None
+        if done.controlled or done.released:
+            running.told += (Told(sender, done.controlled, done.released),)
         if not running.not_done:
             del self._running[done.update_id]
             self.answerable.append(done.update_id)
+            if running.told:
+                self.controlled[done.update_id] = united(running.told)
             if sender != self._site.server:
                 self.confirmed.append(done.update_id)
 
@@ -228,7 +254,10 @@ class Coordinator:
         return not self._running
 
     def _ask(self, running: Running) -> None:
-        """Send `Order` wherever the entry does not cover what is wanted."""
+        """Send `Order` wherever the entry does not cover what is wanted.
+
+        This server votes first, within the step: then it is known whether one other server is all that is left to vote.
+        """
         final = None if running.phase is Phase.ORDER else running.final
         to_ask = []
         for server in sorted(running.wanted):
@@ -239,6 +268,11 @@ class Coordinator:
             if server in self._site.lost:
                 self._abort(running, self._out_of_reach(server))
                 return
+        is_last = final is None and len(to_ask) == 1 and not running.votes_due.total()
+        if to_ask:
+            running.last_voter = to_ask[0] if is_last else None
+        if not is_last and final is None and self._site.server in to_ask:
+            to_ask = [self._site.server]
         parts = self._parts(running, [server for server in to_ask if server not in running.asked])
         # A server that was asked before knows the update.
         known = Update(running.update_id, (), running.plan.size, (), has_joins=False, read=running.plan.read)
@@ -250,8 +284,10 @@ class Coordinator:
             if final is None:
                 running.votes_due[server] += 1
             self._changed[running.update_id] = None
-            above = () if final is None else tuple(running.above)
-            self._site.send(server, Order(parts.get(server, known), running.tentative, cover, final, above))
+            above = tuple(running.above) if is_last or final is not None else ()
+            highest_vote = running.highest_vote if is_last else None
+            part = parts.get(server, known)
+            self._site.send(server, Order(part, running.tentative, cover, final, above, highest_vote))
 
     def _parts(self, running: Running, servers: list[ServerId]) -> dict[ServerId, Update]:
         """What each of these servers, asked for the first time, must know of the update."""
@@ -270,8 +306,17 @@ class Coordinator:
             for home in homes:
                 if home in concerning:
                     concerning[home].append((number, operation))
+        reports_control = plan.read is None and not plan.is_import
         return {
-            server: Update(running.update_id, tuple(concerning[server]), plan.size, tuple(leaves), has_joins, plan.read)
+            server: Update(
+                running.update_id,
+                tuple(concerning[server]),
+                plan.size,
+                tuple(leaves),
+                has_joins,
+                plan.read,
+                reports_control,
+            )
             for server in servers
         }
 
@@ -354,15 +399,13 @@ class Coordinator:
         if running.plan.read is not None:
             self._finish_read(running)
             return
-        decision = running.decision = decide(
-            running.update_id, running.readies, final=running.final, home_of=self._site.home_of
-        )
-        if not decision.releases:
+        running.decision = decide(running.update_id, running.readies, final=running.final, home_of=self._site.home_of)
+        if not running.decision.releases:
             self._decide(running)
             return
         running.phase = Phase.RELEASE
         self._changed[running.update_id] = None
-        releases = by_home_of_parent(decision.releases.items(), self._site)
+        releases = by_home_of_parent(running.decision.releases.items(), self._site)
         running.releases_due = len(releases)
         for server, records in releases.items():
             version = RecordVersion(running.final, is_block=False)
@@ -378,6 +421,12 @@ class Coordinator:
 
     def _decide(self, running: Running) -> None:
         """Decision, sending and this server's own part are one step."""
+        own = self._send_decision(running)
+        # What it was computed from is free by now: much, where a whole graph is brought.
+        self._participant.commit(own)
+
+    def _send_decision(self, running: Running) -> Commit:
+        """Let all others know; return this server's own part."""
         decision, site = running.decision, self._site
         update_id = running.update_id
         assert decision is not None
@@ -406,7 +455,8 @@ class Coordinator:
         self.ended.append(Ended(update_id, self._committed(running, decision), running.final))
         running.decision = None
         running.readies = {}
-        self._participant.commit(own)
+        running.plan = Plan((), 0)
+        return own
 
     def _committed(self, running: Running, decision: Decision) -> Committed:
         revision = revision_of(running.final, coordinator=self._site.server)
@@ -446,6 +496,7 @@ class Coordinator:
             assert found.final is not None
             running.final = found.final
             running.not_done = dict.fromkeys(found.servers)
+            running.told = found.told
             self._running[found.update_id] = running
             decided.append(found)
         return decided

@@ -17,16 +17,18 @@ from dataclasses import dataclass
 from namegraph.ancestry_records import newest
 from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
+from namegraph.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
 from namegraph.events import EffectKind
 from namegraph.messages import (
     AncestryRecord,
+    ArcChange,
     ArcId,
-    ArcOutcome,
     Commit,
     GroupChange,
     InArc,
     PendingEntry,
     Ready,
+    RecordColumns,
     UpdateId,
     Vnid,
 )
@@ -47,7 +49,7 @@ class Decision:
     final: Priority
     after: CollectedGraph
     groups: tuple[GroupChange, ...]
-    arcs: tuple[ArcOutcome, ...]
+    arcs: tuple[ArcChange, ...]
     already_there: int
     """Arcs that were to be joined if needed, and were there."""
     renamed: tuple[tuple[NodeId, Vnid | None], ...]
@@ -67,20 +69,32 @@ class Decision:
             for node in arc:
                 if node not in homes:
                     homes[node] = self.home_of(node)
-        return {server: self._part_of(server, ready, handed_on, homes) for server, ready in readies.items()}
+        everything: RecordColumns | None = None
+        found = {}
+        for server, ready in readies.items():
+            held = dict(ready.held)
+            relay = [record for record, before in self.relay if held.get(record.node) != before]
+            is_everything = len(relay) == len(self.relay)
+            packed = everything if is_everything and everything is not None else pack_records(relay)
+            if is_everything:
+                everything = packed
+            found[server] = self._part_of(server, packed, handed_on, homes)
+        return found
 
     def _part_of(
-        self, server: ServerId, ready: Ready, handed_on: tuple[PendingEntry, ...], homes: Mapping[NodeId, ServerId]
+        self,
+        server: ServerId,
+        relay: RecordColumns,
+        handed_on: tuple[PendingEntry, ...],
+        homes: Mapping[NodeId, ServerId],
     ) -> Commit:
         """Arcs that end there, or whose child it may hold a record of that stays."""
-        held = dict(ready.held)
-        relay = tuple(record for record, before in self.relay if held.get(record.node) != before)
-        relayed = {record.node for record in relay}
+        relayed = {relay.names[number] for number in relay.nodes}
         return Commit(
             self.update_id,
             self.final,
             tuple(change for change in self.groups if homes[change.group] == server),
-            tuple(
+            pack_arcs(
                 outcome
                 for outcome in self.arcs
                 if homes[outcome.arc.parent] == server
@@ -100,7 +114,7 @@ def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Pri
     """Compute the outcome of an update for which everybody is ready."""
     records: dict[NodeId, AncestryRecord] = {}
     for server in sorted(readies):
-        records = newest(readies[server].ancestry, records)
+        records = newest(unpack_records(readies[server].ancestry), records)
     arcs = _arc_outcomes(readies)
     # Where no child is above a parent, nothing that was collected changes.
     in_order = [records[node] for node in sorted(records)] if any(arc.arc.child in records for arc in arcs) else []
@@ -132,23 +146,23 @@ def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Pri
     )
 
 
-def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> tuple[ArcOutcome, ...]:
+def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> tuple[ArcChange, ...]:
     kinds = {truth.child: truth.kind for server in sorted(readies) for truth in readies[server].children}
     outcomes = []
     for server in sorted(readies):
         # A foreign process lives at each of its parents' homes: what it is there, that home knows.
         kinds_there = {**kinds, **{truth.child: truth.kind for truth in readies[server].children}}
-        for change in readies[server].arcs:
+        for change in unpack_arcs(readies[server].arcs):
             kind = kinds_there[change.arc.child] if change.is_present else change.kind
-            outcomes.append(ArcOutcome(change.is_present, change.arc, kind, change.cost, change.version))
+            outcomes.append(change._replace(kind=kind))
     return tuple(outcomes)
 
 
-def _changes(graph: CollectedGraph, arcs: tuple[ArcOutcome, ...], records: Mapping[NodeId, AncestryRecord]) -> Changes:
+def _changes(graph: CollectedGraph, arcs: tuple[ArcChange, ...], records: Mapping[NodeId, AncestryRecord]) -> Changes:
     """The arcs that matter to what is above the parents: those whose child is above one too."""
     changes = Changes()
     for outcome in arcs:
-        if outcome.arc.child not in records or outcome.kind is not NodeKind.GROUP:
+        if outcome.arc.child not in records or (outcome.is_present and outcome.kind is not NodeKind.GROUP):
             continue
         ends = graph.numbers(outcome.arc)
         assert ends is not None, "the ancestry of every parent was collected"
@@ -175,7 +189,7 @@ def _renamed(after: CollectedGraph, topology: Topology) -> tuple[tuple[NodeId, V
 def _relay(
     records: Mapping[NodeId, AncestryRecord],
     after: CollectedGraph | None,
-    arcs: tuple[ArcOutcome, ...],
+    arcs: tuple[ArcChange, ...],
     changed: Set[NodeId],
     *,
     final: Priority,

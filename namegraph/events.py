@@ -143,6 +143,15 @@ class PeerMet:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerLeaving:
+    """Another server will be lost soon: updates under way go on, new ones that need it are refused."""
+
+    server: ServerId
+    why: str
+    """In one line."""
+
+
+@dataclass(frozen=True, slots=True)
 class PeerLost:
     """A server is out of reach: updates that are not decided do not wait for it."""
 
@@ -158,7 +167,7 @@ class Tick:
 Command = UpdateCommand | ImportCommand | ReadCommand | AddPeer | RemovePeer
 """What is answered by a reply of the same ticket."""
 
-Event = Command | PeerMessage | PeerReceived | PeerMet | PeerLost | Tick
+Event = Command | PeerMessage | PeerReceived | PeerMet | PeerLeaving | PeerLost | Tick
 
 
 class EffectKind(StrEnum):

@@ -56,6 +56,8 @@ class Update(NamedTuple):
     """Whether the whole update joins any."""
     read: NodeId | None
     """A group whose members are to be read at the update's turn; there is no operation then."""
+    reports_control: bool = False
+    """Whether `Done` says what became controlled or released: not for an import."""
 
 
 class Cover(NamedTuple):
@@ -110,14 +112,49 @@ class PendingEntry(NamedTuple):
     final: Priority | None
 
 
+class RecordColumns(NamedTuple):
+    """Many ancestry records, as `columns` packs them: numbers stand for names, vnids and priorities listed here."""
+
+    names: tuple[NodeId, ...]
+    nodes: tuple[int, ...]
+    degrees: tuple[int, ...]
+    """How many in-arcs each record has."""
+    vnids: tuple[Vnid, ...]
+    vnid_numbers: tuple[int, ...]
+    """From 1; 0 for a node that is in no virtual node."""
+    priorities: tuple[Priority, ...]
+    version_numbers: tuple[int, ...]
+    parents: tuple[int, ...]
+    """Of the in-arcs of all records, one record after another; so are the next three."""
+    costs: tuple[int, ...]
+    versions: tuple[int, ...]
+    writers: tuple[int, ...]
+
+
 class ArcChange(NamedTuple):
-    """What an update makes of an arc, as the parent's home knows it. `kind` is that of the child before, if known."""
+    """What an update makes of an arc.
+
+    `kind` is that of the child: before the update and as far as the parent's home knows it in a `Ready`, after it in a
+    `Commit`.
+    """
 
     arc: ArcId
     is_present: bool
     kind: NodeKind
     cost: int
     version: int
+
+
+class ArcColumns(NamedTuple):
+    """Many arc changes, as `columns` packs them: numbers stand for the names."""
+
+    names: tuple[NodeId, ...]
+    parents: tuple[int, ...]
+    children: tuple[int, ...]
+    present: tuple[bool, ...]
+    kinds: tuple[NodeKind, ...]
+    costs: tuple[int, ...]
+    versions: tuple[int, ...]
 
 
 class ChildTruth(NamedTuple):
@@ -135,16 +172,6 @@ class GroupChange(NamedTuple):
     is_present: bool
 
 
-class ArcOutcome(NamedTuple):
-    """What became of an arc."""
-
-    is_present: bool
-    arc: ArcId
-    kind: NodeKind
-    cost: int
-    version: int
-
-
 class RecordVersion(NamedTuple):
     """The version of a stored duplication-control record: at one final priority, release comes before block."""
 
@@ -155,7 +182,9 @@ class RecordVersion(NamedTuple):
 class Order(Struct, frozen=True, array_like=True, tag=True):
     """Make an entry, or extend it: then `cover` is what is new, and of the update only its id is said.
 
-    With `final` known, answer `Ready` at its turn, and no `Vote`; `above` is then as in `Final`.
+    With `final` known, answer `Ready` at its turn, and no `Vote`. With `highest_vote`, all others have voted: unless
+    this server's part leads on, its own vote is the final priority, and `Final` is not sent. `above` is then as in
+    `Final`.
     """
 
     update: Update
@@ -163,6 +192,7 @@ class Order(Struct, frozen=True, array_like=True, tag=True):
     cover: Cover
     final: Priority | None
     above: tuple[NodeId, ...] = ()
+    highest_vote: Priority | None = None
 
 
 class Vote(Struct, frozen=True, array_like=True, tag=True):
@@ -219,11 +249,11 @@ class Ready(Struct, frozen=True, array_like=True, tag=True):
     """From the homes of children."""
     groups: tuple[GroupChange, ...]
     """From the homes of groups."""
-    arcs: tuple[ArcChange, ...]
+    arcs: ArcColumns
     """From the homes of parents; so are the next three."""
     already_there: int
     """Arcs that were to be joined if needed and are there."""
-    ancestry: tuple[AncestryRecord, ...]
+    ancestry: RecordColumns
     pending: tuple[PendingEntry, ...]
     members: tuple[Member, ...]
     """What a read reached here."""
@@ -245,10 +275,10 @@ class Commit(Struct, frozen=True, array_like=True, tag=True):
     update_id: UpdateId
     final: Priority
     groups: tuple[GroupChange, ...]
-    arcs: tuple[ArcOutcome, ...]
+    arcs: ArcColumns
     renamed: tuple[tuple[NodeId, Vnid | None], ...]
     """Groups that are in another virtual node than before, or in none."""
-    relay: tuple[AncestryRecord, ...]
+    relay: RecordColumns
     bases: tuple[tuple[NodeId, Priority], ...]
     """The version of each changed ancestry record to which the change applies, where the record is not relayed."""
     handed_on: tuple[PendingEntry, ...]
@@ -262,6 +292,10 @@ class Done(Struct, frozen=True, array_like=True, tag=True):
     """The commit was applied."""
 
     update_id: UpdateId
+    controlled: tuple[NodeId, ...] = ()
+    """Nodes of this server that became sinks of duplication loops; sorted."""
+    released: tuple[NodeId, ...] = ()
+    """Those that ceased to be."""
 
 
 class Release(Struct, frozen=True, array_like=True, tag=True):

@@ -54,6 +54,9 @@ class Entry:
     """What the last `Ready` (or `Refuse`) spoke of."""
     is_ready: bool = False
     releases_due: int = 0
+    controlled: frozenset[NodeIndex] | None = None
+    """Owned nodes that it affects and that were sinks of duplication loops when it became ready; None: too many nodes
+    were affected, or nobody wants to know."""
     joins: tuple[ArcId, ...] = ()
     """Arcs that the update wants to add to groups owned here."""
     above: tuple[NodeId, ...] = ()
@@ -321,6 +324,7 @@ class Entries:
             entry = self.by_update[update_id]
             entry.bound, entry.final = found.bound, found.final
             entry.is_ready, entry.releases_due = found.is_ready, found.releases_due
+            entry.controlled = found.controlled
             if found.is_covered_as_asked:
                 entry.covered = entry.asked
 
@@ -334,6 +338,7 @@ class _EntryRow(NamedTuple):
     is_ready: bool
     releases_due: int
     is_covered_as_asked: bool
+    controlled: frozenset[NodeIndex] | None = None
 
 
 class _CoverRow(NamedTuple):
@@ -350,7 +355,15 @@ class _CoverRow(NamedTuple):
 
 def _row(entry: Entry) -> _EntryRow:
     is_covered = entry.covered is not None and entry.covered == entry.asked
-    return _EntryRow(entry.update_id, entry.bound, entry.final, entry.is_ready, entry.releases_due, is_covered)
+    return _EntryRow(
+        entry.update_id,
+        entry.bound,
+        entry.final,
+        entry.is_ready,
+        entry.releases_due,
+        is_covered,
+        entry.controlled,
+    )
 
 
 def _cover_row(entry: Entry) -> _CoverRow:

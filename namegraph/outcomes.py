@@ -73,6 +73,16 @@ class OutcomeMemory:
             self._size -= len(oldest.outcome)
             records.forget_outcomes_through = oldest.sequence
 
+    def complete(self, request_id: RequestId, outcome: Outcome | None, records: Records) -> None:
+        """Keep an outcome of which more is known by now, if it is still remembered."""
+        before = self._records.get(request_id)
+        if before is None or outcome is None:
+            return
+        record = before._replace(outcome=encode_outcome(outcome))
+        self._records[request_id] = record
+        self._size += len(record.outcome) - len(before.outcome)
+        records.outcomes.append(record)
+
     def _add(self, record: OutcomeRecord) -> None:
         self._records[record.request_id] = record
         self._size += len(record.outcome)

@@ -4,18 +4,20 @@
                  \\                   \\                        \\
                   Abort               Refuse --> Abort         Abort: blocks again what it released
 
-`Ready` is a yes vote; who gave it never decides alone. It is given again when the coordinator asks for more entry
-nodes.
+Who votes last knows the final priority without `Final`, and may be ready at once. `Ready` is a yes vote; who gave it
+never decides alone. It is given again when the coordinator asks for more entry nodes.
 
 Source: NG 6.2, 6.4; protocol.md section 5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
+from namegraph.columns import children_in, pack_arcs, pack_records, unpack_arcs
+from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.events import Member
 from namegraph.findings import CannotError, Findings, find
 from namegraph.messages import (
@@ -61,11 +63,17 @@ class Participant:
             entry.final = order.final
             self._entries.set_above(entry, order.above)
             return
+        if order.highest_vote is not None:
+            site.see(order.highest_vote)
         vote = site.next_priority()
         if entry.final is None:
             entry.bound = max(entry.bound, vote)
         leads = self._entries.leads_to_tell(entry, with_ready=True)
         above = self._records.above_of(dict.fromkeys(arc.parent for arc in entry.joins)) if is_first else ()
+        if order.highest_vote is not None and not leads:
+            # The last vote, above all others, and nobody else is to be asked.
+            entry.final = vote
+            self._entries.set_above(entry, tuple(dict.fromkeys((*order.above, *above))))
         site.send(update_id.coordinator, Vote(update_id, vote, leads, above))
 
     def final(self, final: Final) -> None:
@@ -105,9 +113,10 @@ class Participant:
             self._site.send(update.update_id.coordinator, error.refuse)
             return True
         entry.is_ready = True
-        to_release = self._boundary.to_release(
-            update.leaves, self._owned(self._entries.part(entry).nodes), only_leaves=not update.has_joins
-        )
+        nodes = self._owned(self._entries.part(entry).nodes)
+        is_compared = update.reports_control and len(nodes) <= AFFECTED_COMPARED_LIMIT
+        entry.controlled = frozenset(self._controlled(nodes)) if is_compared else None
+        to_release = self._boundary.to_release(update.leaves, nodes, only_leaves=not update.has_joins)
         for arc, keep in to_release.items():
             self._boundary.released(update.update_id, arc, keep)
         releases = by_home_of_parent(to_release.items(), self._site)
@@ -138,11 +147,16 @@ class Participant:
 
     def commit(self, commit: Commit) -> None:
         """Apply this server's part of an outcome, in one step."""
+        reports_control = self._entries.updates[commit.update_id].reports_control
         entry = self._entries.remove(commit.update_id)
         assert entry is not None
         assert entry.is_ready
         entry.narrow()
         before = self._entries.part(entry).nodes
+        children = children_in(commit.arcs)
+        controlled: Set[NodeIndex] | None = entry.controlled
+        if controlled is None and reports_control:
+            controlled = self._controlled(self._owned(children))
         self._apply(commit)
         self._install_entries(commit.handed_on, entry.entry_nodes)
         after = self._entries.part(entry).nodes
@@ -153,8 +167,13 @@ class Participant:
             if self._boundary.stores(arc):
                 self._boundary.store(arc, nodes, RecordVersion(commit.final, is_block=True))
         self._forget_computed(commit)
-        self._boundary.block(self._owned(before | after), final=commit.final, told=dict(commit.stored))
-        self._site.send(commit.update_id.coordinator, Done(commit.update_id))
+        affected = self._owned(before | after)
+        self._boundary.block(affected, final=commit.final, told=dict(commit.stored))
+        done = Done(commit.update_id)
+        if controlled is not None:
+            compared = affected if entry.controlled is not None else self._owned(children)
+            done = self._compared(commit.update_id, controlled, compared)
+        self._site.send(commit.update_id.coordinator, done)
 
     def pending_at(self, parents: Iterable[NodeId], *, but: UpdateId) -> tuple[PendingEntry, ...]:
         """Entries to hand on to what becomes reachable from these owned parents."""
@@ -165,16 +184,15 @@ class Participant:
 
     def _apply(self, commit: Commit) -> None:
         records = self._records
-        relayed = {record.node for record in commit.relay}
-        for record in commit.relay:
-            records.install(record)
+        relayed = {commit.relay.names[number] for number in commit.relay.nodes}
+        records.install(commit.relay)
         for node, base in commit.bases:
             if node not in relayed:
                 records.drop_unless_at(node, base, final=commit.final)
         for group, is_present in commit.groups:
             if self._site.home_of(group) == self._site.server:
                 records.set_group(group, is_present=is_present, final=commit.final)
-        for outcome in commit.arcs:
+        for outcome in unpack_arcs(commit.arcs):
             records.apply_arc(outcome, final=commit.final)
             if not outcome.is_present:
                 self._boundary.arc_left(outcome.arc, final=commit.final)
@@ -193,7 +211,7 @@ class Participant:
     def _forget_computed(self, commit: Commit) -> None:
         """Drop stored records of arcs into virtual nodes that the update changed and that have a component here."""
         graph = self._graph
-        touched = [outcome.arc.child for outcome in commit.arcs] + [node for node, _ in commit.renamed]
+        touched = dict.fromkeys([*children_in(commit.arcs), *(node for node, _ in commit.renamed)])
         done: set[int] = set()
         for name in touched:
             node = graph.index.get(name)
@@ -216,9 +234,9 @@ class Participant:
             self._records.held_of(entry.above),
             findings.children,
             findings.groups,
-            findings.arcs,
+            pack_arcs(findings.arcs),
             findings.already_there,
-            self._records.ancestry_of(tails),
+            pack_records(self._records.ancestry_of(tails)),
             self.pending_at(joined_below, but=update.update_id),
             self._members(self._entries.part(entry), update.read) if update.read is not None else (),
         )
@@ -241,6 +259,16 @@ class Participant:
         if not any(entry.is_ready for entry in self._entries.by_update.values()):
             self._records.prune()
         self._boundary.changed(self._records.change.follow())
+
+    def _controlled(self, nodes: Iterable[NodeIndex]) -> set[NodeIndex]:
+        return controlled_among(self._graph, self._site.ancestors, nodes)
+
+    def _compared(self, update_id: UpdateId, before: Set[NodeIndex], nodes: list[NodeIndex]) -> Done:
+        now, before = self._controlled(nodes), before & set(nodes)
+        return Done(update_id, controlled=self._names(now - before), released=self._names(before - now))
+
+    def _names(self, nodes: Iterable[NodeIndex]) -> tuple[NodeId, ...]:
+        return tuple(sorted(map(self._site.id_of, nodes)))
 
     def _owned(self, nodes: Iterable[NodeId]) -> list[NodeIndex]:
         found = [number for node in nodes if (number := self._graph.index.get(node)) is not None]

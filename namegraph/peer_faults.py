@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from namegraph.columns import fit_arcs, fit_records
 from namegraph.messages import (
     Abort,
     ArcId,
@@ -36,6 +37,7 @@ NOT_ITS_UPDATE = "speaks for another coordinator"
 NOT_OUR_UPDATE = "answers for an update of another coordinator"
 NOT_ITS_NODE = "speaks for a node it does not own"
 NOT_OUR_NODE = "asks for a node not owned here"
+NO_COLUMNS = "brings columns that do not belong together"
 NOT_READY = "commits what this server is not ready for"
 
 
@@ -49,13 +51,22 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
         case Commit(update_id):
             if update_id.coordinator != sender:
                 return NOT_ITS_UPDATE
+            if not (fit_arcs(message.arcs) and fit_records(message.relay)):
+                return NO_COLUMNS
             entry = entries.by_update.get(update_id)
             return _unless(entry is not None and entry.is_ready and not entry.releases_due, NOT_READY)
-        case Vote(update_id) | Refuse(update_id) | Done(update_id) | Holding(update_id):
+        case Vote(update_id) | Refuse(update_id) | Holding(update_id):
             return _unless(update_id.coordinator == site.server, NOT_OUR_UPDATE)
+        case Done(update_id, controlled, released):
+            if update_id.coordinator != site.server:
+                return NOT_OUR_UPDATE
+            home_of = site.table.home_of
+            return _unless(all(home_of(node) in (sender, None) for node in controlled + released), NOT_ITS_NODE)
         case Ready():
             if message.update_id.coordinator != site.server:
                 return NOT_OUR_UPDATE
+            if not (fit_arcs(message.arcs) and fit_records(message.ancestry)):
+                return NO_COLUMNS
             return _unless(_owns_what_it_changes(message, sender=sender, site=site), NOT_ITS_NODE)
         case Release():
             is_coordinator = sender == message.update_id.coordinator
@@ -81,7 +92,7 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool
     home_of = site.table.home_of
     return (
         all(home_of(change.group) == sender for change in ready.groups)
-        and all(home_of(change.arc.parent) == sender for change in ready.arcs)
+        and all(home_of(ready.arcs.names[number]) == sender for number in sorted(set(ready.arcs.parents)))
         and all(home_of(truth.child) in (sender, None) for truth in ready.children)
         and all(home_of(member.node) in (sender, None) for member in ready.members)
     )

@@ -6,9 +6,9 @@ also where the server started again in between; only those who asked before that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from namegraph.events import Outcome, Reply
+from namegraph.events import Committed, GraphEffect, Outcome, Reply
 from namegraph.messages import UpdateId
 from namegraph.priorities import Priority
 from namegraph.records import RequestId
@@ -62,11 +62,21 @@ class Requests:
         asked.outcome, asked.place = outcome, place
         return asked
 
+    def complete(self, update_id: UpdateId, effects: tuple[GraphEffect, ...]) -> Asked:
+        """What else a committed update did is known."""
+        asked = self._asked[update_id]
+        if isinstance(asked.outcome, Committed):
+            asked.outcome = replace(asked.outcome, effects=asked.outcome.effects + effects)
+        return asked
+
     def answer(self, update_id: UpdateId, *, is_confirmed: bool) -> list[Reply]:
         """A request is over: the replies to all who wait. `is_confirmed`: another server has told of its end."""
         asked = self._asked.pop(update_id)
         del self._under_way[asked.request_id]
-        assert asked.outcome is not None
+        if asked.outcome is None:
+            # Decided before a restart and forgotten since: nobody waits, nor can ask for it again.
+            assert not asked.tickets
+            return []
         return [Reply(ticket, asked.outcome, asked.place, is_confirmed) for ticket in asked.tickets]
 
 

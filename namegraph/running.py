@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from namegraph.control import Told
 from namegraph.decision import Decision
 from namegraph.events import Operation, Outcome
 from namegraph.messages import ArcId, Cover, Ready, Refuse, UpdateId
@@ -63,6 +64,8 @@ class Involved(NamedTuple):
     final: Priority | None
     released: tuple[ArcId, ...]
     """Arcs whose stored records were released for an update that is not decided."""
+    told: tuple[Told, ...] = ()
+    """What those who are done said became controlled or released."""
 
 
 @dataclass(slots=True)
@@ -80,11 +83,15 @@ class Running:
     asked: dict[ServerId, Cover] = field(default_factory=dict)
     votes_due: Counter[ServerId] = field(default_factory=Counter)
     highest_vote: Priority = NEVER
+    last_voter: ServerId | None = None
+    """The server that was asked last to vote, when all others had."""
     above: dict[NodeId, None] = field(default_factory=dict)
     """The parents of arcs to be joined, and what is above them, as their homes know."""
     final: Priority = NEVER
     judges: dict[ServerId, None] = field(default_factory=dict)
     """The servers that judge its operations."""
+    early: list[tuple[ServerId, Ready | Refuse]] = field(default_factory=list)
+    """Answers of servers that learned the final priority from the last voter before it was known here."""
     readies: dict[ServerId, Ready] = field(default_factory=dict)
     refuses: dict[ServerId, Refuse] = field(default_factory=dict)
     holders: dict[ServerId, None] = field(default_factory=dict)
@@ -92,6 +99,7 @@ class Running:
     releases_due: int = 0
     decision: Decision | None = None
     not_done: dict[ServerId, None] = field(default_factory=dict)
+    told: tuple[Told, ...] = ()
 
     def want(self, server: ServerId, *, ends: Iterable[NodeId] = (), entry_nodes: Iterable[NodeId] = ()) -> None:
         """Let the entry at a server cover these nodes too."""
@@ -134,6 +142,7 @@ def encode_running(running: Running) -> bytes:
             running.request_id,
             running.known_final,
             running.released,
+            running.told,
         )
     )
 

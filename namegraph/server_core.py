@@ -28,6 +28,7 @@ from namegraph.events import (
     ImportCommand,
     ImportCounts,
     Outcome,
+    PeerLeaving,
     PeerLost,
     PeerMessage,
     PeerMet,
@@ -119,6 +120,7 @@ class ServerCore:
 
     def _start(self, site: Site, *, configured: Mapping[Subnet, str], rows: Sequence[ProtocolRow]) -> None:
         self.server = site.server
+        self.told_revision: str | None = None
         self.graph = site.graph
         self._site = site
         self._table = site.table
@@ -163,7 +165,9 @@ class ServerCore:
 
     @property
     def revision(self) -> str:
-        """Names the newest update that was committed here."""
+        """Names the newest update that was committed here, or what is to be told instead."""
+        if self.told_revision is not None:
+            return self.told_revision
         return revision_of(Priority(self._site.counter, self.server), coordinator=self.server)
 
     @property
@@ -216,6 +220,8 @@ class ServerCore:
                 self.channels.received(peer, through)
             case PeerMet(peer, subnets):
                 self.peers.met(peer, subnets)
+            case PeerLeaving(peer, why):
+                self._site.lost[peer] = why
             case PeerLost(peer, why):
                 self._site.lost[peer] = why
                 self._coordinator.peer_lost(peer)
@@ -231,6 +237,10 @@ class ServerCore:
     def is_idle(self) -> bool:
         """Whether no update is under way here."""
         return not self.entries.by_update and not self._coordinator.under_way()
+
+    def is_finishing(self) -> bool:
+        """Whether an update is under way that servers which are there will bring to its end."""
+        return any(update_id.coordinator not in self._site.lost for update_id in self.entries.by_update)
 
     def waits_for(self, revision: str) -> Wait:
         """Whether the state here reflects a revision; raises `RefusedError` where it never can."""
@@ -355,11 +365,15 @@ class ServerCore:
                 self._outcomes.remember(asked.request_id, asked.digest, ended.outcome, records)
         for update_id in coordinator.answerable:
             is_confirmed = update_id in coordinator.confirmed
+            if update_id in coordinator.controlled:
+                asked = requests.complete(update_id, coordinator.controlled[update_id])
+                self._outcomes.complete(asked.request_id, asked.outcome, records)
             effects.replies.extend(requests.answer(update_id, is_confirmed=is_confirmed))
         coordinator.begun_again.clear()
         coordinator.ended.clear()
         coordinator.answerable.clear()
         coordinator.confirmed.clear()
+        coordinator.controlled.clear()
         if site.counter != counter_before:
             records.counter = site.counter
         self.records.take_rows(records)

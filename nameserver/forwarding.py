@@ -11,7 +11,9 @@ Source: interfaces.md, gRPC (any server accepts any call and forwards what it do
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import grpc
@@ -76,10 +78,9 @@ class Forwarder:
     ) -> bytes:
         """One message out, one back. `changes`: an answer that is lost leaves in doubt whether it was done."""
         channel = await self._directory.channel_to(home)
-        try:
-            answer: bytes = await channel.unary_unary(method, None, None)(request, timeout=seconds, metadata=self._mark)
-        except grpc.aio.AioRpcError as error:
-            raise_failure(error, home, changes=changes)
+        call = channel.unary_unary(method, None, None)(request, timeout=seconds, metadata=self._mark)
+        with self._until_lost(home, call, changes=changes):
+            answer: bytes = await call
         return answer
 
     async def stream(
@@ -89,10 +90,9 @@ class Forwarder:
         channel = await self._directory.channel_to(home)
         call = channel.unary_stream(method, None, None)(request, timeout=seconds, metadata=self._mark)
         try:
-            async for message in call:
-                yield message
-        except grpc.aio.AioRpcError as error:
-            raise_failure(error, home, changes=False)
+            with self._until_lost(home, call, changes=False):
+                async for message in call:
+                    yield message
         finally:
             call.cancel()
 
@@ -101,13 +101,24 @@ class Forwarder:
     ) -> bytes:
         """Many messages out, one back, for a change."""
         channel = await self._directory.channel_to(home)
-        try:
-            answer: bytes = await channel.stream_unary(method, None, None)(
-                requests, timeout=seconds, metadata=self._mark
-            )
-        except grpc.aio.AioRpcError as error:
-            raise_failure(error, home, changes=True)
+        call = channel.stream_unary(method, None, None)(requests, timeout=seconds, metadata=self._mark)
+        with self._until_lost(home, call, changes=True):
+            answer: bytes = await call
         return answer
+
+    @contextmanager
+    def _until_lost(self, home: ServerId, call: Any, *, changes: bool) -> Iterator[None]:
+        """Await a call until it ends or its server is lost; whatever ends it without an answer is raised."""
+        try:
+            with self._directory.under_way(home, call):
+                yield
+        except grpc.aio.AioRpcError as error:
+            raise_failure(error, home, changes=changes)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling() or not call.cancelled():
+                raise
+            raise_silence(home, "it was lost while the call was under way", changes=changes)
 
 
 def raise_failure(error: grpc.aio.AioRpcError, home: ServerId, *, changes: bool) -> NoReturn:
@@ -124,7 +135,12 @@ def raise_failure(error: grpc.aio.AioRpcError, home: ServerId, *, changes: bool)
             unreachable=home,
         ) from None
     why = "no answer in the time given" if late else " ".join((error.details() or error.code().name).split())
-    if changes and not why.startswith(_NEVER_SENT):
+    raise_silence(home, why, changes=changes and not why.startswith(_NEVER_SENT))
+
+
+def raise_silence(home: ServerId, why: str, *, changes: bool) -> NoReturn:
+    """Raise what it means that a server has not answered. `changes`: whether it may have the update."""
+    if changes:
         raise refuse(
             Reason.OUTCOME_UNKNOWN,
             f"the server {home} fell silent while it had the update, which may or may not be done; repeat its request "

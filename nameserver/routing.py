@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from enum import Enum
-from typing import Protocol
-
-import grpc
+from typing import Any, Protocol
 
 from namegraph.names import ServerId, Subnet
 from namegraph.refusals import RefusedError
+from nameserver.peers.relayed_channel import CallChannel
 
 
 class Whose(Enum):
@@ -53,8 +53,11 @@ class PeerDirectory(Protocol):
     def others(self) -> Sequence[ServerId]:
         """All other servers that were met."""
 
-    async def channel_to(self, server: ServerId) -> grpc.aio.Channel:
+    async def channel_to(self, server: ServerId) -> CallChannel:
         """A connection to a server; raises `RefusedError` (UNAVAILABLE) where there is none."""
+
+    def under_way(self, server: ServerId, call: Any) -> AbstractContextManager[None]:
+        """While it lasts: a call of a server is under way, and is cancelled if that is lost."""
 
     async def home_of_subnet(self, subnet: Subnet) -> ServerId:
         """The owner of a subnet, after a moment's wait if need be; raises `RefusedError` (UNAVAILABLE)."""

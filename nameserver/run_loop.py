@@ -12,8 +12,9 @@ database by these two batches at most, so a read is held until the newest of the
 could undo.
 
 When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
-until it works), and reads and further updates are refused, since nothing could be confirmed; letters of other servers
-wait. One flush that works ends this. A database that is lost for good ends the server instead.
+until it works), and reads that may rest on it and further updates are refused, since nothing could be confirmed; the
+letters of other servers wait. One flush that works ends this. A server that has nothing to write looks now and then
+whether it could, and refuses updates while it could not; reads go on. A database that is lost for good ends the server.
 
 Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait.
 """
@@ -24,7 +25,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import Protocol
 
 from namegraph.channels import Channels
@@ -62,6 +63,9 @@ FIRST_RETRY_SECONDS = 0.1
 SHORTEST_TICK_SECONDS = 0.001
 """A timer may fire a little early; the core is then not asked again at once, without end."""
 
+PROBE_SECONDS = 1.0
+"""How often a server that writes nothing looks whether it could."""
+
 LONGEST_RETRY_SECONDS = 5.0
 """A full disk is found usable again within this time after somebody made room."""
 
@@ -70,6 +74,12 @@ class Core(Protocol):
     """The part of the core that the loop drives."""
 
     channels: Channels
+    told_revision: str | None
+    """What to tell as the newest revision, where that is not the newest one in memory."""
+
+    @property
+    def revision(self) -> str:
+        """The newest revision to tell."""
 
     @property
     def next_deadline(self) -> float | None:
@@ -84,6 +94,9 @@ class DurableStore(Protocol):
 
     def commit(self, records: Records) -> None:
         """Make all records durable, or none and raise `StorageError`."""
+
+    def probe(self) -> None:
+        """Raise `StorageError` where a commit would, as far as that can be told."""
 
 
 class Batch:
@@ -166,6 +179,7 @@ class RunLoop:
         """The deadline of the core that the timer is for."""
         self._bug: BaseException | None = None
         self._refuses_updates_because: str | None = None
+        self._durable_revision = core.revision
         self._ends = False
         self._stepped: asyncio.Future[None] | None = None
         """Done at the next step; there while somebody waits for it."""
@@ -275,7 +289,9 @@ class RunLoop:
         Raises `DatabaseLostError`, and whatever a bug raised in a step or a commit: the server must end then.
         """
         while True:
-            await self._wake.wait()
+            if not await self._is_woken():
+                await self._probe()
+                continue
             self._wake.clear()
             while self._collecting is not None and self._bug is None:
                 await self._flush_collected()
@@ -293,6 +309,10 @@ class RunLoop:
         self._ends = True
         self._disarm_timer()
         self._wake.set()
+
+    def undurable_records(self) -> list[Records]:
+        """What is in memory, but not yet in the database."""
+        return [batch.records for batch in self._undurable()]
 
     def _undurable(self) -> list[Batch]:
         """The batches under way, the older one first."""
@@ -375,11 +395,31 @@ class RunLoop:
             if len(batch.replies) == came_so_far:
                 return
 
+    async def _is_woken(self) -> bool:
+        """Wait until there is something to do, but not for ever."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._wake.wait()
+        return self._wake.is_set()
+
+    async def _probe(self) -> None:
+        """Find out whether the database is there while nothing is to be written."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._worker, self._store.probe)
+        except DatabaseLostError as error:
+            self._fail(str(error))
+            raise
+        except StorageError as error:
+            self._fail(str(error))
+        else:
+            self._recover()
+
     async def _flush_collected(self) -> None:
         await self._gather()
         batch = self._flushing = self._collecting
         assert batch is not None
         self._collecting = None
+        revision = self._core.revision
         retry_seconds = FIRST_RETRY_SECONDS
         event_loop = asyncio.get_running_loop()
         while True:
@@ -395,17 +435,23 @@ class RunLoop:
             else:
                 break
         self._flushing = None
+        self._durable_revision = revision
         self.newest_batch = self._collecting
-        if self.storage_failure is not None:
-            self.storage_failure = None
-            self._on_storage_state(None)
+        self._recover()
         came_meanwhile = 0 if self._collecting is None else len(self._collecting.replies)
         self._expected_replies = len(batch.replies) + came_meanwhile
-        self._room.set()
         self.notify_peers(batch.first_letters | batch.handled_before)
         batch.release()
 
+    def _recover(self) -> None:
+        if self.storage_failure is not None:
+            self.storage_failure = None
+            self._on_storage_state(None)
+        self._core.told_revision = None
+        self._room.set()
+
     def _fail(self, why: str) -> None:
+        self._core.told_revision = self._durable_revision
         if self.storage_failure is None:
             self._on_storage_state(why)
         self.storage_failure = why

@@ -1,8 +1,8 @@
 """Composition root: builds one name server out of its parts, runs it, and ends it in good order.
 
 bind the port -> open the database -> restore the core -> accept calls, say so -> SIGTERM or SIGINT
--> health NOT_SERVING, no new updates -> calls under way finish -> goodbye to peers -> last flush
--> close the database -> status 0
+-> health NOT_SERVING, no new updates, peers told -> updates under way finish -> goodbye to peers
+-> calls under way finish -> last flush -> close the database -> status 0
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from nameserver.services.homes import NAME_SERVICE
 from nameserver.services.name_service import name_service_handlers
 from nameserver.services.peer_questions import peer_question_handlers
 from nameserver.services.peer_service import peer_service_handlers
+from nameserver.services.relayed_calls import RelayedCalls
 from nameserver.services.revisions import PEER_SERVICE
 from nameserver.settings import Settings
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
-from storage.errors import ServerIdentityError, StorageError
+from storage.errors import ServerIdentityError, StorageError, contradictory
 from storage.open import open_store
 from storage.store import Store
 
@@ -108,7 +109,7 @@ async def _serve(
         _complain("the database can be written again" if failure is None else f"{failure}; trying until it works")
 
     run_loop = RunLoop(core=core, store=store, worker=worker, clock=time.monotonic, on_storage_state=report_storage)
-    transport = PeerTransport(core=core, run_loop=run_loop, say=_complain)
+    transport = PeerTransport(core=core, run_loop=run_loop, say=_complain, limits=settings.detector)
     _add_services(server, core, run_loop, health, transport)
     tune_collector()
     health.report(serving=True)
@@ -122,7 +123,7 @@ async def _serve(
         # The flushing and the transport end by themselves only where they cannot go on.
         await asyncio.wait((flushing, ended, conversing), return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
-            await _drain(server, health, run_loop, transport, flushing, settings.drain_seconds)
+            await _drain(server, core, health, run_loop, transport, flushing, settings.drain_seconds)
         if conversing.done():
             await conversing
         await flushing
@@ -142,6 +143,7 @@ async def _serve(
 
 async def _drain(
     server: grpc.aio.Server,
+    core: ServerCore,
     health: Health,
     run_loop: RunLoop,
     transport: PeerTransport,
@@ -149,13 +151,16 @@ async def _drain(
     seconds: float,
 ) -> None:
     """End calls and flushes in good order; raises `TimeoutError` where the database takes no more."""
-    run_loop.refuse_updates("the server is shutting down; ask again when it is back, or another one")
+    run_loop.refuse_updates(f"the server {core.server} is shutting down; ask another one, or again when it is back")
     health.end()
+    transport.leave()
     begin = time.monotonic()
-    # Updates under way may need the other servers.
+    # Updates under way may need the other servers, and those of others may need this one.
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await run_loop.until_answered()
+            while core.is_finishing() or transport.is_delivering():
+                await run_loop.next_step(seconds)
     await transport.close()
     await server.stop(grace=max(0.0, begin + seconds - time.monotonic()))
     run_loop.finish()
@@ -174,9 +179,12 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
     try:
         with growing_graph():
             core = ServerCore.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
-    except (StorageError, InconsistentStateError) as error:
+    except StorageError as error:
         store.close()
         raise StartError(str(error)) from None
+    except InconsistentStateError as error:
+        store.close()
+        raise StartError(str(contradictory(settings.database, str(error)))) from None
     return store, core
 
 
@@ -218,6 +226,7 @@ def _add_services(
     admin = admin_service_handlers(core=core, transport=transport, run_loop=run_loop)
     server.add_generic_rpc_handlers(
         (
+            RelayedCalls(directory),
             grpc.method_handlers_generic_handler(NAME_SERVICE, names),
             grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin),
             grpc.method_handlers_generic_handler(PEER_SERVICE, {**peer_service_handlers(transport), **questions}),

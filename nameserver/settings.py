@@ -8,17 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from namegraph.names import InvalidNameError, ServerId, Subnet, parse_subnet
 from nameserver.addresses import InvalidAddressError, parse_address
 from nameserver.config_file import ConfigFile, ConfigFileError
+from nameserver.peers.phi import DetectorLimits
 from storage.errors import DatabaseUrlError
 from storage.urls import parse_database_url
 
 DEFAULT_LISTEN = "127.0.0.1:7400"
 DEFAULT_DRAIN_SECONDS = 10.0
 DRAIN_SECONDS_LIMIT = 3600.0
+DEFAULT_DETECTOR = DetectorLimits()
+SHORTEST_HEARTBEAT_SECONDS = 0.05
+"""More often would cost more than it tells."""
+LONGEST_HEARTBEAT_SECONDS = 60.0
+LONGEST_ACCEPTABLE_PAUSE_SECONDS = 3600.0
+LOWEST_THRESHOLD = 1.0
+HIGHEST_THRESHOLD = 100.0
+"""Of phi: at 1 one loss in ten would be none; no silence is as unlikely as 100 says."""
 ENVIRONMENT_PREFIX = "SHADOWTREE_"
 SUBNET_FILE_SIZE_LIMIT = 16 * 1024 * 1024
 
@@ -42,6 +52,8 @@ class Settings:
     """The durable name; None: the one the database has, or the smallest subnet for a new database."""
     drain_seconds: float
     """How long calls under way may take to finish after SIGTERM."""
+    detector: DetectorLimits
+    """When another server is lost."""
 
 
 def load_settings(
@@ -116,10 +128,18 @@ def _checked(values: Mapping[str, object]) -> Settings:
     assert isinstance(database, str)
     assert isinstance(name, str | None)
     assert isinstance(drain_seconds, float)
+    beat = values.get("heartbeat_seconds", DEFAULT_DETECTOR.heartbeat_seconds)
+    pause = values.get("acceptable_pause_seconds", DEFAULT_DETECTOR.acceptable_pause_seconds)
+    threshold = values.get("suspicion_threshold", DEFAULT_DETECTOR.threshold)
+    assert isinstance(beat, float)
+    assert isinstance(pause, float)
+    assert isinstance(threshold, float)
+    detector = DetectorLimits(beat, pause, threshold)
     for subnet in subnets:
         if subnet in peers:
             raise SettingsError(f"peers: {subnet} is one of this server's own subnets; it cannot be a peer's as well")
-    return Settings(listen, database, subnets, peers, None if name is None else ServerId(name), drain_seconds)
+    server = None if name is None else ServerId(name)
+    return Settings(listen, database, subnets, peers, server, drain_seconds, detector)
 
 
 def _read_listen(value: object) -> str:
@@ -166,17 +186,23 @@ def _read_name(value: object) -> str:
     return _subnet(_text(value))
 
 
-def _read_drain_seconds(value: object) -> float:
+def _read_number(value: object, *, lowest: float, highest: float, unit: str = "") -> float:
+    """A number within limits; `unit` begins with a space where there is one."""
     if isinstance(value, str):
         try:
-            return _read_drain_seconds(float(value))
+            number = float(value)
         except ValueError:
-            raise _WrongValueError(f"{_shown(value)} is not a number of seconds", value) from None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _WrongValueError(f"a number of seconds is wanted, not {_kind(value)}")
-    if not 0 <= value <= DRAIN_SECONDS_LIMIT:
-        raise _WrongValueError(f"{value} is not between 0 and {DRAIN_SECONDS_LIMIT:.0f} seconds")
-    return float(value)
+            raise _WrongValueError(f"{_shown(value)} is not a number{unit and f' of{unit}'}", value) from None
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise _WrongValueError(f"a number{unit and f' of{unit}'} is wanted, not {_kind(value)}")
+    else:
+        number = float(value)
+    if not lowest <= number <= highest:
+        raise _WrongValueError(f"{value} is not between {lowest:g} and {highest:g}{unit}")
+    return number
+
+
+_read_seconds = partial(_read_number, unit=" seconds")
 
 
 _READERS: Mapping[str, Callable[[object], object]] = {
@@ -185,7 +211,10 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "subnets": _read_subnets,
     "peers": _read_peers,
     "name": _read_name,
-    "drain_seconds": _read_drain_seconds,
+    "drain_seconds": partial(_read_seconds, lowest=0, highest=DRAIN_SECONDS_LIMIT),
+    "heartbeat_seconds": partial(_read_seconds, lowest=SHORTEST_HEARTBEAT_SECONDS, highest=LONGEST_HEARTBEAT_SECONDS),
+    "acceptable_pause_seconds": partial(_read_seconds, lowest=0, highest=LONGEST_ACCEPTABLE_PAUSE_SECONDS),
+    "suspicion_threshold": partial(_read_number, lowest=LOWEST_THRESHOLD, highest=HIGHEST_THRESHOLD),
 }
 
 

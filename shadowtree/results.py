@@ -266,8 +266,15 @@ class PeerState:
     """Another name server, as the one that was asked sees it, with what its operator may want to know.
 
     `server` is the name of the server that was met at the address; empty before that. `state` is ``connecting``,
-    ``connected``, ``refused: WHY`` or ``silent since WHEN: WHY``. `letters_waiting` counts what the other server has
-    not confirmed yet.
+    ``connected``, ``refused: WHY``, ``silent since WHEN: WHY`` or ``stopped since WHEN: WHY``. `letters_waiting` counts
+    what the other server has not confirmed yet.
+
+    `life` is what is thought of the server: ``up``, ``suspected``, ``lost``, ``stopped`` or ``never met``; `why` says
+    why it is suspected, lost or stopped. `phi` says how unlikely its silence is (-log10 of the chance that it still
+    ends). It was last heard `last_heard_seconds` ago; None where nothing was heard since the server that was asked
+    started. `round_trip_ms` is None where it was not measured. `via` is the name of the server through which the two
+    talk, empty where they do directly or not at all; `relayed` counts what the server sent to others through the one
+    that was asked.
     """
 
     address: Address
@@ -276,6 +283,13 @@ class PeerState:
     state: str
     letters_waiting: int
     faults: tuple[PeerFault, ...]
+    life: str
+    why: str
+    phi: float
+    last_heard_seconds: float | None
+    round_trip_ms: float | None
+    via: str
+    relayed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,3 +320,5 @@ class ServerStatus:
     in_doubt: tuple[Revision, ...]
     suspended: tuple[SuspendedArc, ...]
     peers: tuple[Peer, ...]
+    database_failure: str
+    """Why the database cannot be written, so that updates are refused; empty where it can."""

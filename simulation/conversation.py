@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from namegraph.columns import unpack_arcs
 from namegraph.messages import (
     Abort,
     ArcId,
@@ -50,7 +51,10 @@ def describe(message: Message) -> str:
             return "; ".join(f"{_arc(arc)}, block only {_nodes(keep)}" for arc, keep in message.records)
         case Block():
             return "; ".join(f"{_arc(arc)}, block {_nodes(nodes)}" for arc, nodes in message.records)
-        case Abort() | Holding() | Drop() | Done() | Released():
+        case Done(_, controlled, released):
+            told = (("controlled", controlled), ("released", released))
+            return ", ".join(f"{what} {' '.join(nodes)}" for what, nodes in told if nodes)
+        case Abort() | Holding() | Drop() | Released():
             return ""
         case _:
             assert_never(message)
@@ -68,12 +72,12 @@ def update_of(message: Message) -> UpdateId | None:
 
 
 def _show_commit(commit: Commit) -> str:
-    changes = [f"{'+' if arc.is_present else '-'}{_arc(arc.arc)}" for arc in commit.arcs]
+    changes = [f"{'+' if arc.is_present else '-'}{_arc(arc.arc)}" for arc in unpack_arcs(commit.arcs)]
     parts = [" ".join(changes), f"at {_place(commit.final)}"]
     if commit.renamed:
         parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in commit.renamed))
-    if commit.relay:
-        parts.append("above " + " ".join(record.node for record in commit.relay))
+    if commit.relay.nodes:
+        parts.append("above " + " ".join(commit.relay.names[number] for number in commit.relay.nodes))
     if commit.handed_on:
         parts.append("handed on " + " ".join(_update(entry) for entry in commit.handed_on))
     parts += [f"{_arc(arc)} blocks {_nodes(nodes)}" for arc, nodes in commit.stored]

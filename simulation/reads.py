@@ -58,7 +58,7 @@ class Reads:
         population, cluster = self._population, self._cluster
         places: list[Priority] = []
         graphs = [TrueState(set(population.groups), {})]
-        for place, state in states(population.commands, cluster.answers, cluster.places, population.groups):
+        for place, _, _, state in states(population.commands, cluster.answers, cluster.places, population.groups):
             places.append(place)
             graphs.append(state)
         for ticket in self._to_check:

@@ -14,6 +14,7 @@ from simulation.checkers import check_all, check_quiet
 from simulation.clients import Population, populate, submit_burst
 from simulation.cluster import Cluster
 from simulation.decisions import Decisions
+from simulation.effects import EffectsCheck
 from simulation.invariants import InvariantViolatedError
 from simulation.networks import RandomNetwork, Sent
 from simulation.reads import Reads
@@ -99,6 +100,7 @@ class SeedRun:
         self._reads = Reads(self._cluster, self._population, Random(f"reads of {seed}"))  # noqa: S311 - as above
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
+        self._effects = EffectsCheck(self._cluster.servers)
         self._burst_begins: list[int] = []
 
     def run(self) -> Tally:
@@ -135,7 +137,9 @@ class SeedRun:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
         self._resolvers.check(population.commands)
-        state = run_serially(population.commands, cluster.answers, cluster.places, population.groups)
+        state = run_serially(
+            population.commands, cluster.answers, cluster.places, population.groups, self._effects.check
+        )
         self._arcs = state.arcs
         check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
         if self._troubles is not None:

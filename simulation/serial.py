@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import rustworkx
@@ -116,18 +116,25 @@ class TrueState:
         return [arc for arc in self.arcs if node in arc]
 
 
+Watch = Callable[[int, Outcome, TrueState, TrueState], None]
+
+
 def run_serially(
     commands: Mapping[int, UpdateCommand],
     answers: Mapping[int, Outcome],
     places: Mapping[int, Priority],
     groups: Iterable[NodeId],
+    watch: Watch | None = None,
 ) -> TrueState:
     """The state after all updates in the order of final priorities; raises where the serial run has another outcome.
 
-    `groups` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere.
+    `groups` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere. `watch` is
+    shown each commit: ticket, outcome, and the states before and after.
     """
     state = TrueState(set(groups), {})
-    for _, after in states(commands, answers, places, groups):
+    for _, ticket, before, after in states(commands, answers, places, groups):
+        if watch is not None and isinstance(answers[ticket], Committed):
+            watch(ticket, answers[ticket], before, after)
         state = after
     for ticket, outcome in answers.items():
         if ticket not in places and isinstance(outcome, Committed):
@@ -140,8 +147,8 @@ def states(
     answers: Mapping[int, Outcome],
     places: Mapping[int, Priority],
     groups: Iterable[NodeId],
-) -> Iterator[tuple[Priority, TrueState]]:
-    """Where each update stands in the order of final priorities, and the state after it; raises as `run_serially`."""
+) -> Iterator[tuple[Priority, int, TrueState, TrueState]]:
+    """Updates in the order of final priorities: place, ticket, states before and after; raises as `run_serially`."""
     state = TrueState(set(groups), {})
     # One server may refuse right after a commit of the same priority, so commits come first.
     in_order = sorted(
@@ -153,8 +160,8 @@ def states(
         if (after is None) != is_refused:
             possible = "impossible" if after is None else "possible"
             raise InvariantViolatedError(f"I8: {operations} at {place} are {possible}; {answers[ticket]}")
+        yield place, ticket, state, after or state
         state = after or state
-        yield place, state
 
 
 def carry_out(arcs: dict[ArcName, int], operations: Iterable[Operation]) -> None:

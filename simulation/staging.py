@@ -16,6 +16,7 @@ from namegraph.records import RequestId
 from simulation.checkers import check_all, check_quiet
 from simulation.cluster import Cluster
 from simulation.conversation import describe
+from simulation.effects import EffectsCheck
 from simulation.flight import Ground
 from simulation.networks import Arrival, Channel, Choice, Sent, SteppedNetwork, first
 from simulation.scenario import (
@@ -71,6 +72,7 @@ class Stage:
         self._held: dict[Selection, None] = {}
         self._network = SteppedNetwork(self._is_held, choose)
         self._cluster = Cluster(scenario.servers, self._network)
+        self._effects = EffectsCheck(self._cluster.servers)
         self._commands: dict[int, UpdateCommand] = {}
         self._deadlines = {
             step.update: place - 0.5 for place, step in enumerate(scenario.steps) if isinstance(step, Expire)
@@ -193,7 +195,9 @@ class Stage:
         self.done.append(Quiet())
         cluster = self._cluster
         check_quiet(cluster.servers, self._commands, cluster.answers)
-        state = run_serially(self._commands, cluster.answers, cluster.places, self._scenario.groups)
+        state = run_serially(
+            self._commands, cluster.answers, cluster.places, self._scenario.groups, self._effects.check
+        )
         self.arcs = state.arcs
         check_all(cluster.servers, TrueGraph(self.arcs), state.groups)
 

@@ -6,6 +6,9 @@ hold at all is our bug and stays the exception it is.
 
 from __future__ import annotations
 
+RESTORE = 'restore it from a backup ("Backup and restore" in docs/operators.md says how)'
+"""What to do about a database that is damaged."""
+
 
 class StorageError(Exception):
     """Something is wrong with the database. The text is one line: what, where, and what to do."""
@@ -46,6 +49,14 @@ class DatabaseDamagedError(StorageError):
     """The database is ours, but what it holds cannot be right."""
 
 
+def contradictory(url: str, why: str) -> DatabaseDamagedError:
+    """The error of a database whose rows are each as they were written, but cannot be true together."""
+    from storage.urls import parse_database_url, show_url
+
+    database = show_url(parse_database_url(url))
+    return DatabaseDamagedError(database=database, problem=f"its rows contradict one another ({why})", remedy=RESTORE)
+
+
 class DatabaseFullError(StorageError):
     """There is no room left. Nothing of the failed commit was stored; later ones work once there is room."""
 
@@ -54,5 +65,12 @@ class DatabaseUnavailableError(StorageError):
     """The database cannot be reached, read or written at present."""
 
 
+class DatabaseInterruptedError(DatabaseUnavailableError):
+    """The connection or the file is gone, and with it, perhaps, exclusive use. Later commits find out, and may work.
+
+    If this ended a commit, that commit may have been made: made again, it has the same effect.
+    """
+
+
 class DatabaseLostError(StorageError):
-    """Exclusive use was lost while running. This store commits no more; the server must be restarted."""
+    """Another server has used the database meanwhile. This store commits no more; the server must be restarted."""

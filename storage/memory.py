@@ -96,6 +96,10 @@ class MemoryStore:
         if records.counter is not None:
             database.counter = records.counter
 
+    def probe(self) -> None:
+        """See `Store`."""
+        self._check_open()
+
     def close(self) -> None:
         """See `Store`."""
         if self._database.holder is self:

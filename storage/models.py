@@ -1,7 +1,8 @@
-"""The tables, as SQLAlchemy models: the columns of each are the fields of its record, in that order.
+"""The tables, as SQLAlchemy models: the columns of each are the fields of its record, in that order, and a checksum.
 
 Rows travel as plain tuples between records and the driver, so these classes are never instantiated: they say
-what the tables are, SQL statements are compiled from them, and a test compares them with the migrations.
+what the tables are, SQL statements are compiled from them, and a test compares them with the migrations. Columns that
+were added to an older layout may be empty as far as the database knows: SQLite adds no others. None is.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ class ServerRow(Base):
     """Always `SERVER_KEY`."""
     name: Mapped[str] = mapped_column(String)
     counter: Mapped[int] = mapped_column(BigInteger)
+    commits: Mapped[int | None] = mapped_column(BigInteger)
+    """The number of the last commit: rises by one with each."""
+    checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
 SERVER_KEY = 1
@@ -39,6 +43,7 @@ class NodeRow(Base):
     virtual_node: Mapped[int | None] = mapped_column(BigInteger)
     version: Mapped[int] = mapped_column(BigInteger)
     version_server: Mapped[str | None] = mapped_column(String)
+    checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class ArcRow(Base):
@@ -54,6 +59,7 @@ class ArcRow(Base):
     writer: Mapped[int] = mapped_column(BigInteger)
     present: Mapped[bool] = mapped_column(Boolean)
     suspended: Mapped[bool] = mapped_column(Boolean)
+    checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class VirtualNodeRow(Base):
@@ -66,6 +72,7 @@ class VirtualNodeRow(Base):
     counter: Mapped[int] = mapped_column(BigInteger)
     server: Mapped[str] = mapped_column(String)
     present: Mapped[bool] = mapped_column(Boolean)
+    checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class OutcomeRow(Base):
@@ -78,6 +85,7 @@ class OutcomeRow(Base):
     sequence: Mapped[int] = mapped_column(BigInteger)
     digest: Mapped[str] = mapped_column(String)
     outcome: Mapped[str] = mapped_column(String)
+    checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class ProtocolTableRow(Base):
@@ -92,6 +100,7 @@ class ProtocolTableRow(Base):
     part: Mapped[str] = mapped_column(String, primary_key=True)
     key: Mapped[str] = mapped_column(String, primary_key=True)
     value: Mapped[bytes] = mapped_column(LargeBinary)
+    checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
 def table_of(model: type[Base]) -> Table:

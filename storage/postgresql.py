@@ -2,8 +2,8 @@
 
 Exclusive use is an advisory lock of the session, and every commit goes over that same session: when the
 connection breaks, the lock and the ability to commit end together, so that a server which lost its lock can
-do no harm. (A connection pooler that shares sessions between clients would break this; connect to the
-database itself.)
+do no harm. It takes the lock again over a new connection, and goes on where nobody else wrote meanwhile. (A
+connection pooler that shares sessions between clients would break this; connect to the database itself.)
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ from sqlalchemy.schema import CreateTable
 
 from namegraph.names import ServerId
 from storage.errors import (
+    RESTORE,
     DatabaseDamagedError,
     DatabaseFullError,
+    DatabaseInterruptedError,
     DatabaseInUseError,
-    DatabaseLostError,
     DatabaseUnavailableError,
     NotOurDatabaseError,
     StorageError,
 )
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
-from storage.rows import Row, Slice
+from storage.rows import Row, Slice, sealed
 from storage.sql_store import SqlStore, take_over
 from storage.urls import show_url
 
@@ -103,6 +104,9 @@ class _PostgresqlEngine:
             poolclass=NullPool,
             connect_args={name: value for name, value in CONNECTION_DEFAULTS.items() if name not in url.query},
         )
+        self._connect()
+
+    def _connect(self) -> None:
         try:
             self._connection = self._engine.connect()
         except DBAPIError as error:
@@ -155,11 +159,36 @@ class _PostgresqlEngine:
     def check_exclusive(self) -> None:
         """Notice a connection that is gone; SQLAlchemy would replace it by one that does not hold the lock."""
         if self._session.closed:
-            raise self._lost()
+            raise self._interrupted()
+
+    def resume(self) -> None:
+        """Connect and take the lock again; the old session, if it still lives somewhere, holds it a little longer."""
+        if not self._connection.closed:
+            self._connection.invalidate()
+            self._connection.close()
+        self._connect()
+        try:
+            self.take_lock()
+            self.check_settings()
+        except BaseException:
+            # Without the lock this session must not be written to.
+            self._session.close()
+            raise
+
+    def probe(self) -> None:
+        self.check_exclusive()
+        with self.translate_errors(), self._connection.begin():
+            self._connection.execute(text("SELECT 1"))
+
+    def require_commits(self, commits: int) -> None:
+        """PostgreSQL knows the end of its log."""
+
+    def acknowledge(self, commits: int) -> None:
+        """Nothing: see `require_commits`."""
 
     def write(self, table: Table, records: Sequence[Row]) -> None:
         if len(records) < COPY_FROM_ROWS:
-            self._connection.exec_driver_sql(_UPSERTS[table], list(records))
+            self._connection.exec_driver_sql(_UPSERTS[table], sealed(table, records))
         else:
             self._copy(table, records)
 
@@ -201,7 +230,7 @@ class _PostgresqlEngine:
             latest = {tuple(row[key] for key in keys): row for row in records[start : start + ROWS_PER_SLICE]}
             with self._session.cursor() as cursor, cursor.copy(statement) as copy:
                 copy.set_types(types)
-                for row in latest.values():
+                for row in sealed(table, latest.values()):
                     copy.write_row(row)
             self._connection.exec_driver_sql(upsert)
             self._connection.exec_driver_sql(f"TRUNCATE {incoming.name}")
@@ -209,7 +238,7 @@ class _PostgresqlEngine:
     def _explain(self, error: BaseException | None) -> StorageError | None:
         """What to tell people about an error of PostgreSQL; None if it is our bug."""
         if self._session.closed:
-            return self._lost()
+            return self._interrupted()
         state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
         known = _KNOWN_ERRORS.get(state) or _KNOWN_ERRORS.get(state[:2])
         if known is None:
@@ -217,11 +246,11 @@ class _PostgresqlEngine:
         kind, problem, remedy = known
         return kind(database=self._database, problem=problem.format(what=_first_line(error)), remedy=remedy)
 
-    def _lost(self) -> DatabaseLostError:
-        return DatabaseLostError(
+    def _interrupted(self) -> DatabaseInterruptedError:
+        return DatabaseInterruptedError(
             database=self._database,
-            problem="the connection and with it exclusive use was lost; the last update may be stored or not",
-            remedy="see that PostgreSQL runs and start this server again",
+            problem="the connection was lost, and with it exclusive use",
+            remedy="see that PostgreSQL runs",
         )
 
 
@@ -273,12 +302,12 @@ _DELETES: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTO
 _UNEXPECTED: tuple[type[StorageError], str, str] = (
     DatabaseDamagedError,
     "its tables are not as expected ({what})",
-    "restore it from a backup",
+    RESTORE,
 )
 _DAMAGED: tuple[type[StorageError], str, str] = (
     DatabaseDamagedError,
     "it is damaged ({what})",
-    "restore it from a backup",
+    RESTORE,
 )
 _FORBIDDEN: tuple[type[StorageError], str, str] = (
     DatabaseUnavailableError,

@@ -1,4 +1,4 @@
-"""Database rows to records. The way back needs nothing: a record is a tuple in the order of the columns.
+"""Database rows to records and back. A record is a tuple in the order of the columns; a row has its checksum as well.
 
 Half a million arcs are read when a server starts, so rows travel in slices, and records are made by
 `tuple.__new__`, which spares each of them the call of a generated Python function.
@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
+from zlib import crc32
+
+from sqlalchemy import Table
 
 from namegraph.records import ArcRecord, NodeKind, NodeRecord, OutcomeRecord, ProtocolRow, VirtualNodeRecord
-from storage.errors import DatabaseDamagedError
+from storage.checksums import IMPOSSIBLE_VALUES, arc_checksum, checksum_of, pack_arc
+from storage.errors import RESTORE, DatabaseDamagedError
+from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 
 Row = tuple[Any, ...]
 Slice = Sequence[Row]
@@ -21,44 +26,88 @@ _KINDS = {int(kind): kind for kind in NodeKind}
 _new = tuple.__new__
 
 
+def sealed(table: Table, records: Iterable[Row]) -> list[Row]:
+    """The rows of records: with their checksums."""
+    compute = checksum_of(table)
+    return [(*record, compute(record)) for record in records]
+
+
 def read_nodes(slices: Iterable[Slice], *, database: str) -> Iterator[NodeRecord]:
-    """Make node records of rows sorted by node; a gap in the numbers is damage."""
-    rows = chain.from_iterable(slices)
+    """Make node records of rows sorted by node; a gap in the numbers is damage, as is a wrong checksum in any row."""
+    rows = _unsealed(NODES, slices, database)
     for expected, (node, node_id, kind, virtual_node, version, server) in enumerate(rows):
         if node != expected or kind not in _KINDS:
             raise DatabaseDamagedError(
-                database=database,
-                problem=f"the row of node {expected} is missing or wrong",
-                remedy="restore it from a backup",
+                database=database, problem=f"the row of node {expected} is missing or wrong", remedy=RESTORE
             )
         yield _new(NodeRecord, (node, node_id, _KINDS[kind], virtual_node, version, server))
 
 
-def read_arcs(slices: Iterable[Slice]) -> Iterator[ArcRecord]:
+def read_arcs(slices: Iterable[Slice], *, database: str) -> Iterator[ArcRecord]:
     """Make arc records; the engine may give truth values as numbers."""
-    return chain.from_iterable(map(_arcs_of, slices))
+    return chain.from_iterable(_arcs_of(rows, database) for rows in slices)
 
 
-def read_virtual_nodes(slices: Iterable[Slice]) -> Iterator[VirtualNodeRecord]:
+def read_virtual_nodes(slices: Iterable[Slice], *, database: str) -> Iterator[VirtualNodeRecord]:
     """Make virtual node records."""
     return (
         _new(VirtualNodeRecord, (number, smallest, counter, server, present != 0))
-        for number, smallest, counter, server, present in chain.from_iterable(slices)
+        for number, smallest, counter, server, present in _unsealed(VIRTUAL_NODES, slices, database)
     )
 
 
-def read_outcomes(slices: Iterable[Slice]) -> Iterator[OutcomeRecord]:
+def read_outcomes(slices: Iterable[Slice], *, database: str) -> Iterator[OutcomeRecord]:
     """Make outcome records."""
-    return (_new(OutcomeRecord, row) for row in chain.from_iterable(slices))
+    return (_new(OutcomeRecord, row) for row in _unsealed(OUTCOMES, slices, database))
 
 
-def read_protocol_rows(slices: Iterable[Slice]) -> Iterator[ProtocolRow]:
+def read_protocol_rows(slices: Iterable[Slice], *, database: str) -> Iterator[ProtocolRow]:
     """Make rows of the update protocol."""
-    return (_new(ProtocolRow, row) for row in chain.from_iterable(slices))
+    return (_new(ProtocolRow, row) for row in _unsealed(PROTOCOL_ROWS, slices, database))
 
 
-def _arcs_of(rows: Slice) -> list[ArcRecord]:
-    return [
-        _new(ArcRecord, (parent, child, cost, version, writer, present != 0, suspended != 0))
-        for parent, child, cost, version, writer, present, suspended in rows
-    ]
+def refuse_row(table: Table, row: Row, *, database: str) -> NoReturn:
+    """Say that a row is not what was written."""
+    keys = ", ".join(
+        f"{column.name} {value!r}" for column, value in zip(table.columns, row, strict=False) if column.primary_key
+    )
+    raise DatabaseDamagedError(
+        database=database,
+        problem=f"in the table {table.name}, the row with {keys} is not what was written: its checksum is wrong",
+        remedy=RESTORE,
+    )
+
+
+def _unsealed(table: Table, slices: Iterable[Slice], database: str) -> Iterator[Row]:
+    compute = checksum_of(table)
+    for row in chain.from_iterable(slices):
+        values = row[:-1]
+        try:
+            is_right = compute(values) == row[-1]
+        except IMPOSSIBLE_VALUES:
+            is_right = False
+        if not is_right:
+            refuse_row(table, row, database=database)
+        yield values
+
+
+def _arcs_of(rows: Slice, database: str) -> list[ArcRecord]:
+    try:
+        # Written out, because half a million of them are read when a server starts.
+        arcs = [
+            _new(ArcRecord, (parent, child, cost, version, writer, present != 0, suspended != 0))
+            for parent, child, cost, version, writer, present, suspended, checksum in rows
+            if crc32(pack_arc(parent, child, cost, version, writer, present, suspended)) == checksum
+        ]
+    except IMPOSSIBLE_VALUES:
+        arcs = []
+    if len(arcs) != len(rows):
+        refuse_row(ARCS, next(row for row in rows if not _is_right_arc(row)), database=database)
+    return arcs
+
+
+def _is_right_arc(row: Row) -> bool:
+    try:
+        return bool(arc_checksum(row[:-1]) == row[-1])
+    except IMPOSSIBLE_VALUES:
+        return False

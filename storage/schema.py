@@ -9,10 +9,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection, String, column, inspect, select, table
 
-from storage.errors import DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
+from storage.errors import RESTORE, DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
 from storage.models import SERVER
 
-NEWEST_REVISION = "0002"
+NEWEST_REVISION = "0003"
 """The last migration; a test compares it with the folder `migrations`."""
 
 _VERSION_TABLE = "alembic_version"
@@ -36,7 +36,7 @@ def bring_up_to_date(connection: Connection, *, database: str) -> None:
         raise DatabaseDamagedError(
             database=database,
             problem=f"it states {len(revisions)} versions of its layout instead of one",
-            remedy="restore it from a backup",
+            remedy=RESTORE,
         )
     revision = str(revisions[0])
     if revision == NEWEST_REVISION:

@@ -7,17 +7,29 @@ engine ties that to a connection. So no commit can slip through after the exclus
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import Connection, Select, Table, delete, insert, select, update
 
 from namegraph.names import ServerId
 from namegraph.records import Records, StoredState
+from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.deletions import part_deletions
+from storage.errors import DatabaseInterruptedError, DatabaseLostError
 from storage.identity import settle_identity
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, SERVER_KEY, VIRTUAL_NODES
-from storage.rows import Row, Slice, read_arcs, read_nodes, read_outcomes, read_protocol_rows, read_virtual_nodes
+from storage.rows import (
+    Row,
+    Slice,
+    read_arcs,
+    read_nodes,
+    read_outcomes,
+    read_protocol_rows,
+    read_virtual_nodes,
+    refuse_row,
+)
 from storage.schema import bring_up_to_date
 
 
@@ -39,11 +51,27 @@ class SqlEngine(Protocol):
         ...
 
     def check_exclusive(self) -> None:
-        """Raise `DatabaseLostError` if the database is no longer ours."""
+        """Raise `DatabaseInterruptedError` if exclusive use of the database is gone, or may be."""
+        ...
+
+    def resume(self) -> None:
+        """Take exclusive use again after that, or raise `StorageError`."""
+        ...
+
+    def probe(self) -> None:
+        """Raise the `StorageError` that a commit would meet, as far as that shows without writing."""
+        ...
+
+    def require_commits(self, commits: int) -> None:
+        """Raise `DatabaseDamagedError` if more commits than these are known to have been acknowledged."""
+        ...
+
+    def acknowledge(self, commits: int) -> None:
+        """Learn the number of a commit that is durable."""
         ...
 
     def write(self, table: Table, records: Sequence[Row]) -> None:
-        """Insert the records or replace those of the same key, the later of two winning."""
+        """Insert the records, with their checksums, or replace those of the same key, the later of two winning."""
         ...
 
     def delete(self, table: Table, keys: Sequence[Row]) -> None:
@@ -59,48 +87,83 @@ class SqlEngine(Protocol):
         ...
 
 
-def take_over(engine: SqlEngine, *, server: ServerId | None) -> ServerId:
-    """Bring the layout up to date and settle whose database it is, in one transaction; return whose."""
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """The one row of `server`."""
+
+    name: ServerId
+    counter: int
+    commits: int
+
+    def values(self) -> dict[str, object]:
+        """The columns of the row."""
+        row = (self.name, self.counter, self.commits)
+        return dict(zip(("name", "counter", "commits", "checksum"), (*row, row_checksum(row)), strict=True))
+
+
+def take_over(engine: SqlEngine, *, server: ServerId | None) -> ServerState:
+    """Bring the layout up to date and settle whose database it is, in one transaction; return how it stands."""
     with engine.translate_errors(), engine.connection.begin():
         bring_up_to_date(engine.connection, database=engine.database)
-        stored = engine.connection.execute(select(SERVER.c.name)).scalar_one_or_none()
-        name = settle_identity(stored=stored, given=server, database=engine.database)
+        stored = _stored_server(engine)
+        name = settle_identity(stored=None if stored is None else stored.name, given=server, database=engine.database)
+        engine.require_commits(0 if stored is None else stored.commits)
         if stored is None:
-            engine.connection.execute(insert(SERVER).values(key=SERVER_KEY, name=name, counter=0))
+            stored = ServerState(name, 0, 0)
+            engine.connection.execute(insert(SERVER).values(key=SERVER_KEY, **stored.values()))
         else:
-            # A database that is read-only shows it here rather than at the first update.
-            engine.connection.execute(update(SERVER).values(name=name))
-        return name
+            # It counts as a commit, so that a server which was cut off finds that another one was here.
+            stored = ServerState(name, stored.counter, stored.commits + 1)
+            engine.connection.execute(update(SERVER).values(**stored.values()))
+    engine.acknowledge(stored.commits)
+    return stored
+
+
+def _stored_server(engine: SqlEngine) -> ServerState | None:
+    """The row of the server; None in a new database."""
+    row = engine.connection.execute(select(SERVER)).one_or_none()
+    if row is None:
+        return None
+    key, *values, checksum = row
+    try:
+        is_right = key == SERVER_KEY and row_checksum(values) == checksum
+    except IMPOSSIBLE_VALUES:
+        is_right = False
+    if not is_right:
+        refuse_row(SERVER, tuple(row), database=engine.database)
+    name, counter, commits = values
+    return ServerState(name, counter, commits)
 
 
 class SqlStore:
     """A `Store` in a SQL database."""
 
-    def __init__(self, engine: SqlEngine, server: ServerId) -> None:
+    def __init__(self, engine: SqlEngine, state: ServerState) -> None:
         self._engine = engine
-        self._server = server
+        self._state = state
         self._is_closed = False
+        self._is_interrupted = False
 
     @property
     def server(self) -> ServerId:
         """See `Store`."""
-        return self._server
+        return self._state.name
 
     def load(self) -> StoredState:
         """See `Store`."""
         assert not self._is_closed, "the store is closed"
         engine = self._engine
         engine.check_exclusive()
-        with engine.translate_errors(), engine.connection.begin():
-            counter = engine.connection.execute(select(SERVER.c.counter)).scalar_one()
         return StoredState(
-            server=self._server,
-            counter=counter,
+            server=self._state.name,
+            counter=self._state.counter,
             nodes=read_nodes(engine.read(select(NODES).order_by(NODES.c.node)), database=engine.database),
-            virtual_nodes=read_virtual_nodes(engine.read(select(VIRTUAL_NODES))),
-            arcs=read_arcs(engine.read(select(ARCS))),
-            outcomes=read_outcomes(engine.read(select(OUTCOMES).order_by(OUTCOMES.c.sequence))),
-            protocol=read_protocol_rows(engine.read(select(PROTOCOL_ROWS))),
+            virtual_nodes=read_virtual_nodes(engine.read(select(VIRTUAL_NODES)), database=engine.database),
+            arcs=read_arcs(engine.read(select(ARCS)), database=engine.database),
+            outcomes=read_outcomes(
+                engine.read(select(OUTCOMES).order_by(OUTCOMES.c.sequence)), database=engine.database
+            ),
+            protocol=read_protocol_rows(engine.read(select(PROTOCOL_ROWS)), database=engine.database),
         )
 
     def commit(self, records: Records) -> None:
@@ -109,10 +172,52 @@ class SqlStore:
         assert not self._engine.connection.in_transaction(), "commit while the loaded state is still being read"
         if records.is_empty():
             return
+        with self._noticing_interruptions():
+            self._commit(records)
+
+    def probe(self) -> None:
+        """See `Store`."""
+        assert not self._is_closed, "the store is closed"
+        with self._noticing_interruptions():
+            self._engine.probe()
+
+    @contextmanager
+    def _noticing_interruptions(self) -> Iterator[None]:
+        if self._is_interrupted:
+            self._resume()
+        try:
+            yield
+        except DatabaseInterruptedError:
+            self._is_interrupted = True
+            raise
+
+    def _resume(self) -> None:
+        """Take the database again, unless somebody else wrote to it; raise `StorageError` where that fails."""
+        self._engine.resume()
+        with self._engine.translate_errors(), self._engine.connection.begin():
+            found = _stored_server(self._engine)
+        before = self._state
+        # The commit that was interrupted may have been made; opening and committing would be two.
+        if found is None or found.name != before.name or found.commits - before.commits not in (0, 1):
+            raise DatabaseLostError(
+                database=self._engine.database,
+                problem="while it was out of reach, another server used it, or an older copy was put in its place",
+                remedy="see that this database is the right one and has one server, and start this server again",
+            )
+        self._state = found
+        self._is_interrupted = False
+
+    def _commit(self, records: Records) -> None:
         self._engine.check_exclusive()
+        before = self._state
+        counter = before.counter if records.counter is None else records.counter
+        state = ServerState(before.name, counter, before.commits + 1)
         with self._engine.translate_errors(), self._engine.connection.begin():
             self._write(records)
+            self._engine.connection.execute(update(SERVER).values(**state.values()))
         self._engine.check_exclusive()
+        self._state = state
+        self._engine.acknowledge(state.commits)
 
     def close(self) -> None:
         """See `Store`."""
@@ -138,5 +243,3 @@ class SqlStore:
             self._engine.connection.execute(
                 delete(OUTCOMES).where(OUTCOMES.c.sequence <= records.forget_outcomes_through)
             )
-        if records.counter is not None:
-            self._engine.connection.execute(update(SERVER).values(counter=records.counter))

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from zlib import crc32
 
 from sqlalchemy import URL, Connection, Select, Table, bindparam, create_engine, delete, event
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
@@ -19,11 +20,15 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from namegraph.names import ServerId
+from storage.checksums import pack_arc
+from storage.commit_mark import CommitMark
+from storage.damage import check_layout, check_pages
 from storage.errors import (
+    RESTORE,
     DatabaseDamagedError,
     DatabaseFullError,
+    DatabaseInterruptedError,
     DatabaseInUseError,
-    DatabaseLostError,
     DatabaseUnavailableError,
     NotOurDatabaseError,
     ServerIdentityError,
@@ -31,7 +36,7 @@ from storage.errors import (
 )
 from storage.file_lock import FileLock
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
-from storage.rows import Row, Slice
+from storage.rows import Row, Slice, sealed
 from storage.sql_store import SqlStore, take_over
 
 BUSY_TIMEOUT_MS = 5_000
@@ -57,7 +62,10 @@ def open_sqlite_store(url: URL, *, server: ServerId | None) -> SqlStore:
         lock.release()
         raise
     try:
-        return SqlStore(engine, take_over(engine, server=server))
+        state = take_over(engine, server=server)
+        with engine.translate_errors(), engine.connection.begin():
+            check_layout(engine.connection, database=engine.database)
+        return SqlStore(engine, state)
     except BaseException:
         engine.close()
         raise
@@ -114,7 +122,9 @@ class _SqliteEngine:
         event.listen(self._engine, "connect", _set_up)
         event.listen(self._engine, "begin", _begin)
         with self.translate_errors():
+            check_pages(path)
             self._connection = self._engine.connect()
+        self._mark = CommitMark(path)
         found = path.stat()
         self._identity = (found.st_dev, found.st_ino)
 
@@ -145,15 +155,29 @@ class _SqliteEngine:
         """Notice that the file or its lock file was exchanged: SQLite would go on writing to a removed
         one."""
         if not (self._lock.is_in_place() and self._is_in_place()):
-            raise DatabaseLostError(
+            raise DatabaseInterruptedError(
                 database=self.database,
                 problem="the file or its lock file was removed, renamed or replaced while in use",
-                remedy="stop this server, put the file back (or restore a backup) and start again",
+                remedy="put it back, or stop this server, restore a backup and start again",
             )
+
+    def resume(self) -> None:
+        """The file is still open: all that matters is that it is in its place again."""
+        self.check_exclusive()
+
+    def probe(self) -> None:
+        self.check_exclusive()
+
+    def require_commits(self, commits: int) -> None:
+        self._mark.require(commits)
+
+    def acknowledge(self, commits: int) -> None:
+        self._mark.note(commits)
 
     def close(self) -> None:
         self._connection.close()
         self._engine.dispose()
+        self._mark.close()
         self._lock.release()
 
     @contextmanager
@@ -165,6 +189,10 @@ class _SqliteEngine:
             if explained is None:
                 raise
             raise explained from error
+        except UnicodeDecodeError as error:
+            raise DatabaseDamagedError(
+                database=self.database, problem="the file is damaged (a text in it is no text)", remedy=RESTORE
+            ) from error
 
     def _is_in_place(self) -> bool:
         try:
@@ -205,30 +233,41 @@ def _delete(table: Table) -> str:
 
 
 def _plain_nodes(records: Sequence[Row]) -> list[Row]:
-    return [(node, node_id, +kind, group, version, server) for node, node_id, kind, group, version, server in records]
+    return sealed(
+        NODES,
+        ((node, node_id, +kind, group, version, server) for node, node_id, kind, group, version, server in records),
+    )
 
 
 def _plain_arcs(records: Sequence[Row]) -> list[Row]:
     return [
-        (parent, child, cost, version, writer, +present, +suspended)
-        for parent, child, cost, version, writer, present, suspended in records
+        (parent, child, cost, version, writer, +present, +suspended, crc32(pack_arc(*record)))
+        for record in records
+        for parent, child, cost, version, writer, present, suspended in (record,)
     ]
 
 
 def _plain_virtual_nodes(records: Sequence[Row]) -> list[Row]:
-    return [(number, smallest, counter, server, +present) for number, smallest, counter, server, present in records]
+    return sealed(
+        VIRTUAL_NODES,
+        ((number, smallest, counter, server, +present) for number, smallest, counter, server, present in records),
+    )
 
 
-def _plain_rows(records: Sequence[Row]) -> list[Row]:
-    return list(records)
+def _plain_outcomes(records: Sequence[Row]) -> list[Row]:
+    return sealed(OUTCOMES, records)
+
+
+def _plain_protocol_rows(records: Sequence[Row]) -> list[Row]:
+    return sealed(PROTOCOL_ROWS, records)
 
 
 _WRITING: Mapping[Table, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
     NODES: (_upsert(NODES), _plain_nodes),
     ARCS: (_upsert(ARCS), _plain_arcs),
     VIRTUAL_NODES: (_upsert(VIRTUAL_NODES), _plain_virtual_nodes),
-    OUTCOMES: (_upsert(OUTCOMES), _plain_rows),
-    PROTOCOL_ROWS: (_upsert(PROTOCOL_ROWS), _plain_rows),
+    OUTCOMES: (_upsert(OUTCOMES), _plain_outcomes),
+    PROTOCOL_ROWS: (_upsert(PROTOCOL_ROWS), _plain_protocol_rows),
 }
 
 _DELETING: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS)}
@@ -240,7 +279,9 @@ def _explain(error: BaseException | None, database: str) -> StorageError | None:
         error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError | sqlite3.DataError
     ):
         return None
-    what = str(error)
+    what = " ".join(str(error).split())
+    if what.startswith("Could not decode"):
+        return DatabaseDamagedError(database=database, problem=f"the file is damaged ({what})", remedy=RESTORE)
     # The lower byte is the error, the upper ones say where it was met.
     kind, problem, remedy = _KNOWN_ERRORS.get(getattr(error, "sqlite_errorcode", -1) & 0xFF, _UNKNOWN_ERROR)
     return kind(database=database, problem=problem.format(what=what), remedy=remedy)
@@ -251,12 +292,12 @@ _KNOWN_ERRORS: Mapping[int, tuple[type[StorageError], str, str]] = {
     sqlite3.SQLITE_CORRUPT: (
         DatabaseDamagedError,
         "the file is damaged ({what})",
-        "restore it from a backup",
+        RESTORE,
     ),
     sqlite3.SQLITE_ERROR: (
         DatabaseDamagedError,
         "its tables are not as expected ({what})",
-        "restore it from a backup",
+        RESTORE,
     ),
     sqlite3.SQLITE_FULL: (DatabaseFullError, "the disk is full", "make room on the disk"),
     sqlite3.SQLITE_IOERR: (

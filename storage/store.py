@@ -34,9 +34,13 @@ class Store(Protocol):
         A later row of the same key replaces an earlier one, in the records as in the database; where the last one is an
         arc of version 0 or a protocol row without a value, none is left. Outcomes are forgotten last. Raises
         `StorageError`: then nothing was stored and a later call may succeed, except after `DatabaseLostError`, which is
-        final and leaves open whether these records were stored. (Where a disk fails to flush, a crash before the next
-        commit may bring the failed records back, whole.)
+        final. After `DatabaseInterruptedError`, and where a disk failed to flush, the records may come back whole: the
+        caller commits the very same records again before any others.
         """
+        ...
+
+    def probe(self) -> None:
+        """Raise the `StorageError` that a commit would meet, as far as that shows without writing."""
         ...
 
     def close(self) -> None:

@@ -1,5 +1,6 @@
 """The truth, the slow way: what users made, and everything that follows from it, recomputed from nothing each time."""
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -220,6 +221,21 @@ class Model:
         """All names whose derived node is the sink of a duplication loop."""
         return {name for _, child in self.blocked for name in self.derived[child]}
 
+    def controlled_at(self, servers):
+        """(name, its home) of the same.
+
+        Where there are several `servers`, one for each subnet, a foreign process is a node of each that it joined.
+        """
+        if len(servers) < 2:
+            return {(name, subnet_of(name)) for name in self.controlled}
+        found = {(name, subnet_of(name)) for name in self.controlled if subnet_of(name) in servers}
+        foreign = sorted(arc for arc in self.arcs if subnet_of(arc[1]) not in servers)
+        for (parent, child), (other, same) in itertools.combinations(foreign, 2):
+            is_one_node = child == same and subnet_of(parent) == subnet_of(other)
+            if is_one_node and self.ancestor_sets[parent] & self.ancestor_sets[other]:
+                found.add((child, subnet_of(parent)))
+        return found
+
     def pathnames(self, name):
         """Every path of the derived graph from a root to the derived node of `name`."""
         sink = self.derived[name]
@@ -244,8 +260,11 @@ def first_crossing_arcs(components, costs):
     return tree
 
 
-def expected_effects(before, after):
-    """What an update did to the internal view, from the two models alone: a count of (kind, names)."""
+def expected_effects(before, after, servers=()):
+    """What an update did to the internal view, from the two models alone: a count of (kind, names).
+
+    `servers`: all there are, one for each subnet, if there are several.
+    """
     effects = Counter()
     for component in after.loops - before.loops:
         embedded = [old for old in before.loops if old & component]
@@ -258,10 +277,8 @@ def expected_effects(before, after):
     for component in before.loops & after.loops:
         if any(component.issuperset(arc) for arc in touched):
             effects[EffectKind.CHANGED, tuple(sorted(component))] += 1
-    for kind, names in (
-        (EffectKind.CONTROLLED, after.controlled - before.controlled),
-        (EffectKind.RELEASED, before.controlled - after.controlled),
-    ):
-        if names:
-            effects[kind, tuple(sorted(names))] += 1
+    was, now = before.controlled_at(servers), after.controlled_at(servers)
+    for kind, changed in ((EffectKind.CONTROLLED, now - was), (EffectKind.RELEASED, was - now)):
+        if changed:
+            effects[kind, tuple(sorted({name for name, _ in changed}))] += 1
     return effects

@@ -16,7 +16,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -31,10 +31,19 @@ STARTUP_TIMEOUT_S = 60
 class PostgreSQL:
     """A running server. Its only user is `postgres`, who needs no password."""
 
-    def __init__(self, socket_folder: Path) -> None:
+    def __init__(self, socket_folder: Path, control: Callable[..., None]) -> None:
         self._socket_folder = socket_folder
+        self._control = control
         self._numbers = count(1)
         self._shared: str | None = None
+
+    def stop(self) -> None:
+        """End at once, as a crash would."""
+        self._control("stop", "-m", "immediate")
+
+    def start(self) -> None:
+        """Run again on the same data."""
+        self._control("start")
 
     def fresh_database(self, options: str = "") -> str:
         """Create an empty database and return its URL; `options` go into `CREATE DATABASE`."""
@@ -95,11 +104,16 @@ def running_postgresql() -> Iterator[PostgreSQL]:
         run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
         settings = f"-k {sockets} -c listen_addresses='' -c fsync=off -c shared_buffers=64MB"
         waiting = ("-w", "-t", str(STARTUP_TIMEOUT_S))
-        run("pg_ctl", "start", *waiting, "-l", str(sockets / "server.log"), "-o", settings)
+
+        def control(action: str, *arguments: str) -> None:
+            how = ("-l", str(sockets / "server.log"), "-o", settings) if action == "start" else arguments
+            run("pg_ctl", action, *waiting, *how)
+
+        control("start")
         try:
-            yield PostgreSQL(sockets)
+            yield PostgreSQL(sockets, control)
         finally:
-            run("pg_ctl", "stop", *waiting, "-m", "immediate")
+            control("stop", "-m", "immediate")
 
 
 def _reachable_binaries(folder: Path) -> Path:
@@ -107,7 +121,18 @@ def _reachable_binaries(folder: Path) -> Path:
     binaries = find_binaries()
     if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in binaries.parents):
         return binaries
-    return Path(shutil.copytree(binaries.parent, folder / "postgresql", symlinks=True)) / binaries.name
+    return copied(binaries, folder)
+
+
+def copied(binaries: Path, folder: Path) -> Path:
+    """Copy an installation into a folder, with the libraries that a wheel keeps beside its package."""
+    installation = binaries.parent
+    package, packages = installation.parent, installation.parent.parent
+    there = folder / "packages"
+    libraries = packages / f"{package.name}.libs"
+    if libraries.is_dir():
+        shutil.copytree(libraries, there / libraries.name)
+    return Path(shutil.copytree(installation, there / package.name / installation.name, symlinks=True)) / binaries.name
 
 
 def find_binaries() -> Path:

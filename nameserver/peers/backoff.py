@@ -7,7 +7,7 @@ from collections.abc import Callable
 FIRST_PAUSE_SECONDS = 0.1
 """A server that was restarted is found again at once."""
 
-LONGEST_PAUSE_SECONDS = 5.0
+LONGEST_PAUSE_SECONDS = 2.0
 """One that is back after hours is found within this time, and a thousand servers that look for it do little harm."""
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
-from nameserver.peers.frames import Goodbye, decode, encode
+from namegraph.names import ServerId
+from nameserver.peers.frames import Frame, Goodbye, Relay, decode, encode
+from nameserver.peers.pulse import Pulse
 from nameserver.peers.session import Session, SessionEvent, State
 from nameserver.peers.streams import FrameStream, StreamBrokenError
 
 GREETING_SECONDS = 5.0
 """How long the connection and the first frames may take: far longer than they do where anybody answers."""
+
+RELAY_GREETING_SECONDS = 1.0
+"""The same through a third server: there may be others to try before the other end is lost."""
+
+RELAYS_LIMIT = 256
+"""Frames for other servers that wait to be passed on, each of 256 KiB at most: the windows of some thirty streams."""
 
 PARTING_SECONDS = 1.0
 """How long a goodbye may take to arrive before the stream is cut."""
@@ -24,16 +34,49 @@ class Conversation:
         session: Session,
         stream: FrameStream,
         handle: Callable[[Conversation, SessionEvent], Awaitable[None]],
+        *,
+        heard: Callable[[Conversation], None],
+        pulse: Pulse,
+        clock: Callable[[], float],
+        via: ServerId | None = None,
     ) -> None:
-        """`handle` is given what comes, in order; while it waits, nothing more is read."""
+        """`handle` is given what comes, in order; while it waits, nothing more is read.
+
+        `heard` is told of each frame. `via`: the server through which the stream leads.
+        """
         self.session = session
+        self.pulse = pulse
+        self.via = via
+        self.is_handling = False
+        """Whether what came is still being handled, so that nothing more is read."""
         self._stream = stream
         self._handle = handle
+        self._heard = heard
+        self._clock = clock
+        self._relays: deque[Relay] = deque()
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
         """Look whether there is something to send."""
         self._wake.set()
+
+    def wake_to_beat(self) -> None:
+        """Send a heartbeat if one is due."""
+        if self.pulse.is_due(self._clock()):
+            self.wake()
+
+    def pass_on(self, relay: Relay) -> bool:
+        """Send a frame of another stream, unless too many wait, or the session is not open; returns whether it will."""
+        if self.session.state is not State.OPEN or len(self._relays) >= RELAYS_LIMIT:
+            return False
+        self._relays.append(relay)
+        self.wake()
+        return True
+
+    def leave(self) -> None:
+        """Tell the peer that this server is being stopped."""
+        self.session.leave()
+        self.wake()
 
     def part(self, goodbye: Goodbye) -> None:
         """End the session with a word."""
@@ -45,14 +88,15 @@ class Conversation:
         session = self.session
         reader, writer = asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())
         both = (reader, writer)
+        greeting_seconds = GREETING_SECONDS if self.via is None else RELAY_GREETING_SECONDS
         try:
-            await asyncio.wait(both, timeout=GREETING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(both, timeout=greeting_seconds, return_when=asyncio.FIRST_COMPLETED)
             if session.state in (State.OPEN, State.ENDED):
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 # A goodbye is still to be written, or to arrive.
                 await asyncio.wait(both, timeout=PARTING_SECONDS)
             else:
-                session.lost(f"no answer within {GREETING_SECONDS:g} seconds")
+                session.lost(f"no answer within {greeting_seconds:g} seconds")
         finally:
             session.lost("the connection was given up")
             for task in both:
@@ -70,8 +114,12 @@ class Conversation:
                 if data is None:
                     session.lost("the connection was closed")
                     break
-                for event in session.receive(decode(data)):
+                events = session.receive(decode(data))
+                self._heard(self)
+                self.is_handling = True
+                for event in events:
                     await self._handle(self, event)
+                self.is_handling = False
                 self.wake()
         except StreamBrokenError as error:
             session.lost(str(error))
@@ -82,9 +130,10 @@ class Conversation:
         try:
             while True:
                 self._wake.clear()
-                frame = session.next_frame()
+                frame = self._relay() or session.next_frame() or self._heartbeat()
                 if frame is not None:
                     await self._stream.write(encode(frame))
+                    self.pulse.spoke(self._clock())
                 elif session.state is State.ENDED:
                     await self._stream.finish()
                     return
@@ -92,3 +141,15 @@ class Conversation:
                     await self._wake.wait()
         except StreamBrokenError as error:
             session.lost(str(error))
+
+    def _relay(self) -> Frame | None:
+        """The next frame of another stream. They go first: windows keep them few."""
+        if self._relays and self.session.state is State.OPEN:
+            return replace(self._relays.popleft(), session=self.session.number)
+        return None
+
+    def _heartbeat(self) -> Frame | None:
+        now = self._clock()
+        if self.session.state is State.OPEN and self.pulse.is_due(now):
+            return self.pulse.beat(self.session.number, now)
+        return None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 import grpc
 
 from namegraph.names import ServerId, Subnet
 from namegraph.refusals import Reason, RefusedError, refuse
-from nameserver.peers.link import Link
+from nameserver.peers.link import Call, Link
+from nameserver.peers.relayed_channel import CallChannel, RelayedChannel
 from nameserver.peers.transport import PeerCore, PeerTransport
 
 CONNECT_WAIT_SECONDS = 2.0
@@ -30,14 +32,24 @@ class PeerDirectory:
         """All other servers that were met, sorted."""
         return self._transport.others()
 
-    async def channel_to(self, server: ServerId) -> grpc.aio.Channel:
-        """The channel to a server, which must not be closed.
+    async def channel_to(self, server: ServerId) -> CallChannel:
+        """The channel to a server, directly or through one that reaches it.
 
         Raises `RefusedError` (UNAVAILABLE) where the server is out of reach.
         """
         transport = self._transport
         await self._wait_while(lambda: (link := transport.link_of(server)) is not None and link.may_come_soon)
         link = transport.link_of(server)
+        if link is not None and link.via is not None:
+            return RelayedChannel(await self.direct_channel_to(link.via), server)
+        return await self.direct_channel_to(server)
+
+    async def direct_channel_to(self, server: ServerId) -> grpc.aio.Channel:
+        """The channel to a server, which must not be closed.
+
+        Raises `RefusedError` (UNAVAILABLE) where there is no direct connection with the server.
+        """
+        link = self._transport.link_of(server)
         if link is None:
             raise refuse(
                 Reason.UNAVAILABLE,
@@ -45,7 +57,7 @@ class PeerDirectory:
                 unreachable=server,
                 server=server,
             )
-        if not link.is_connected:
+        if not link.is_direct:
             raise _out_of_reach(link, f"the server {server} at {link.address}", server)
         if not await _is_ready(link.channel):
             raise refuse(
@@ -56,6 +68,11 @@ class PeerDirectory:
                 address=link.address,
             )
         return link.channel
+
+    def under_way(self, server: ServerId, call: Call) -> AbstractContextManager[None]:
+        """While it lasts: a call of a server is under way, and is cancelled if that is lost."""
+        link = self._transport.link_of(server)
+        return nullcontext() if link is None else link.under_way(call)
 
     async def home_of_subnet(self, subnet: Subnet) -> ServerId:
         """The server that owns a subnet.

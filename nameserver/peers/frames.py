@@ -36,6 +36,8 @@ class GoodbyeReason(IntEnum):
     OUT_OF_ORDER = peer_pb2.PeerFrame.Goodbye.REASON_OUT_OF_ORDER
     REPLACED = peer_pb2.PeerFrame.Goodbye.REASON_REPLACED
     LEAVING = peer_pb2.PeerFrame.Goodbye.REASON_LEAVING
+    NOT_HEARD = peer_pb2.PeerFrame.Goodbye.REASON_NOT_HEARD
+    SUSPECTED = peer_pb2.PeerFrame.Goodbye.REASON_SUSPECTED
 
     @property
     def is_refusal(self) -> bool:
@@ -43,7 +45,15 @@ class GoodbyeReason(IntEnum):
         return self not in _PASSING
 
 
-_PASSING = frozenset((GoodbyeReason.OUT_OF_ORDER, GoodbyeReason.REPLACED, GoodbyeReason.LEAVING))
+_PASSING = frozenset(
+    (
+        GoodbyeReason.OUT_OF_ORDER,
+        GoodbyeReason.REPLACED,
+        GoodbyeReason.LEAVING,
+        GoodbyeReason.NOT_HEARD,
+        GoodbyeReason.SUSPECTED,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +98,46 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The other server is there, though it had nothing to say."""
+
+    session: int
+    number: int
+    heard: int
+    """The number of the last heartbeat that it received; 0: none."""
+    held_us: int
+    """How long before it sent this one, in microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """A frame between two servers that cannot reach each other, through one that reaches both."""
+
+    session: int
+    """That of the two servers between which it travels now."""
+    source: ServerId
+    destination: ServerId
+    stream: int
+    """Chosen by who dialled it."""
+    is_by_dialler: bool
+    """Whether the source did."""
+    is_first: bool = False
+    taken: int = 0
+    """How many payloads of this stream the source has taken."""
+    payload: bytes = b""
+    """A frame, encoded; empty: only the rest matters."""
+    end: str = ""
+    """Why the stream is over; empty while it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The other server is being stopped: it finishes what is under way, and begins nothing new."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
 class Goodbye:
     """The last frame: why the session ends, in one line."""
 
@@ -102,7 +152,7 @@ class Malformed:
     why: str
 
 
-Frame = Hello | Letters | LetterPart | Receipt | Goodbye
+Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Relay | Leaving | Goodbye
 
 
 def encode(frame: Frame) -> bytes:
@@ -134,6 +184,24 @@ def encode(frame: Frame) -> bytes:
             )
         case Receipt(session, handled_through):
             wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
+        case Heartbeat(session, number, heard, held_us):
+            wire = message(heartbeat=message.Heartbeat(session=session, number=number, heard=heard, held_us=held_us))
+        case Relay():
+            wire = message(
+                relay=message.Relay(
+                    session=frame.session,
+                    source=frame.source,
+                    destination=frame.destination,
+                    stream=frame.stream,
+                    is_by_dialler=frame.is_by_dialler,
+                    is_first=frame.is_first,
+                    taken=frame.taken,
+                    payload=frame.payload,
+                    end=frame.end,
+                )
+            )
+        case Leaving(session):
+            wire = message(leaving=message.Leaving(session=session))
         case Goodbye(reason, text):
             wire = message(goodbye=message.Goodbye(reason=reason.value, message=text))
         case _:
@@ -162,6 +230,13 @@ def decode(data: bytes) -> Frame | Malformed:
             return LetterPart(part.session, part.number, part.part, part.is_last, part.handled_through)
         case "receipt":
             return Receipt(wire.receipt.session, wire.receipt.handled_through)
+        case "heartbeat":
+            beat = wire.heartbeat
+            return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us)
+        case "relay":
+            return _relay(wire.relay)
+        case "leaving":
+            return Leaving(wire.leaving.session)
         case "goodbye":
             return _goodbye(wire.goodbye)
         case _:
@@ -190,5 +265,26 @@ def _subnets(texts: Iterable[str]) -> tuple[Subnet, ...]:
 def _goodbye(goodbye: peer_pb2.PeerFrame.Goodbye) -> Goodbye:
     reasons = GoodbyeReason._value2member_map_
     reason = GoodbyeReason(goodbye.reason) if goodbye.reason in reasons else GoodbyeReason.UNSPECIFIED
-    text = "".join(character if character.isprintable() else " " for character in goodbye.message)
-    return Goodbye(reason, text[:GOODBYE_TEXT_LIMIT])
+    return Goodbye(reason, _printable(goodbye.message))
+
+
+def _relay(relay: peer_pb2.PeerFrame.Relay) -> Relay | Malformed:
+    try:
+        source, destination = ServerId(parse_subnet(relay.source)), ServerId(parse_subnet(relay.destination))
+    except InvalidNameError as error:
+        return Malformed(f"a relayed frame with an {error}")
+    return Relay(
+        session=relay.session,
+        source=source,
+        destination=destination,
+        stream=relay.stream,
+        is_by_dialler=relay.is_by_dialler,
+        is_first=relay.is_first,
+        taken=relay.taken,
+        payload=relay.payload,
+        end=_printable(relay.end),
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)[:GOODBYE_TEXT_LIMIT]

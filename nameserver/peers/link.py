@@ -1,19 +1,23 @@
 """The way to one address: its channel, what is known of the server there, and how it stands.
 
-connecting --> connected --> silent since ... --> connected
+connecting --> connected --> silent (or stopped) since ... --> connected
     |              |
     +--------------+--> refused: ... (tried again, for somebody may have changed something)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Protocol
 
 import grpc
 
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.backoff import Backoff
+from nameserver.peers.frames import GoodbyeReason
 from nameserver.peers.session import Ending
 
 CHANNEL_OPTIONS = (
@@ -27,6 +31,8 @@ CHANNEL_OPTIONS = (
     # The pauses between attempts are ours; those of gRPC only must not be longer.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # This is also how long an attempt may take: after an interruption a new one gets through sooner than an old one.
+    ("grpc.min_reconnect_backoff_ms", 2_000),
     # A server that vanished without closing its connection is missed after 15 seconds.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -37,22 +43,47 @@ CHANNEL_OPTIONS = (
 COMING_BACK_SECONDS = 2.0
 """A server that is silent for less may just be starting, or be started again."""
 
+OLD_CALLS_SECONDS = 60.0
+"""How long calls over a channel that was given up may still take: more than it takes to find that they got lost."""
+
+
+class Call(Protocol):
+    """A call of the server."""
+
+    def cancel(self) -> bool:
+        """End it, as far as this end is concerned."""
+
 
 class Link:
     """One address of the table."""
 
     def __init__(
-        self, address: str, subnets: tuple[Subnet, ...], *, chance: Callable[[], float], wall_clock: Callable[[], float]
+        self,
+        address: str,
+        subnets: tuple[Subnet, ...],
+        *,
+        chance: Callable[[], float],
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
     ) -> None:
-        """`subnets` are those expected at the address; `wall_clock` gives seconds since 1970."""
+        """`subnets` are those expected at the address; `wall_clock` gives seconds since 1970, for people alone."""
         self.address = address
         self.subnets = subnets
         self.server: ServerId | None = None
         """Who was met there."""
         self.is_connected = False
+        self.via: ServerId | None = None
+        """The server through which it is connected; None: directly, or not at all."""
         self.backoff = Backoff(chance)
         self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._old_channels: set[asyncio.Task[None]] = set()
+        self._is_missed = False
+        self._calls: set[Call] = set()
+        self._is_stopped = False
+        self._clock = clock
         self._wall_clock = wall_clock
+        self._silent_from: float | None = None
+        """As `_silent_since`, on the clock that does not jump."""
         self._silent_since: float | None = None
         self._why = ""
         self._refusal: str | None = None
@@ -60,9 +91,9 @@ class Link:
     @property
     def may_come_soon(self) -> bool:
         """Whether it is worth a moment's wait: not connected, but neither refused nor silent for long."""
-        if self.is_connected or self._refusal is not None:
+        if self.is_connected or self._refusal is not None or self._is_missed:
             return False
-        return self._silent_since is None or self._wall_clock() - self._silent_since < COMING_BACK_SECONDS
+        return self._silent_from is None or self._clock() - self._silent_from < COMING_BACK_SECONDS
 
     @property
     def state(self) -> str:
@@ -73,24 +104,76 @@ class Link:
             return f"refused: {self._refusal}"
         if self._silent_since is not None:
             since = datetime.fromtimestamp(self._silent_since, UTC)
-            return f"silent since {since:%Y-%m-%dT%H:%M:%SZ}: {self._why}"
+            how = "stopped" if self._is_stopped else "silent"
+            return f"{how} since {since:%Y-%m-%dT%H:%M:%SZ}: {self._why}"
         return "connecting"
 
-    def connected(self, server: ServerId) -> None:
+    @property
+    def is_direct(self) -> bool:
+        """Whether it is connected, and not through another server."""
+        return self.is_connected and self.via is None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no connection was possible, or the last one broke, and nobody refused."""
+        return not self.is_connected and self._silent_since is not None
+
+    def connected(self, server: ServerId, via: ServerId | None = None) -> None:
         """A session with the server there is open, whoever dialled."""
         self.server = server
+        self.via = via
         self.is_connected = True
-        self._silent_since = self._refusal = None
-        self.backoff.reset()
+        self._is_missed = False
+        self._silent_since = self._silent_from = self._refusal = None
+        self._is_stopped = False
+        if via is None:
+            self.backoff.reset()
 
     def disconnected(self, ending: Ending) -> None:
         """A session, or the attempt to open one, has ended."""
         self.is_connected = False
+        self.via = None
         if ending.reason is not None and ending.reason.is_refusal:
             self._refusal = ending.message
-            self._silent_since = None
+            self._silent_since = self._silent_from = None
             return
         self._refusal = None
+        if self._is_stopped:
+            return
+        self._is_stopped = ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer
         self._why = ending.message
         if self._silent_since is None:
-            self._silent_since = self._wall_clock()
+            self._silent_since, self._silent_from = self._wall_clock(), self._clock()
+
+    def missed(self) -> None:
+        """The server is lost: nobody need wait for it, and calls under way are cancelled."""
+        self._is_missed = True
+        for call in list(self._calls):
+            call.cancel()
+
+    @contextmanager
+    def under_way(self, call: Call) -> Iterator[None]:
+        """A call of the server, to be cancelled when that is lost."""
+        self._calls.add(call)
+        try:
+            yield
+        finally:
+            self._calls.discard(call)
+
+    def renew(self) -> None:
+        """Take a new channel: the connection of the old one may be dead without knowing it."""
+        closing = asyncio.ensure_future(self.channel.close(OLD_CALLS_SECONDS))
+        self._old_channels.add(closing)
+        closing.add_done_callback(self._old_channels.discard)
+        self.channel = grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+
+    def renew_unless_ready(self) -> None:
+        """As `renew`, where the channel may pause after attempts that failed long ago."""
+        if self.channel.get_state() is not grpc.ChannelConnectivity.READY:
+            self.renew()
+
+    async def close(self) -> None:
+        """Give up all channels."""
+        for closing in self._old_channels:
+            closing.cancel()
+        await self.channel.close(None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.frames import GoodbyeReason
+from nameserver.peers.watch import Life
 
 COMPLAINTS_LIMIT = 1_000
 """Servers complained of; somebody may invent new ones for ever."""
@@ -25,6 +26,18 @@ class PeerReport:
     letters_waiting: int
     faults: Mapping[str, int]
     """By kind, sorted."""
+    life: Life
+    why: str
+    """Why it is suspected or lost; empty otherwise."""
+    phi: float
+    last_heard_seconds: float | None
+    """How long ago; None: not since this server started."""
+    round_trip_seconds: float | None
+    """As it was last measured over the session that is open; None: not yet."""
+    via: ServerId | None
+    """Through which other server it is connected; None: directly, or not."""
+    relayed: int
+    """Frames that it sent, through this server, to others since this server started."""
 
 
 class FaultCounts:

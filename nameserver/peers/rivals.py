@@ -12,9 +12,11 @@ from namegraph.names import ServerId
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What decides about a session: the peer's incarnation, who dialled, and the session's number."""
+    """What decides about a session: the peer's incarnation, the way, who dialled, and the session's number."""
 
     incarnation: int
+    is_direct: bool
+    """Not through a third server."""
     is_dialled_here: bool
     number: int
 
@@ -22,11 +24,14 @@ class Standing:
 def newcomer_stays(newcomer: Standing, standing: Standing, *, here: ServerId, peer: ServerId) -> bool:
     """Whether a session that opens takes the place of the one that is open.
 
-    It does where the peer has started anew in between; else the one dialled by the server with the smaller name stays,
-    and of two dialled by the same server the one with the higher number.
+    It does where the peer has started anew in between; else a direct one stays rather than one through a third server,
+    then the one dialled by the server with the smaller name, and of two dialled by the same server the one with the
+    higher number.
     """
     if newcomer.incarnation != standing.incarnation:
         return True
+    if newcomer.is_direct != standing.is_direct:
+        return newcomer.is_direct
     if newcomer.is_dialled_here != standing.is_dialled_here:
         return newcomer.is_dialled_here == (here < peer)
     return newcomer.number > standing.number

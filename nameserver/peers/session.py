@@ -28,16 +28,22 @@ from nameserver.peers.frames import (
     Frame,
     Goodbye,
     GoodbyeReason,
+    Heartbeat,
     Hello,
+    Leaving,
     LetterPart,
     Letters,
     Malformed,
     Receipt,
+    Relay,
 )
 from nameserver.peers.rivals import SessionNumbers
 
-FRAME_BYTES_LIMIT = 1024 * 1024
-"""Bytes of letters in one frame: large enough to cost little per letter, small enough that receipts get between."""
+FRAME_BYTES_LIMIT = 256 * 1024
+"""Bytes of letters in one frame: large enough to cost little per letter, small enough that receipts get between.
+
+At a megabit a second it takes less time than the pause that is accepted; only whole frames are signs of life.
+"""
 
 FRAME_LETTERS_LIMIT = 1_000
 """Letters in one frame: the receiver handles them in one go, and serves nobody else meanwhile."""
@@ -99,7 +105,26 @@ class Faulted:
     kind: FaultKind
 
 
-SessionEvent = Opened | LettersCame | ReceiptCame | Faulted
+@dataclass(frozen=True, slots=True)
+class HeartbeatCame:
+    """The other server is there."""
+
+    heartbeat: Heartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class RelayCame:
+    """The other server asks to pass a frame on, or passes one on to this server."""
+
+    relay: Relay
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingCame:
+    """The other server is being stopped."""
+
+
+SessionEvent = Opened | LettersCame | ReceiptCame | HeartbeatCame | RelayCame | LeavingCame | Faulted
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +182,8 @@ class Session:
         self._post = post
         self._greeting: Hello | None = introduce(self.number) if is_dialled_here else None
         self._goodbye: Goodbye | None = None
+        self._leaves = False
+        """Whether the peer is still to be told that this server is being stopped."""
         self._sent_through = 0
         self._sent_of_next = 0
         """Bytes of the next letter that have left in parts."""
@@ -185,6 +212,9 @@ class Session:
             return greeting
         if self.state not in (State.RESUMING, State.OPEN):
             return None
+        if self._leaves and self.state is State.OPEN:
+            self._leaves = False
+            return Leaving(self.number)
         handled_through = self._post.handled_through(self.peer)
         if self._told is None:
             self._next_expected = handled_through + 1
@@ -240,6 +270,12 @@ class Session:
                 return self._numbered(session, handled_through, lambda: self._part(number, part, is_last=is_last))
             case Receipt(session, handled_through):
                 return self._numbered(session, handled_through, list)
+            case Heartbeat(session):
+                return self._while_open(session, HeartbeatCame(frame))
+            case Relay(session):
+                return self._while_open(session, RelayCame(frame))
+            case Leaving(session):
+                return self._while_open(session, LeavingCame())
             case Goodbye(reason, message):
                 self._end(Ending(reason, message, is_by_peer=True))
                 return []
@@ -251,6 +287,10 @@ class Session:
     def lost(self, why: str) -> None:
         """Learn that the connection is gone."""
         self._end(Ending(None, why))
+
+    def leave(self) -> None:
+        """Tell the peer that this server is being stopped; letters go on."""
+        self._leaves = True
 
     def part(self, goodbye: Goodbye) -> None:
         """End the session with a word."""
@@ -331,6 +371,11 @@ class Session:
             return []
         self._received_through = handled_through
         return [ReceiptCame(handled_through)]
+
+    def _while_open(self, session: int, event: SessionEvent) -> list[SessionEvent]:
+        if self.state is not State.OPEN:
+            return self._out_of_turn()
+        return self._fault(FaultKind.OLD_SESSION) if session != self.number else [event]
 
     def _letters(self, first_number: int, letters: tuple[bytes, ...]) -> list[SessionEvent]:
         if self._told is None or self._parts:

@@ -1,12 +1,14 @@
 """Talks to all other servers: dials those of the table, answers those that dial, and keeps one session with each.
 
     table of subnets and addresses --> link (one for each address) -- dials --+
+                                                 through a third server `relay` +
                                                                               +--> conversation (one open for each peer)
     call of another server ---------------------------------------- accepted -+       |
                                                                                       +--> run loop, core
 
 A connection that breaks is no news at once: it is made again, and what was not confirmed is sent again. Only a server
-that stays away is lost, and the core told so.
+that stays away, or silent (`watch`), is lost, and the core told so. Its session ends then: a lost server never has one,
+and a link that carries one way only is broken for both its ends.
 """
 
 from __future__ import annotations
@@ -20,20 +22,40 @@ from contextlib import suppress
 from typing import Protocol, assert_never
 
 from namegraph.channels import Channels
-from namegraph.events import Event, PeerLost, PeerMet, PeerReceived
+from namegraph.events import Event, PeerLeaving, PeerLost, PeerMet, PeerReceived
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.acquaintance import judge, subnets_by_address
+from nameserver.peers.backoff import Backoff
 from nameserver.peers.conversation import PARTING_SECONDS, Conversation
 from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
 from nameserver.peers.link import Link
+from nameserver.peers.phi import DetectorLimits
 from nameserver.peers.post import DurablePost, UndurableLetters
+from nameserver.peers.pulse import Pulse
+from nameserver.peers.relayed_stream import RelayedStream
+from nameserver.peers.relays import Relays
 from nameserver.peers.report import Complaints, FaultCounts, PeerReport
 from nameserver.peers.rivals import SessionNumbers, Standing, newcomer_stays
-from nameserver.peers.session import Ending, Faulted, LettersCame, Opened, ReceiptCame, Session, SessionEvent
+from nameserver.peers.session import (
+    Ending,
+    Faulted,
+    HeartbeatCame,
+    LeavingCame,
+    LettersCame,
+    Opened,
+    ReceiptCame,
+    RelayCame,
+    Session,
+    SessionEvent,
+)
 from nameserver.peers.streams import DialledStream, FrameStream
+from nameserver.peers.watch import Life
+from nameserver.peers.watches import Watches
 
-LOST_AFTER_SECONDS = 2.0
-"""How long a server may be away before updates stop waiting for it: enough for a process that is started again."""
+DEFAULT_LIMITS = DetectorLimits()
+
+AT_ONCE_SECONDS = 1.0
+"""An attempt to connect that fails sooner was turned away; one that takes longer may have met a server that is busy."""
 
 
 class PeerCore(Protocol):
@@ -82,12 +104,17 @@ class PeerTransport:
         core: PeerCore,
         run_loop: PeerLoop,
         say: Callable[[str], None],
+        limits: DetectorLimits = DEFAULT_LIMITS,
+        clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """`say` writes a line for operators."""
         self._core = core
         self._run_loop = run_loop
+        self._limits = limits
+        self._clock = clock
+        self._watches = Watches(limits, clock)
         self._chance = chance
         self._wall_clock = wall_clock
         self._complaints = Complaints(say)
@@ -101,10 +128,18 @@ class PeerTransport:
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._open: dict[ServerId, Conversation] = {}
         self._conversations: dict[Conversation, None] = {}
-        self._lost_timers: dict[ServerId, asyncio.TimerHandle] = {}
+        self._relays = Relays(
+            here=core.server,
+            first_number=secrets.randbits(48),
+            sessions=self._open,
+            watches=self._watches,
+            count_fault=self._faults.count,
+            accept=self._accept_relayed,
+        )
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
+        self._is_leaving = False
         run_loop.notify_peers = self._wake
 
     # -- life
@@ -114,8 +149,12 @@ class PeerTransport:
         async with asyncio.TaskGroup() as self._tasks:
             self.refresh()
             for server in self.others():
-                self._expect(server, "it was not reached since this server started")
-            await self._closing.wait()
+                self._watches.of(server)
+            while not self._is_closed():
+                self._look_after_all()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._watches.tick_seconds):
+                        await self._closing.wait()
 
     def refresh(self) -> None:
         """Follow the table of subnets and addresses after a change."""
@@ -128,9 +167,9 @@ class PeerTransport:
         for address, subnets in table.items():
             link = self._links.get(address)
             if link is None:
-                link = Link(address, subnets, chance=self._chance, wall_clock=self._wall_clock)
+                link = Link(address, subnets, chance=self._chance, clock=self._clock, wall_clock=self._wall_clock)
                 self._links[address] = link
-                self._dialling[address] = self._tasks.create_task(self._dial_for_ever(link))
+                self._dialling[address] = self._tasks.create_task(self._seek(link))
             link.subnets = subnets
         for conversation in list(self._open.values()):
             hello = conversation.session.hello
@@ -139,14 +178,24 @@ class PeerTransport:
             if refusal is not None:
                 conversation.part(refusal)
             else:
-                self._mark_connected(hello)
+                self._mark_connected(conversation)
+        self._watches.forget_all_but(frozenset(self.others()))
         self._notify()
+
+    def leave(self) -> None:
+        """Tell all that this server is being stopped, so that they begin nothing new with it."""
+        self._is_leaving = True
+        for conversation in self._open.values():
+            conversation.leave()
+
+    def is_delivering(self) -> bool:
+        """Whether servers that are connected have not confirmed all letters to them."""
+        channels = self._core.channels
+        return any(channels.sent_through(server) > channels.forgotten_through(server) for server in self._open)
 
     async def close(self) -> None:
         """Say goodbye to all, and end."""
         self._closing.set()
-        for timer in self._lost_timers.values():
-            timer.cancel()
         for conversation in list(self._conversations):
             conversation.part(Goodbye(GoodbyeReason.LEAVING, f"{self._core.server} is shutting down"))
         with suppress(TimeoutError):
@@ -160,20 +209,35 @@ class PeerTransport:
 
     def reports(self) -> list[PeerReport]:
         """How each address of the table stands, sorted by address."""
-        reports = []
-        channels = self._core.channels
-        for address, link in sorted(self._links.items()):
-            faults = self._faults.of(link.server) if link.server is not None else {}
-            waiting = 0
-            if link.server is not None:
-                waiting = channels.sent_through(link.server) - channels.forgotten_through(link.server)
-                for (server, kind), count in channels.faults.items():
-                    if server == link.server:
-                        faults[kind] += count
-            reports.append(
-                PeerReport(address, link.subnets, link.server, link.state, waiting, dict(sorted(faults.items())))
-            )
-        return reports
+        return [self._report(link) for _, link in sorted(self._links.items())]
+
+    def _report(self, link: Link) -> PeerReport:
+        channels, now = self._core.channels, self._watches.now()
+        faults = self._faults.of(link.server) if link.server is not None else {}
+        waiting = 0
+        if link.server is not None:
+            waiting = channels.sent_through(link.server) - channels.forgotten_through(link.server)
+            for (server, kind), count in channels.faults.items():
+                if server == link.server:
+                    faults[kind] += count
+        met = self._server_of(link)
+        watch = self._watches.get(met)
+        conversation = None if met is None else self._open.get(met)
+        return PeerReport(
+            address=link.address,
+            subnets=link.subnets,
+            server=link.server,
+            state=link.state,
+            letters_waiting=waiting,
+            faults=dict(sorted(faults.items())),
+            life=Life.NEVER_MET if watch is None else watch.life,
+            why="" if watch is None else watch.why,
+            phi=0.0 if watch is None else watch.phi(now),
+            last_heard_seconds=watch.silence(now) if watch is not None and watch.was_heard else None,
+            round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
+            via=link.via,
+            relayed=0 if met is None else self._relays.passed_on[met],
+        )
 
     def faults_of_strangers(self) -> Mapping[str, int]:
         """What servers that are no peers did wrong, by kind, sorted."""
@@ -185,10 +249,7 @@ class PeerTransport:
 
     def link_of(self, server: ServerId) -> Link | None:
         """The way to a server that was met."""
-        for link in self._links.values():
-            if link.server == server or any(self._core.owner_of(subnet) == server for subnet in link.subnets):
-                return link
-        return None
+        return next(iter(self._links_of(server)), None)
 
     def link_of_subnet(self, subnet: Subnet) -> Link | None:
         """The way to the server of a subnet of the table."""
@@ -205,28 +266,84 @@ class PeerTransport:
         if not self._is_closed():
             await self._converse(stream, None)
 
+    async def _seek(self, link: Link) -> None:
+        """Keep a session with the server of an address."""
+        async with asyncio.TaskGroup() as ways:
+            ways.create_task(self._dial_for_ever(link))
+            ways.create_task(self._relay_for_ever(link))
+
     async def _dial_for_ever(self, link: Link) -> None:
         try:
             while not self._is_closed():
-                if link.is_connected:
+                if link.is_direct:
                     await self.until_change()
                     continue
                 await self._dial(link)
-                if not link.is_connected:
-                    await asyncio.sleep(link.backoff.next_pause_seconds())
+                if not link.is_direct:
+                    await self._pause(lambda: link.is_direct, link.backoff.next_pause_seconds())
         finally:
-            await link.channel.close(None)
+            await link.close()
+
+    async def _relay_for_ever(self, link: Link) -> None:
+        """While there is no other way, look for a server that reaches the other end."""
+        backoff = Backoff(self._chance)
+        while not self._is_closed():
+            server = self._server_of(link)
+            between = [] if server is None else self._relays.between(server)
+            if server is None or not between or not link.is_silent:
+                backoff.reset()
+                await self.until_change()
+                continue
+            for via in between:
+                if link.is_silent:
+                    stream = self._relays.dial(server, via=via)
+                    await self._converse_through(stream, link)
+            if not link.is_connected:
+                await self._pause(lambda: link.is_connected, backoff.next_pause_seconds())
+
+    async def _pause(self, is_over: Callable[[], bool], seconds: float) -> None:
+        """Wait before the next attempt. Who is met meanwhile is dialled at once when it is gone again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not is_over():
+                    await self.until_change()
 
     async def _dial(self, link: Link) -> None:
         stream = DialledStream(link.channel)
+        started = self._clock()
         try:
             ending = await self._converse(stream, link)
         finally:
             stream.cancel()
         if not link.is_connected:
             self._report_ending(link, ending)
+        if not link.is_direct:
+            self._take_hint(link, ending, was_at_once=self._clock() - started < AT_ONCE_SECONDS)
 
-    async def _converse(self, stream: FrameStream, link: Link | None) -> Ending:
+    def _take_hint(self, link: Link, ending: Ending, *, was_at_once: bool) -> None:
+        """An attempt to connect has failed."""
+        watch = self._watches.get(self._server_of(link))
+        is_refusal = ending.reason is not None and ending.reason.is_refusal
+        if not was_at_once and not is_refusal:
+            link.renew()
+        if watch is None:
+            return
+        if was_at_once or is_refusal:
+            watch.refused(self._watches.now(), ending.message)
+        else:
+            watch.unanswered()
+
+    def _accept_relayed(self, stream: RelayedStream) -> None:
+        if self._tasks is not None and not self._is_closed():
+            self._tasks.create_task(self._converse_through(stream, None))
+
+    async def _converse_through(self, stream: RelayedStream, link: Link | None) -> None:
+        try:
+            await self._converse(stream, link, via=stream.key.via)
+        finally:
+            self._relays.close(stream)
+
+    async def _converse(self, stream: FrameStream, link: Link | None, via: ServerId | None = None) -> Ending:
         session = Session(
             is_dialled_here=link is not None,
             introduce=lambda number: self._introduce(number, link),
@@ -235,7 +352,9 @@ class PeerTransport:
             numbers=self._numbers,
             post=self._post,
         )
-        conversation = Conversation(session, stream, self._handle)
+        clock = self._clock
+        pulse = Pulse(self._limits.heartbeat_seconds, clock())
+        conversation = Conversation(session, stream, self._handle, heard=self._heard, pulse=pulse, clock=clock, via=via)
         self._conversations[conversation] = None
         try:
             await conversation.run()
@@ -279,6 +398,12 @@ class PeerTransport:
                 await self._run_loop.take_letters(conversation.session.peer, first_number, letters)
             case ReceiptCame(through):
                 self._run_loop.take(PeerReceived(conversation.session.peer, through))
+            case HeartbeatCame(heartbeat):
+                conversation.pulse.take(heartbeat, self._clock())
+            case RelayCame(relay):
+                self._relays.take(conversation, relay)
+            case LeavingCame():
+                self._run_loop.take(PeerLeaving(conversation.session.peer, "it is being stopped"))
             case _:
                 assert_never(event)
 
@@ -293,24 +418,37 @@ class PeerTransport:
                 return
         self._open[peer] = conversation
         self._incarnations[peer] = hello.incarnation
-        timer = self._lost_timers.pop(peer, None)
-        if timer is not None:
-            timer.cancel()
+        self._watches.of(peer).met(self._watches.now())
         self._run_loop.take(PeerMet(peer, hello.subnets))
-        self._mark_connected(hello)
+        if self._is_leaving:
+            conversation.leave()
+        self._mark_connected(conversation)
         self._complaints.settle(peer)
         self._notify()
 
     def _ended(self, conversation: Conversation) -> None:
         hello = conversation.session.hello
+        if hello is not None and conversation.via is None:
+            self._relays.lose(hello.server)
         if hello is not None and self._open.get(hello.server) is conversation:
             del self._open[hello.server]
             ending = conversation.session.ending
             assert ending is not None
             for link in self._links.values():
                 if link.server == hello.server and link.is_connected:
+                    if conversation.via is None:
+                        link.renew_unless_ready()
                     self._report_ending(link, ending)
-            self._expect(hello.server, ending.message)
+            if ending.reason is GoodbyeReason.NOT_HEARD and ending.is_by_peer:
+                why = f"it does not hear this server: {ending.message}"
+                self._watches.of(hello.server).lose(why)
+                self._lost(hello.server, why)
+            elif ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer:
+                why = f"stopped: {ending.message}"
+                self._watches.of(hello.server).stop(ending.message)
+                self._lost(hello.server, why)
+            else:
+                self._watches.of(hello.server).parted(ending.message)
         self._notify()
 
     def _report_ending(self, link: Link, ending: Ending) -> None:
@@ -319,22 +457,67 @@ class PeerTransport:
             self._complaints.say_once(link.address, ending.reason, f"no connection with {link.address}: {link.state}")
         self._notify()
 
-    def _mark_connected(self, hello: Hello) -> None:
+    def _mark_connected(self, conversation: Conversation) -> None:
+        hello = conversation.session.hello
+        assert hello is not None
         for link in self._links.values():
             if not frozenset(hello.subnets).isdisjoint(link.subnets):
-                link.connected(hello.server)
+                link.connected(hello.server, conversation.via)
                 self._complaints.settle(link.address)
 
-    def _expect(self, server: ServerId, why: str) -> None:
-        """Unless the server is met soon, it is lost."""
-        if self._is_closed() or server in self._open or server in self._lost_timers:
-            return
+    # -- who is there
 
-        def lose() -> None:
-            del self._lost_timers[server]
+    def _heard(self, conversation: Conversation) -> None:
+        hello = conversation.session.hello
+        if hello is not None and self._open.get(hello.server) is conversation:
+            self._watches.heard(hello.server)
+
+    def _look_after_all(self) -> None:
+        """Send heartbeats that are due, find who is lost, and who may be found by a detour."""
+        for server, conversation in self._open.items():
+            conversation.wake_to_beat()
+            if conversation.is_handling:
+                # It is this server that does not listen.
+                self._watches.heard(server)
+        for server, watch in self._watches.look():
+            self._lost(server, watch.why)
+        now = self._watches.now()
+        for server in list(self._open):
+            watch = self._watches.of(server)
+            if watch.is_worth_a_detour(now) and self._relays.reaches(server) and self._relays.between(server):
+                watch.parted(watch.why)
+                self._give_up(server, Goodbye(GoodbyeReason.SUSPECTED, watch.why))
+
+    def _lost(self, server: ServerId, why: str) -> None:
+        """Tell all who count on a server that it is lost, and itself, if it can hear that."""
+        self._give_up(server, Goodbye(GoodbyeReason.NOT_HEARD, why))
+        for link in self._links_of(server):
+            link.missed()
+        if not self._is_closed():
             self._run_loop.take(PeerLost(server, why))
+        self._notify()
 
-        self._lost_timers[server] = asyncio.get_running_loop().call_later(LOST_AFTER_SECONDS, lose)
+    def _give_up(self, server: ServerId, goodbye: Goodbye) -> None:
+        """End the session with a server, if there is one, and its connection."""
+        conversation = self._open.pop(server, None)
+        for link in self._links_of(server):
+            if link.is_connected:
+                self._report_ending(link, Ending(goodbye.reason, goodbye.message))
+            link.renew()
+        if conversation is not None:
+            conversation.part(goodbye)
+
+    def _server_of(self, link: Link) -> ServerId | None:
+        if link.server is not None:
+            return link.server
+        return next((owner for owner in map(self._core.owner_of, link.subnets) if owner is not None), None)
+
+    def _links_of(self, server: ServerId) -> list[Link]:
+        return [
+            link
+            for link in self._links.values()
+            if link.server == server or any(self._core.owner_of(subnet) == server for subnet in link.subnets)
+        ]
 
     def _is_closed(self) -> bool:
         return self._closing.is_set()
@@ -355,4 +538,4 @@ class PeerTransport:
 def _standing(conversation: Conversation) -> Standing:
     session = conversation.session
     assert session.hello is not None
-    return Standing(session.hello.incarnation, session.is_dialled_here, session.number)
+    return Standing(session.hello.incarnation, conversation.via is None, session.is_dialled_here, session.number)

@@ -49,20 +49,34 @@ def deadline_of(context: Context, run_loop: RunLoop) -> float | None:
     return None if seconds is None else run_loop.now() + seconds
 
 
+def never(_request: object) -> bool:
+    """For reads of which nobody knows what they rest on."""
+    return False
+
+
 def read(
-    answer: Callable[[ReadT, Context], Awaitable[AnswerT]], revisions: Revisions, run_loop: RunLoop
+    answer: Callable[[ReadT, Context], Awaitable[AnswerT]],
+    revisions: Revisions,
+    run_loop: RunLoop,
+    stands: Callable[[ReadT], bool] = never,
 ) -> Callable[[ReadT, Context], Awaitable[AnswerT]]:
-    """A method that answers from the state as it is, once that reflects what is asked for."""
+    """A method that answers from the state as it is, once that reflects what is asked for.
+
+    `stands` tells whether the answer holds whatever becomes of what cannot be written at present.
+    """
 
     async def method(request: ReadT, context: Context) -> AnswerT:
         if request.at_least_revision:
             await revisions.reflect(request.at_least_revision, context)
+        was_failing = run_loop.storage_failure is not None
         try:
             return await answer(request, context)
         finally:
             # A refusal, too, may rest on what is not durable yet.
             if run_loop.newest_batch is not None:
-                await run_loop.until_durable()
+                is_failing = was_failing and run_loop.storage_failure is not None
+                if not (is_failing and not request.at_least_revision and stands(request)):
+                    await run_loop.until_durable()
 
     return method
 

@@ -23,6 +23,7 @@ from nameserver.services.calls import (
     Handler,
     conversation_call,
     incoming_stream_call,
+    never,
     read,
     stream_call,
     unary_call,
@@ -36,6 +37,7 @@ from nameserver.services.memberships import MembershipCalls
 from nameserver.services.questions import QuestionCalls
 from nameserver.services.resolutions import Resolutions
 from nameserver.services.revisions import Revisions
+from nameserver.services.standing import Standing
 from nameserver.services.streams import StreamCalls
 from nameserver.services.updates import RequestIds, UpdateCalls
 from nameserver.wire import ArcRequest
@@ -78,8 +80,12 @@ def name_service_handlers(
         run_loop=run_loop,
     )
 
-    def reading(answer: Callable[[Any, Context], Awaitable[AnswerT]]) -> Callable[[Any, Context], Awaitable[AnswerT]]:
-        return read(answer, revisions, run_loop)
+    standing = Standing(core=core, run_loop=run_loop, is_alone=lambda: routing.is_alone)
+
+    def reading(
+        answer: Callable[[Any, Context], Awaitable[AnswerT]], stands: Callable[[Any], bool] = never
+    ) -> Callable[[Any, Context], Awaitable[AnswerT]]:
+        return read(answer, revisions, run_loop, stands)
 
     create = homes.unary("CreateGroup", _group, updates.create_group, changes=True)
     delete = homes.unary("DeleteGroup", _group, updates.delete_group, changes=True)
@@ -89,7 +95,7 @@ def name_service_handlers(
     describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group), changes=False)
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
     export = homes.stream("Export", _subnet, reading(exports.export))
-    resolve = homes.stream("Resolve", _group, reading(streams.resolve))
+    resolve = homes.stream("Resolve", _group, reading(streams.resolve, standing.resolve))
     return {
         "CreateGroup": unary_call(create, messages.CreateGroupRequest),
         "DeleteGroup": unary_call(delete, messages.DeleteGroupRequest),
@@ -101,9 +107,11 @@ def name_service_handlers(
         "Import": incoming_stream_call(imports.import_graph, messages.ImportChunk),
         "Export": stream_call(export, messages.ExportRequest),
         "Resolve": stream_call(resolve, messages.ResolveRequest),
-        "Check": unary_call(reading(questions.check), messages.CheckRequest),
+        "Check": unary_call(reading(questions.check, standing.check), messages.CheckRequest),
         "CheckBulk": conversation_call(bulk_checks.check_bulk, messages.CheckBulkRequest),
-        "ListMemberships": stream_call(reading(memberships.list_memberships), messages.ListMembershipsRequest),
+        "ListMemberships": stream_call(
+            reading(memberships.list_memberships, standing.memberships), messages.ListMembershipsRequest
+        ),
     }
 
 

@@ -119,7 +119,7 @@ def _say_how_to_go_on(screen: Screen, servers: DemoServers, folder: Path) -> Non
 
 
 class _Ended(BaseException):
-    """A signal came. No `KeyboardInterrupt`: raised while text is executed, it makes CPython end by SIGINT after all."""
+    """A signal came. No `KeyboardInterrupt`: raised while text is executed, it makes CPython end by SIGINT."""
 
 
 @contextmanager

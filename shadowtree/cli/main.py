@@ -97,6 +97,9 @@ def run() -> NoReturn:
         # Names are Unicode, and files of them UTF-8, whatever the locale says.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    # gRPC would print lines of its own when a server ends or is not there; what happened is in our messages. It reads
+    # this when it is imported, which commands do.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     status = status_of(sys.argv[1:])
     try:
         sys.stdout.flush()

@@ -21,8 +21,14 @@ if TYPE_CHECKING:
 def peers_command(session: Session, context: click.Context) -> None:
     """Show which other servers the server knows, and how the connections with them stand.
 
-    A state is `connecting`, `connected`, `refused` with the reason, or `silent since` a time. Letters that wait are
-    those which the other server has not confirmed yet. Faults are what it did wrong since this server started.
+    A state is `connecting`, `connected`, `refused` with the reason, `silent since` or `stopped since` a time. What is
+    thought of the server is `up`, `suspected`, `lost`, `stopped` or `never met`, and why; phi says how unlikely its
+    silence is. Letters that wait are those which the other server has not confirmed yet. Faults are what it did wrong
+    since this server started.
+
+    In a pipe: `peer`, address, state, server, letters that wait, subnets; then `life`, address, what is thought of it,
+    phi, seconds since it was heard, milliseconds there and back (`-`: not known), through which server, what it sent
+    through this one, why; then its faults.
 
     \b
     Example:
@@ -80,7 +86,13 @@ def _print_peers(found: PeerList, session: Session) -> None:
 def _rows(found: PeerList) -> Iterator[tuple[object, ...]]:
     for peer in found.peers:
         yield "peer", peer.address, peer.state, peer.server, peer.letters_waiting, *peer.subnets
+        measured = (_or_dash(peer.last_heard_seconds), _or_dash(peer.round_trip_ms))
+        yield "life", peer.address, peer.life, peer.phi, *measured, peer.via or "-", peer.relayed, peer.why
         for fault in peer.faults:
             yield "fault", peer.address, fault.kind, fault.count
     for fault in found.strangers:
         yield "fault", "", fault.kind, fault.count
+
+
+def _or_dash(number: float | None) -> object:
+    return "-" if number is None else number

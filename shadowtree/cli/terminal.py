@@ -81,6 +81,8 @@ def show_status(found: results.ServerStatus) -> None:
     for label in ("groups", "processes", "arcs", "virtual_nodes"):
         table.add_row(label.replace("_", " "), f"{getattr(found, label):,}")
     table.add_row("revision", escape(found.revision))
+    if found.database_failure:
+        table.add_row("database", escape(f"cannot be written: {found.database_failure}"))
     for revision in found.in_doubt:
         table.add_row("in doubt", escape(revision))
     for arc in found.suspended:
@@ -92,10 +94,13 @@ def show_status(found: results.ServerStatus) -> None:
 
 def show_peers(found: results.PeerList) -> None:
     """Tell how the connections with other servers stand, as a table."""
-    table = Table("address", "state", "server", "subnets", "waiting", "faults", title="other name servers")
+    table = Table(title="other name servers")
+    for column in ("address", "server", "subnets", "state", "life", "waiting", "faults"):
+        table.add_column(column, overflow="fold")
     for peer in found.peers:
         table.add_row(
-            *(escape(text) for text in (peer.address, peer.state, peer.server, ", ".join(peer.subnets))),
+            *(escape(text) for text in (peer.address, peer.server, ", ".join(peer.subnets), peer.state)),
+            escape(_life(peer)),
             f"{peer.letters_waiting:,}",
             escape("; ".join(f"{fault.kind}: {fault.count:,}" for fault in peer.faults)),
         )
@@ -103,6 +108,15 @@ def show_peers(found: results.PeerList) -> None:
     console.print(table)
     for fault in found.strangers:
         console.print(escape(f"servers that are no peers: {fault.kind}: {fault.count:,}"))
+
+
+def _life(peer: results.PeerState) -> str:
+    """What is thought of a server, through whom it is reached, why, and what was measured."""
+    life = f"{peer.life} via {peer.via}" if peer.via else peer.life
+    heard = [] if peer.last_heard_seconds is None else [f"heard {peer.last_heard_seconds:.1f} s ago"]
+    way = [] if peer.round_trip_ms is None else [f"round trip {peer.round_trip_ms:.1f} ms"]
+    measured = "; ".join([*heard, f"phi {peer.phi:.1f}", *way])
+    return f"{life}: {peer.why} ({measured})" if peer.why else f"{life} ({measured})"
 
 
 @contextmanager

@@ -29,6 +29,10 @@ _NODE_KINDS: Final[dict[int, NodeKind]] = {
     names_pb2.CHILD_KIND_GROUP: "group",
     names_pb2.CHILD_KIND_PROCESS: "process",
 }
+_PHI_DIGITS: Final = 2
+_SECONDS_DIGITS: Final = 3
+_MILLISECONDS_DIGITS: Final = 3
+"""More would only look precise."""
 _ANSWERS: Final[tuple[bool | None, ...]] = (False, True, None)
 
 Answer_co = TypeVar("Answer_co", covariant=True)
@@ -176,6 +180,7 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         arcs=message.arcs,
         virtual_nodes=message.virtual_nodes,
         revision=message.revision,
+        database_failure=message.database_failure,
         in_doubt=tuple(sorted(message.in_doubt)),
         suspended=tuple(
             sorted(
@@ -211,6 +216,19 @@ def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
                         state=peer.state,
                         letters_waiting=peer.letters_waiting,
                         faults=_read_faults(peer.faults),
+                        life=peer.life,
+                        why=peer.why,
+                        phi=round(peer.phi, _PHI_DIGITS),
+                        last_heard_seconds=(
+                            round(peer.last_heard_seconds, _SECONDS_DIGITS)
+                            if peer.HasField("last_heard_seconds")
+                            else None
+                        ),
+                        round_trip_ms=(
+                            round(peer.round_trip_ms, _MILLISECONDS_DIGITS) if peer.HasField("round_trip_ms") else None
+                        ),
+                        via=peer.via,
+                        relayed=peer.relayed,
                     )
                     for peer in message.peers
                 ),

@@ -11,7 +11,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ServerStatus(_message.Message):
-    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers")
+    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure")
     class SuspendedArc(_message.Message):
         __slots__ = ("parent", "child", "reason")
         PARENT_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class ServerStatus(_message.Message):
     IN_DOUBT_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
+    DATABASE_FAILURE_FIELD_NUMBER: _ClassVar[int]
     server: str
     subnets: _containers.RepeatedScalarFieldContainer[str]
     groups: int
@@ -50,7 +51,8 @@ class ServerStatus(_message.Message):
     in_doubt: _containers.RepeatedScalarFieldContainer[str]
     suspended: _containers.RepeatedCompositeFieldContainer[ServerStatus.SuspendedArc]
     peers: _containers.RepeatedCompositeFieldContainer[ServerStatus.Peer]
-    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ...) -> None: ...
+    database_failure: str
+    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ...) -> None: ...
 
 class ListPeersRequest(_message.Message):
     __slots__ = ()
@@ -80,20 +82,34 @@ class PeerList(_message.Message):
         count: int
         def __init__(self, kind: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
     class Peer(_message.Message):
-        __slots__ = ("address", "subnets", "server", "state", "letters_waiting", "faults")
+        __slots__ = ("address", "subnets", "server", "state", "letters_waiting", "faults", "life", "why", "phi", "last_heard_seconds", "round_trip_ms", "via", "relayed")
         ADDRESS_FIELD_NUMBER: _ClassVar[int]
         SUBNETS_FIELD_NUMBER: _ClassVar[int]
         SERVER_FIELD_NUMBER: _ClassVar[int]
         STATE_FIELD_NUMBER: _ClassVar[int]
         LETTERS_WAITING_FIELD_NUMBER: _ClassVar[int]
         FAULTS_FIELD_NUMBER: _ClassVar[int]
+        LIFE_FIELD_NUMBER: _ClassVar[int]
+        WHY_FIELD_NUMBER: _ClassVar[int]
+        PHI_FIELD_NUMBER: _ClassVar[int]
+        LAST_HEARD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+        ROUND_TRIP_MS_FIELD_NUMBER: _ClassVar[int]
+        VIA_FIELD_NUMBER: _ClassVar[int]
+        RELAYED_FIELD_NUMBER: _ClassVar[int]
         address: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
         server: str
         state: str
         letters_waiting: int
         faults: _containers.RepeatedCompositeFieldContainer[PeerList.Fault]
-        def __init__(self, address: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., state: _Optional[str] = ..., letters_waiting: _Optional[int] = ..., faults: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ...) -> None: ...
+        life: str
+        why: str
+        phi: float
+        last_heard_seconds: float
+        round_trip_ms: float
+        via: str
+        relayed: int
+        def __init__(self, address: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., state: _Optional[str] = ..., letters_waiting: _Optional[int] = ..., faults: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ..., life: _Optional[str] = ..., why: _Optional[str] = ..., phi: _Optional[float] = ..., last_heard_seconds: _Optional[float] = ..., round_trip_ms: _Optional[float] = ..., via: _Optional[str] = ..., relayed: _Optional[int] = ...) -> None: ...
     PEERS_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
     peers: _containers.RepeatedCompositeFieldContainer[PeerList.Peer]

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PeerFrame(_message.Message):
-    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye")
+    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay")
     class Hello(_message.Message):
         __slots__ = ("protocol_version", "server", "subnets", "incarnation", "session", "addressed_subnets")
         PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -56,6 +56,43 @@ class PeerFrame(_message.Message):
         session: int
         handled_through: int
         def __init__(self, session: _Optional[int] = ..., handled_through: _Optional[int] = ...) -> None: ...
+    class Heartbeat(_message.Message):
+        __slots__ = ("session", "number", "heard", "held_us")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        NUMBER_FIELD_NUMBER: _ClassVar[int]
+        HEARD_FIELD_NUMBER: _ClassVar[int]
+        HELD_US_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        number: int
+        heard: int
+        held_us: int
+        def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., heard: _Optional[int] = ..., held_us: _Optional[int] = ...) -> None: ...
+    class Relay(_message.Message):
+        __slots__ = ("session", "source", "destination", "stream", "is_by_dialler", "is_first", "taken", "payload", "end")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        SOURCE_FIELD_NUMBER: _ClassVar[int]
+        DESTINATION_FIELD_NUMBER: _ClassVar[int]
+        STREAM_FIELD_NUMBER: _ClassVar[int]
+        IS_BY_DIALLER_FIELD_NUMBER: _ClassVar[int]
+        IS_FIRST_FIELD_NUMBER: _ClassVar[int]
+        TAKEN_FIELD_NUMBER: _ClassVar[int]
+        PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+        END_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        source: str
+        destination: str
+        stream: int
+        is_by_dialler: bool
+        is_first: bool
+        taken: int
+        payload: bytes
+        end: str
+        def __init__(self, session: _Optional[int] = ..., source: _Optional[str] = ..., destination: _Optional[str] = ..., stream: _Optional[int] = ..., is_by_dialler: _Optional[bool] = ..., is_first: _Optional[bool] = ..., taken: _Optional[int] = ..., payload: _Optional[bytes] = ..., end: _Optional[str] = ...) -> None: ...
+    class Leaving(_message.Message):
+        __slots__ = ("session",)
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        def __init__(self, session: _Optional[int] = ...) -> None: ...
     class Goodbye(_message.Message):
         __slots__ = ("reason", "message")
         class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -71,6 +108,8 @@ class PeerFrame(_message.Message):
             REASON_OUT_OF_ORDER: _ClassVar[PeerFrame.Goodbye.Reason]
             REASON_REPLACED: _ClassVar[PeerFrame.Goodbye.Reason]
             REASON_LEAVING: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_NOT_HEARD: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_SUSPECTED: _ClassVar[PeerFrame.Goodbye.Reason]
         REASON_UNSPECIFIED: PeerFrame.Goodbye.Reason
         REASON_OTHER_VERSION: PeerFrame.Goodbye.Reason
         REASON_MALFORMED: PeerFrame.Goodbye.Reason
@@ -82,6 +121,8 @@ class PeerFrame(_message.Message):
         REASON_OUT_OF_ORDER: PeerFrame.Goodbye.Reason
         REASON_REPLACED: PeerFrame.Goodbye.Reason
         REASON_LEAVING: PeerFrame.Goodbye.Reason
+        REASON_NOT_HEARD: PeerFrame.Goodbye.Reason
+        REASON_SUSPECTED: PeerFrame.Goodbye.Reason
         REASON_FIELD_NUMBER: _ClassVar[int]
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
         reason: PeerFrame.Goodbye.Reason
@@ -92,12 +133,18 @@ class PeerFrame(_message.Message):
     LETTER_PART_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    RELAY_FIELD_NUMBER: _ClassVar[int]
     hello: PeerFrame.Hello
     letters: PeerFrame.Letters
     letter_part: PeerFrame.LetterPart
     receipt: PeerFrame.Receipt
     goodbye: PeerFrame.Goodbye
-    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ...) -> None: ...
+    leaving: PeerFrame.Leaving
+    heartbeat: PeerFrame.Heartbeat
+    relay: PeerFrame.Relay
+    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ...) -> None: ...
 
 class AwaitRevisionRequest(_message.Message):
     __slots__ = ("revision",)

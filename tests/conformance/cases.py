@@ -38,6 +38,8 @@ class CaseRun:
         self._names = {node_id: name for name, node_id in self._ids.items()}
         assert len(self._names) == len(self._ids), "the placement gives every name an id of its own"
         self._made = set()
+        self.outcomes = []
+        """Of joins, leaves and deletions."""
 
     def run(self):
         for number, step in enumerate(self.steps, start=1):
@@ -53,9 +55,9 @@ class CaseRun:
     def _change(self, step):
         group = self._ids[step["group"]]
         if step["op"] == "delete_group":
-            self.system.delete(group, force=True)
+            self.outcomes.append(self.system.delete(group, force=True))
         elif step["op"] == "leave":
-            self.system.leave(group, self._ids[step["member"]])
+            self.outcomes.append(self.system.leave(group, self._ids[step["member"]]))
         elif step["op"] == "join":
             if step["group"] != step["member"]:
                 self._join(step["group"], step["member"])
@@ -67,7 +69,7 @@ class CaseRun:
         if member in self._groups:
             self._make(member)
         kind = ChildKind.GROUP if member in self._groups else ChildKind.PROCESS
-        self.system.join(self._ids[group], self._ids[member], kind)
+        self.outcomes.append(self.system.join(self._ids[group], self._ids[member], kind))
 
     def _make(self, group):
         if group not in self._made:

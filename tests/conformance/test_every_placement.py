@@ -6,6 +6,7 @@ Every update runs through a network whose messages overtake one another; the exp
 import pytest
 import yaml
 
+from namegraph.events import EffectKind
 from namegraph.graph import ArcState
 from tests.brute_force import first_crossing_arcs
 from tests.conformance.cases import CaseRun, names_of
@@ -60,6 +61,20 @@ def shadow_trees(step):
     return set().union(*trees)
 
 
+def controlled_in(step):
+    """The groups of all sinks, as the golden file names them."""
+    return {name for sink in step["controlled_sinks"] for name in sink.split("+")}
+
+
+def told(outcome):
+    """What a caller was told, by what happened: plain names."""
+    return sorted((effect.kind, sorted(map(plain, effect.groups))) for effect in outcome.effects)
+
+
+def control_told(outcome):
+    return [effect for effect in told(outcome) if effect[0] in (EffectKind.CONTROLLED, EffectKind.RELEASED)]
+
+
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment["experiment"])
 def test_every_step_of_the_experiment_leaves_the_expected_state_in_every_placement(experiment, placement):
@@ -67,9 +82,13 @@ def test_every_step_of_the_experiment_leaves_the_expected_state_in_every_placeme
     ids = placement.place(groups)
     universe = Universe(*placement.subnets(groups))
     universe.create(*ids.values())
+    controlled = set()
     for step in experiment["steps"]:
         change = universe.join if step["op"] == "join" else universe.leave
-        change(ids[step["parent"]], ids[step["child"]])
+        outcome = change(ids[step["parent"]], ids[step["child"]])
+        before, controlled = controlled, controlled_in(step)
+        changed = ((EffectKind.CONTROLLED, controlled - before), (EffectKind.RELEASED, before - controlled))
+        assert control_told(outcome) == [(kind, sorted(names)) for kind, names in changed if names]
         assert state_of(universe) == in_one_order(step), f"after step {step['step']}"
         shadow = {(plain(p), plain(c)) for (p, c), state in universe.arc_states().items() if state is ArcState.SHADOW}
         assert shadow == shadow_trees(step), f"after step {step['step']}"
@@ -81,5 +100,10 @@ def test_every_step_of_the_experiment_leaves_the_expected_state_in_every_placeme
 def test_a_shape_has_its_answers_in_every_placement(shape, placement):
     steps = yaml.safe_load(shape.read_text())["steps"]
     groups, processes = names_of(steps)
-    universe = Universe(*placement.subnets(groups))
-    CaseRun(steps, universe, ids=placement.place(groups, processes)).run()
+    run = CaseRun(steps, Universe(*placement.subnets(groups)), ids=placement.place(groups, processes))
+    run.run()
+    if placement.has_native_processes and placement.servers != 1:
+        at_one = WITH_NATIVE_PROCESSES[0]
+        alone = CaseRun(steps, Universe(*at_one.subnets(groups)), ids=at_one.place(groups, processes))
+        alone.run()
+        assert list(map(told, run.outcomes)) == list(map(told, alone.outcomes))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import grpc
 
-from namegraph.events import PeerMessage, PeerMet
+from namegraph.events import PeerLost, PeerMessage, PeerMet
 from namegraph.names import ServerId, Subnet
 from namegraph.refusals import Reason, refuse
 from namegraph.server_core import ServerCore
@@ -40,6 +41,9 @@ class FakeDirectory:
         if server in self._name_server.out_of_reach:
             raise refuse(Reason.UNAVAILABLE, f"the server {server} is out of reach", unreachable=server, server=server)
         return self._all[server].channel
+
+    def under_way(self, server, call):
+        return nullcontext()
 
     async def home_of_subnet(self, subnet):
         owner = self._name_server.core.owner_of(subnet)
@@ -171,10 +175,11 @@ class NameServers:
             await server.stop()
 
     def cut_off(self, subnet):
-        """Put a server out of reach of the calls of all others."""
+        """Put a server out of reach of all others."""
         for server in self:
             if server is not self[subnet]:
                 server.out_of_reach.add(subnet)
+                server.take(PeerLost(ServerId(subnet), "cut off"))
 
     def calls(self):
         """The calls from server to server since the last time, by server."""

@@ -12,6 +12,7 @@ from namegraph.events import (
     AddPeer,
     Committed,
     Effects,
+    PeerLeaving,
     PeerLost,
     PeerMessage,
     PeerMet,
@@ -37,6 +38,9 @@ class FakeDisk:
 
     rows: dict[tuple[str, str], object] = field(default_factory=dict)
 
+    def probe(self):
+        """It is always there."""
+
     def commit(self, records):
         for row in records.protocol:
             if row.value is None:
@@ -52,10 +56,11 @@ class FakePeerCore:
         self.peer_addresses = dict(peers)
         self.channels = Channels.restore(disk.rows.values() if disk else ())
         self.next_deadline = None
+        self.revision, self.told_revision = "", None
         self.owners = {}
         self.handled = []
         """The letters that were handled since this core started: (sender, letter), in order."""
-        self.met, self.lost, self.ticks = [], [], 0
+        self.met, self.leaving, self.lost, self.ticks = [], [], [], 0
 
     @property
     def servers_met(self):
@@ -79,6 +84,8 @@ class FakePeerCore:
             case PeerMet(peer, subnets):
                 self.met.append(peer)
                 self.owners.update({subnet: peer for subnet in subnets if subnet in self.peer_addresses})
+            case PeerLeaving(peer, _):
+                self.leaving.append(peer)
             case PeerLost(peer, why):
                 self.lost.append((peer, why))
             case AddPeer(ticket, subnet, address):

@@ -27,6 +27,14 @@ def _prune_always(participant):
     participant._boundary.changed(participant._records.change.follow())
 
 
+def _compare_with_right_before(participant, commit):
+    entry = participant._entries.by_update[commit.update_id]
+    entry.controlled = participant._controlled(participant._owned(participant._entries.part(entry).nodes))
+    _COMMIT(participant, commit)
+
+
+_COMMIT = Participant.commit
+
 CLAUSES = {
     "turns are awaited": (Entries, "next_turn", _earliest_of_all),
     "entries are handed on": (Participant, "_install_entries", lambda *_: None),
@@ -38,6 +46,8 @@ CLAUSES = {
     "a difference that does not fit is dropped": (AncestryRecords, "drop_unless_at", lambda *_, **__: None),
     "nothing is pruned while an update is ready": (Participant, "_prune_and_follow", _prune_always),
     "records of a broken loop travel in the commit": (decision, "_stored", lambda *_: ()),
+    "answers that come before the last vote are kept": (Coordinator, "_keep_early", lambda *_: None),
+    "control is compared with what it was when ready": (Participant, "commit", _compare_with_right_before),
 }
 """Each with where it is in the code, and what is there without it."""
 

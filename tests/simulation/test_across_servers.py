@@ -177,6 +177,16 @@ def test_an_update_may_create_a_group_and_join_one_of_another_server_to_it(three
     assert isinstance(three.ask(CreateGroup(made), JoinArc(made, NodeId(A))), Committed)
 
 
+def test_a_process_that_becomes_a_group_above_others_leaves_no_trace_of_what_it_was_in(three):
+    three.join(A, "n@b.example")
+    three.ask(
+        LeaveArc(NodeId(A), NodeId("n@b.example")),
+        CreateGroup(NodeId("n@b.example")),
+        JoinArc(NodeId("n@b.example"), NodeId(C)),
+    )
+    assert three.ask(DeleteGroup(NodeId(A))).revision
+
+
 def test_a_group_in_use_stays_so_before_a_forced_deletion_of_its_parent(three):
     three.join(B, A)
     made = NodeId("new@b.example")

@@ -25,6 +25,8 @@ NEEDED = {
     "vote_before_a_ready_join": "votes count arcs of ready joins",
     "entry_node_that_came_and_went": "a commit is about what was ready",
     "leave_and_join_release": "participants release before they are ready",
+    "ready_before_the_last_vote": "answers that come before the last vote are kept",
+    "news_ahead_of_its_commit": "control is compared with what it was when ready",
 }
 
 ONCE_FAILED = ["both_ends_deleted", "group_created_and_joined"]

@@ -30,12 +30,13 @@ def cluster(start, tmp_path):
     def start_cluster(*subnets):
         ports = dict(zip(subnets, free_ports(len(subnets)), strict=True))
 
-        def start_one(subnet, peers=subnets):
+        def start_one(subnet, peers=subnets, **settings):
             return start(
                 tmp_path / f"{subnet}.db",
                 subnets=[subnet],
                 listen=f"127.0.0.1:{ports[subnet]}",
                 peers=[f"{other}=127.0.0.1:{ports[other]}" for other in peers if other != subnet],
+                **settings,
             )
 
         return start_one
@@ -48,8 +49,8 @@ def start_several(start, tmp_path):
     """Start one name server for each share of subnets, all of which know one another."""
     started = []
 
-    def start_all(shares):
-        servers = SeveralServers(start, tmp_path, free_ports(len(shares)), shares)
+    def start_all(shares, **settings):
+        servers = SeveralServers(start, tmp_path, free_ports(len(shares)), shares, **settings)
         started.append(servers)
         return servers
 

@@ -16,8 +16,9 @@ CALL_SECONDS = 30
 class SeveralServers:
     """One server for each share of subnets; all run, and are connected, when the constructor returns."""
 
-    def __init__(self, start, folder, ports, shares):
+    def __init__(self, start, folder, ports, shares, **settings):
         self._start = start
+        self._settings = settings
         self._folder = folder
         self._ports = ports
         self.shares = [list(share) for share in shares]
@@ -43,7 +44,7 @@ class SeveralServers:
         try:
             yield
         finally:
-            os.kill(self.processes[number].process.pid, signal.SIGCONT)
+            self.processes[number].process.send_signal(signal.SIGCONT)
 
     def start_again(self, number):
         """Start one on the database that it had."""
@@ -71,4 +72,5 @@ class SeveralServers:
                 if other != number
                 for subnet in share
             ],
+            **self._settings,
         )

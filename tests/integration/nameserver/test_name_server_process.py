@@ -6,6 +6,7 @@ import resource
 import socket
 import struct
 import threading
+from contextlib import closing
 
 import grpc
 import pytest
@@ -13,8 +14,10 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
+from namegraph.records import ArcRecord, NodeIndex, Records
 from shadowtree.v1 import admin_pb2
 from shadowtree.v1 import name_service_pb2 as m
+from storage import open_store
 from tests.integration.nameserver.server_process import wait_until
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -119,6 +122,32 @@ def test_a_file_that_is_no_database_is_refused_in_one_line(start, tmp_path):
     status, errors = start(wait=False).outcome()
     assert status == 4
     assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut off", "emptied", "contradictory"])
+def test_a_damaged_database_is_refused_in_one_line_that_says_how_to_restore_it(start, tmp_path, how):
+    server = start()
+    create(server.names, "a@b.c", "d@b.c")
+    server.names.Join(m.JoinRequest(parent="a@b.c", child="d@b.c"))
+    server.terminate()
+    path = tmp_path / "names.db"
+    content = path.read_bytes()
+    match how:
+        case "flipped":
+            place = content.index(b"d@b.c")
+            path.write_bytes(content[:place] + b"e" + content[place + 1 :])
+        case "cut off":
+            path.write_bytes(content[:-4096])
+        case "emptied":
+            path.write_bytes(b"")
+        case "contradictory":
+            with closing(open_store(f"sqlite:///{path}")) as store:
+                store.commit(Records(arcs=[ArcRecord(NodeIndex(0), NodeIndex(99), 1, 1, 1, True, False)]))
+    status, errors = start(wait=False).outcome()
+    assert status == 4
+    assert errors.count("\n") == 1
+    assert str(path) in errors
+    assert '"Backup and restore" in docs/operators.md' in errors
 
 
 def test_sigterm_drains_and_nothing_that_was_acknowledged_is_lost(start):

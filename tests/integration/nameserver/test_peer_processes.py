@@ -51,7 +51,7 @@ def test_a_server_that_ends_says_goodbye_and_ends_at_once(cluster):
         assert status == 0
         assert "shadowtree:" not in errors
         if server is b:
-            wait_until(lambda: states(a)[0].startswith("silent since "), "the silence of a server that ended")
+            wait_until(lambda: states(a)[0].startswith("stopped since "), "the word of a server that ended")
 
 
 def test_a_peer_that_is_added_while_the_server_runs_is_met_and_remembered(cluster):

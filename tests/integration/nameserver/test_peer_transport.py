@@ -1,8 +1,6 @@
 """Transports over real gRPC, between cores that only count letters."""
 
 import asyncio
-from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
 import grpc
@@ -13,82 +11,16 @@ from namegraph.events import AddPeer, RemovePeer
 from namegraph.refusals import Reason, RefusedError
 from nameserver.peers import conversation as conversation_module
 from nameserver.peers import directory as directory_module
-from nameserver.peers import transport as transport_module
-from nameserver.peers.directory import PeerDirectory
-from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, Letters, Receipt, decode, encode
+from nameserver.peers import watch as watch_module
+from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, Letters, Receipt, Relay, decode, encode
 from nameserver.peers.session import FRAME_BYTES_LIMIT
 from nameserver.peers.streams import CONVERSE_METHOD, DialledStream
-from nameserver.peers.transport import PeerTransport
-from nameserver.run_loop import RunLoop
-from nameserver.services.peer_service import peer_service_handlers
-from nameserver.services.revisions import PEER_SERVICE
-from tests.fakes.peer_core import FakeDisk, FakePeerCore, SendLetter
+from nameserver.peers.watch import Life
+from tests.fakes.peer_core import FakeDisk, FakePeerCore
+from tests.fakes.peer_server import PATIENCE_SECONDS, FakeServer, until
 
 # One loop for all: gRPC polls for the loop that it was first used from.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-PATIENCE_SECONDS = 30
-
-
-async def until(condition):
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-class FakeServer:
-    """A transport with all that is around it in a name server, but the graph."""
-
-    def __init__(self, core, disk):
-        self.core, self.disk = core, disk
-        self.said = []
-        self.worker = ThreadPoolExecutor(max_workers=1)
-        self.run_loop = RunLoop(core=core, store=disk, worker=self.worker, clock=asyncio.get_running_loop().time)
-        self.transport = PeerTransport(core=core, run_loop=self.run_loop, say=self.said.append)
-        self.directory = PeerDirectory(core=core, transport=self.transport)
-        self.grpc_server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-        self.grpc_server.add_generic_rpc_handlers(
-            [grpc.method_handlers_generic_handler(PEER_SERVICE, peer_service_handlers(self.transport))]
-        )
-        self.tasks = []
-
-    async def start(self, port):
-        assert self.grpc_server.add_insecure_port(f"127.0.0.1:{port}") == port
-        await self.grpc_server.start()
-        self.tasks = [
-            asyncio.ensure_future(self.run_loop.flush_forever()),
-            asyncio.ensure_future(self.transport.run()),
-        ]
-
-    async def kill(self):
-        """End without a word, as far as a server in this process can."""
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.wait(self.tasks)
-        await self.grpc_server.stop(None)
-        self.worker.shutdown()
-
-    async def close(self):
-        await self.transport.close()
-        self.run_loop.finish()
-        await asyncio.gather(*self.tasks)
-        await self.grpc_server.stop(None)
-        self.worker.shutdown()
-
-    def send(self, receiver, letter):
-        self.run_loop.take(SendLetter(receiver, letter))
-
-    def state(self, address):
-        return {report.address: report.state for report in self.transport.reports()}.get(address, "")
-
-    def faults(self):
-        counts = Counter(self.transport.faults_of_strangers())
-        for report in self.transport.reports():
-            counts.update(report.faults)
-        return counts
-
-    def letters(self, sender):
-        return [letter for other, letter in self.core.handled if other == sender]
 
 
 @pytest.fixture
@@ -194,7 +126,7 @@ async def test_a_connection_that_is_cut_is_made_again_and_nothing_is_lost(pair):
 
 
 async def test_a_peer_that_is_killed_and_started_again_gets_what_it_missed(start, ports, monkeypatch):
-    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.05)
     a = await start("a.x", ports[0], {"b.x": address(ports[1])})
     b = await start("b.x", ports[1], {"a.x": address(ports[0])})
     a.send("b.x", b"before")
@@ -211,12 +143,44 @@ async def test_a_peer_that_is_killed_and_started_again_gets_what_it_missed(start
     assert a.faults() == again.faults() == {}
 
 
-async def test_a_server_that_says_goodbye_is_silent_at_once_and_lost_a_moment_later(pair, ports, monkeypatch):
-    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+async def test_a_server_that_says_goodbye_is_stopped_and_lost_at_once(pair, ports, monkeypatch):
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 10 * PATIENCE_SECONDS)
     a, b = pair
     await b.close()
     await until(lambda: a.core.lost)
-    assert a.state(address(ports[1])).startswith("silent since")
+    assert a.core.lost == [("b.x", "stopped: b.x is shutting down")]
+    assert a.state(address(ports[1])).startswith("stopped since 20")
+    assert a.report("b.x").life is Life.STOPPED
+    assert not a.transport.link_of("b.x").may_come_soon
+
+
+async def test_a_stopped_server_that_is_started_again_is_met_again(pair, start, ports):
+    a, b = pair
+    await b.close()
+    await until(lambda: a.core.lost)
+    again = await start("b.x", ports[1], {"a.x": address(ports[0])}, disk=b.disk)
+    await until(lambda: again.core.met and a.report("b.x").life is Life.UP)
+    assert a.state(address(ports[1])) == "connected"
+
+
+async def test_a_server_that_leaves_says_so_and_still_takes_and_sends_letters(pair):
+    a, b = pair
+    b.transport.leave()
+    await until(lambda: a.core.leaving == ["b.x"])
+    a.send("b.x", b"echo hello")
+    await until(lambda: a.letters("b.x") == [b"hello"])
+    assert a.core.lost == []
+    assert a.report("b.x").life is Life.UP
+
+
+async def test_a_server_that_leaves_says_so_again_on_a_connection_that_was_made_again(pair):
+    a, b = pair
+    b.transport.leave()
+    await until(lambda: a.core.leaving == ["b.x"])
+    for conversation in list(a.transport._conversations):
+        conversation.session.lost("cut by the test")
+        conversation.wake()
+    await until(lambda: a.core.leaving == ["b.x", "b.x"])
 
 
 async def test_a_restart_that_is_quick_loses_nobody(pair, start, ports):
@@ -228,7 +192,7 @@ async def test_a_restart_that_is_quick_loses_nobody(pair, start, ports):
 
 
 async def test_a_server_that_is_not_there_when_this_one_starts_is_lost(start, ports, monkeypatch):
-    monkeypatch.setattr(transport_module, "LOST_AFTER_SECONDS", 0.05)
+    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.05)
     a = await start(
         "a.x",
         ports[0],
@@ -399,6 +363,44 @@ async def test_letters_twice_late_or_of_an_old_session_are_counted_and_handled_o
             }
         )
     )
+
+
+async def test_what_may_not_be_relayed_is_counted_and_goes_nowhere(alone, ports):
+    async with stranger(ports[0]) as stream:
+        session = await introduce(stream)
+        inner = encode(Hello(1, "b.x", ("b.x",), 1, 1, ()))
+        for source, destination in (
+            ("c.x", "d.x"),  # for another
+            ("c.x", "a.x"),  # for a stranger
+            ("b.x", "b.x"),  # to itself
+            ("b.x", "c.x"),  # to somebody who is not there
+        ):
+            await stream.write(encode(Relay(session, source, destination, 1, True, is_first=True, payload=inner)))
+        # Of no stream that there is.
+        await stream.write(encode(Relay(session, "b.x", "a.x", 2, False, payload=inner)))
+        frames = []
+        while len(frames) < 2:
+            frame = decode(await stream.read())
+            if isinstance(frame, Relay):
+                frames.append(frame)
+    assert [(frame.source, frame.destination, frame.end) for frame in frames] == [
+        ("c.x", "b.x", "a.x does not reach c.x either"),
+        ("a.x", "b.x", "there is no such stream"),
+    ]
+    await until(
+        lambda: alone.faults() == {"relayed for another": 1, "relayed for a stranger": 1, "relayed to itself": 1}
+    )
+
+
+async def test_a_session_within_a_session_is_refused_like_any_other_that_makes_no_sense(alone, ports):
+    async with stranger(ports[0]) as stream:
+        session = await introduce(stream)
+        # Through itself, to the server that it talks to: the inner session is one with b.x too, and is no better.
+        for number, inner in enumerate((b"garbage", encode(Hello(1, "z.x", ("z.x",), 1, 1, ()))), 1):
+            await stream.write(encode(Relay(session, "b.x", "a.x", number, True, is_first=True, payload=inner)))
+        await until(lambda: alone.faults().get("garbage") == 1 and alone.faults().get("not a peer") == 1)
+        await stream.write(encode(Letters(session, 1, (b"still here",), 0)))
+        await until(lambda: alone.letters("b.x") == [b"still here"])
 
 
 async def test_a_caller_that_says_nothing_is_cut_off(alone, ports, monkeypatch):

@@ -24,7 +24,7 @@ from storage.errors import DatabaseDamagedError, DatabaseVersionError, NotOurDat
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES, Base
 from storage.schema import NEWEST_REVISION, migrations_folder
 from storage.urls import parse_database_url
-from tests.integration.storage.rows import ANNA, arc, contents, deleted_arc, node, protocol_row
+from tests.integration.storage.rows import ANNA, arc, contents, deleted_arc, node, outcome, protocol_row
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,8 +53,8 @@ def run_sql(url: str, *statements: str) -> Sequence[tuple[object, ...]]:
         (PROTOCOL_ROWS, ProtocolRow),
     ],
 )
-def test_the_columns_of_a_table_are_the_fields_of_its_record(table, record) -> None:
-    assert tuple(table.columns.keys()) == record._fields
+def test_the_columns_of_a_table_are_the_fields_of_its_record_and_a_checksum(table, record) -> None:
+    assert tuple(table.columns.keys()) == (*record._fields, "checksum")
 
 
 def test_migrations_and_models_agree(url) -> None:
@@ -171,10 +171,10 @@ def test_a_deletion_is_undone_with_the_commit_that_fails(url, rows) -> None:
 def test_a_row_that_cannot_be_stored_takes_its_whole_commit_with_it(url, rows) -> None:
     store = open_store(url, server=ANNA)
     store.commit(Records(nodes=[node(0)], counter=1))
-    wrong = arc(0, 1)._replace(cost=None)
+    wrong = outcome("r", 1)._replace(digest=None)
     good = [arc(parent, 7) for parent in range(rows)]
     with pytest.raises(IntegrityError, match=r"(?i)null"):
-        store.commit(Records(nodes=[node(0, "changed@x"), node(1)], arcs=[*good, wrong], counter=2))
+        store.commit(Records(nodes=[node(0, "changed@x"), node(1)], arcs=good, outcomes=[wrong], counter=2))
     assert contents(store).nodes == [node(0)]
     assert contents(store).arcs == []
     store.commit(Records(nodes=[node(1)], counter=3))

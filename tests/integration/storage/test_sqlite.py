@@ -20,6 +20,7 @@ from storage import StorageError, Store, open_store
 from storage.errors import (
     DatabaseDamagedError,
     DatabaseFullError,
+    DatabaseInterruptedError,
     DatabaseInUseError,
     DatabaseLostError,
     DatabaseUnavailableError,
@@ -204,16 +205,14 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_was(path) -> None:
     assert path.read_bytes() == text
 
 
-def test_a_damaged_file_is_refused_when_it_is_read(path, store) -> None:
+def test_a_damaged_file_is_refused_with_the_page_and_the_way_back(path, store) -> None:
     store.commit(MANY_ARCS)
     store.close()
     with path.open("r+b") as file:
         file.seek(200 * 4096)
         file.write(b"\xff" * 50 * 4096)
-    again = open_store(f"sqlite:///{path}")
-    with pytest.raises(DatabaseDamagedError, match=r"the file is damaged .*; restore it from a backup"):
-        contents(again)
-    again.close()
+    with pytest.raises(DatabaseDamagedError, match=r"the file is damaged \(.*[Pp]age \d+.*; restore it from a backup"):
+        open_store(f"sqlite:///{path}")
 
 
 def test_opening_without_a_name_makes_no_file(path) -> None:
@@ -257,16 +256,52 @@ def test_a_write_that_the_system_refuses_stores_nothing_and_a_later_one_works(pa
 
 
 @pytest.mark.parametrize("name", ["names.db", "names.db.lock"])
-def test_a_file_that_is_removed_while_in_use_ends_the_store(path, store, name) -> None:
+def test_a_file_that_is_removed_while_in_use_holds_the_store_up_until_it_is_back(path, store, name) -> None:
     store.commit(Records(nodes=[node(0)]))
-    path.with_name(name).unlink()
-    with pytest.raises(DatabaseLostError, match="removed, renamed or replaced while in use; stop this server"):
-        store.commit(Records(nodes=[node(1)]))
+    path.with_name(name).rename(path.with_name("away"))
+    for _ in range(2):
+        with pytest.raises(DatabaseInterruptedError, match="removed, renamed or replaced while in use; put it back"):
+            store.commit(Records(nodes=[node(1)]))
+        with pytest.raises(DatabaseInterruptedError):
+            store.probe()
+    path.with_name("away").rename(path.with_name(name))
+    store.probe()
+    store.commit(Records(nodes=[node(1)]))
+    assert contents(store).nodes == [node(0), node(1)]
 
 
-def test_a_file_that_is_replaced_while_in_use_ends_the_store(path, store) -> None:
+def test_a_file_that_is_replaced_while_in_use_is_not_written_to(path, store) -> None:
     content = path.read_bytes()
     path.rename(path.with_name("old.db"))
     path.write_bytes(content)
-    with pytest.raises(DatabaseLostError):
+    with pytest.raises(DatabaseInterruptedError):
         store.commit(Records(nodes=[node(1)]))
+    assert path.read_bytes() == content
+
+
+def test_a_file_that_another_server_used_meanwhile_is_lost(path, store) -> None:
+    store.commit(Records(nodes=[node(0)]))
+    elsewhere = path.with_name("elsewhere.db")
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).rename(elsewhere.with_name(elsewhere.name + suffix))
+    with pytest.raises(DatabaseInterruptedError):
+        store.commit(Records(nodes=[node(1)]))
+    other = open_store(f"sqlite:///{elsewhere}")
+    other.commit(Records(nodes=[node(1, "others@x")]))
+    for suffix in ("", "-wal", "-shm"):
+        elsewhere.with_name(elsewhere.name + suffix).rename(path.with_name(path.name + suffix))
+    for _ in range(2):
+        with pytest.raises(DatabaseLostError, match="another server used it"):
+            store.commit(Records(nodes=[node(1)]))
+    other.close()
+
+
+def test_a_read_only_database_refuses_a_commit_and_takes_it_later(store) -> None:
+    store.commit(Records(nodes=[node(0)]))
+    driver_connection = store._engine.connection.connection.driver_connection  # type: ignore[attr-defined]
+    driver_connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(DatabaseUnavailableError, match=r"the file cannot be written .*; let this user write the file"):
+        store.commit(Records(nodes=[node(1)]))
+    driver_connection.execute("PRAGMA query_only = OFF")
+    store.commit(Records(nodes=[node(1)]))
+    assert contents(store).nodes == [node(0), node(1)]

@@ -33,9 +33,24 @@ KEYS = {
         "in_doubt",
         "suspended",
         "peers",
+        "database_failure",
     ],
     "peers": ["peers", "strangers"],
-    "peer": ["address", "subnets", "server", "state", "letters_waiting", "faults"],
+    "peer": [
+        "address",
+        "subnets",
+        "server",
+        "state",
+        "letters_waiting",
+        "faults",
+        "life",
+        "why",
+        "phi",
+        "last_heard_seconds",
+        "round_trip_ms",
+        "via",
+        "relayed",
+    ],
 }
 
 
@@ -154,6 +169,14 @@ def test_status_prints_one_fact_a_line(shadowtree, loop):
     assert lines[:5] == ["server\tfake", "subnet\tx.example", "groups\t2", "processes\t1", "arcs\t3"]
     assert lines[-1] == "peer\t127.0.0.1:1\tup\ty.example"
     assert list(shadowtree("status", "--format", "json").json) == KEYS["status"]
+
+
+def test_the_status_of_a_server_that_cannot_write_says_why_and_ends_with_4(shadowtree, graph, loop):
+    graph.database_failure = "the disk is full"
+    found = shadowtree("status")
+    assert found.status == 4
+    assert "database_failure\tthe disk is full" in found.lines
+    assert shadowtree("status", "--format", "json").json["database_failure"] == "the disk is full"
 
 
 @pytest.mark.parametrize("command", [("resolve", A), ("memberships", ANN)])
@@ -293,10 +316,14 @@ def test_completion_prints_a_script(shadowtree, shell):
 
 
 def test_peers_are_shown_added_and_removed(shadowtree):
-    shown = ["peer\t127.0.0.1:1\tconnected\ty.example\t3\ty.example", "fault\t127.0.0.1:1\tgarbage\t2"]
+    shown = [
+        "peer\t127.0.0.1:1\tconnected\ty.example\t3\ty.example",
+        "life\t127.0.0.1:1\tsuspected\t0.12\t1.235\t-\tc.example\t4\tnothing was heard for 1.2 s",
+        "fault\t127.0.0.1:1\tgarbage\t2",
+    ]
     strangers = "fault\t\tgarbage\t2"
     assert shadowtree("peers").lines == [*shown, strangers]
-    assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 5
+    assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 7
     assert shadowtree("peers", "remove", "z.example").lines == [*shown, strangers]
     refused = shadowtree("peers", "remove", "z.example")
     assert (refused.status, refused.out) == (4, "")
@@ -315,4 +342,6 @@ def test_the_json_of_peers_has_all_keys(shadowtree):
         found = shadowtree(*arguments, "--format", "json").json
         assert list(found) == KEYS["peers"]
         assert list(found["peers"][0]) == KEYS["peer"]
+        assert found["peers"][0]["last_heard_seconds"] == 1.235
+        assert found["peers"][0]["round_trip_ms"] is None
         assert found["peers"][0]["faults"] == [{"kind": "garbage", "count": 2}]

@@ -1,5 +1,9 @@
 """Options everywhere, errors in one line, and statuses that scripts can rely on."""
 
+import os
+import subprocess
+import sys
+
 import click
 import pytest
 
@@ -135,3 +139,17 @@ def test_nobody_reading_is_no_error_message(monkeypatch, capsys):
     monkeypatch.setattr("shadowtree.cli.options.Session.connect", broken)
     assert status_of(["status"]) == 141
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "NONE"), ("DEBUG", "DEBUG")])
+def test_the_lines_of_grpc_itself_are_for_those_who_ask_for_them(given, expected):
+    program = (
+        "import atexit, os, sys; sys.argv[1:] = ['--version']; from shadowtree.cli.main import run;"
+        "atexit.register(lambda: print(os.environ['GRPC_VERBOSITY'], 'grpc' in sys.modules)); run()"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "GRPC_VERBOSITY"}
+    if given is not None:
+        environment["GRPC_VERBOSITY"] = given
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    # Nothing has read the setting before it was made.
+    assert said.stdout.splitlines()[-1] == f"{expected} False"

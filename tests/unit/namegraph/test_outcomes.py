@@ -19,6 +19,7 @@ from namegraph.events import (
     LeaveArc,
     UpdateCommand,
 )
+from namegraph.messages import UpdateId
 from namegraph.names import NodeId, ServerId, parse_name
 from namegraph.outcomes import (
     REQUEST_ID_LENGTH_LIMIT,
@@ -29,6 +30,7 @@ from namegraph.outcomes import (
 )
 from namegraph.records import Records, RequestId
 from namegraph.refusals import Reason, Refusal, RefusedError
+from namegraph.requests import Asked, Requests
 from tests.cores import CoreUnderTest
 
 A, B = parse_name("a@x.example"), parse_name("b@x.example")
@@ -219,3 +221,30 @@ def test_effects_survive_the_way_through_storage_with_their_types():
     (found,) = decode_outcome(encode_outcome(Committed("1@x", (effect,)))).effects
     assert found.kind is EffectKind.FORMED
     assert found == effect
+
+
+def test_a_completed_outcome_keeps_its_place_among_the_oldest():
+    memory = OutcomeMemory()
+    rows = [row for number in range(3) for row in remember(memory, f"r{number}").outcomes]
+    effect = GraphEffect(EffectKind.CONTROLLED, (NodeId("a@x"),), (ServerId("x"),))
+    records = Records()
+    memory.complete(RequestId("r0"), Committed("1@x", (effect,)), records)
+    (row,) = records.outcomes
+    assert row._replace(outcome=rows[0].outcome) == rows[0]
+    assert decode_outcome(row.outcome) == Committed("1@x", (effect,))
+    assert memory.first_answer(row.request_id, row.digest) == Committed("1@x", (effect,))
+    with patch("namegraph.outcomes.OUTCOMES_LIMIT", 3):
+        assert remember(memory, "r3").forget_outcomes_through == 0
+
+
+def test_an_outcome_that_is_forgotten_stays_so_when_more_of_it_is_known():
+    records = Records()
+    OutcomeMemory().complete(RequestId("r"), Committed("1@x"), records)
+    assert records.is_empty()
+
+
+def test_an_update_whose_outcome_was_forgotten_over_a_restart_ends_without_a_reply():
+    requests, update_id = Requests(), UpdateId(ServerId("x"), 1)
+    requests.begin(update_id, Asked(RequestId("r"), "", []))
+    requests.complete(update_id, ())
+    assert requests.answer(update_id, is_confirmed=True) == []

@@ -41,6 +41,10 @@ class GatedStore:
     def load(self):
         return self._store.load()
 
+    def probe(self):
+        if self.failure is not None:
+            raise self.failure
+
     def commit(self, records):
         self.batches.append(records)
         if not self._is_open:

@@ -1,5 +1,8 @@
 """What a call that was forwarded ends with, by what happened to it on the way."""
 
+import asyncio
+from contextlib import contextmanager
+
 import grpc
 import pytest
 from grpc.aio import AioRpcError, Metadata
@@ -7,7 +10,7 @@ from grpc_status import rpc_status
 
 from namegraph.refusals import Reason, RefusedError, refuse
 from nameserver.failures import as_status, refusal_of
-from nameserver.forwarding import is_out_of_reach, raise_failure, working_seconds
+from nameserver.forwarding import Forwarder, is_out_of_reach, raise_failure, working_seconds
 
 LOST, LATE, BUG = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.INTERNAL
 
@@ -100,3 +103,74 @@ def test_what_is_no_refusal_of_a_name_server_is_not_taken_for_one(packed):
 )
 def test_a_part_is_a_gap_only_where_its_server_is_silent(error, is_a_gap):
     assert is_out_of_reach(error) is is_a_gap
+
+
+# -- calls under way
+
+
+class SilentServer:
+    """A directory of one server, which takes calls and never answers; `lose` it as the transport would."""
+
+    def __init__(self):
+        self.calls = []
+        self.under_way_now = []
+
+    async def channel_to(self, server):
+        return self
+
+    def unary_unary(self, *_):
+        def call(request, *, timeout, metadata):
+            self.calls.append(asyncio.get_running_loop().create_future())
+            return self.calls[-1]
+
+        return call
+
+    stream_unary = unary_unary
+
+    @contextmanager
+    def under_way(self, server, call):
+        self.under_way_now.append(call)
+        yield
+        self.under_way_now.remove(call)
+
+    def lose(self):
+        for call in list(self.under_way_now):
+            call.cancel()
+
+
+async def begun(asking, directory):
+    task = asyncio.ensure_future(asking)
+    while not directory.under_way_now:
+        await asyncio.sleep(0)
+    return task
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"), [(False, Reason.UNAVAILABLE), (True, Reason.OUTCOME_UNKNOWN)], ids=["question", "change"]
+)
+async def test_a_call_ends_when_its_server_is_lost(changes, reason):
+    directory = SilentServer()
+    forwarder = Forwarder(server="one", directory=directory)
+    task = await begun(forwarder.ask("two", "/method", b"", seconds=None, changes=changes), directory)
+    directory.lose()
+    with pytest.raises(RefusedError) as caught:
+        await task
+    assert (caught.value.refusal.reason, caught.value.refusal.facts["server"]) == (reason, "two")
+
+
+async def test_a_change_of_many_messages_whose_server_is_lost_is_in_doubt():
+    directory = SilentServer()
+    forwarder = Forwarder(server="one", directory=directory)
+    task = await begun(forwarder.send("two", "/method", None, seconds=None), directory)
+    directory.lose()
+    with pytest.raises(RefusedError) as caught:
+        await task
+    assert caught.value.refusal.reason is Reason.OUTCOME_UNKNOWN
+
+
+async def test_a_caller_who_goes_away_is_not_taken_for_a_server_that_is_lost():
+    directory = SilentServer()
+    task = await begun(Forwarder(server="one", directory=directory).ask("two", "/m", b"", seconds=None), directory)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nameserver.peers.phi import DetectorLimits
 from nameserver.settings import SettingsError, load_settings
 
 GOOD = 'database = "sqlite:///names.db"\nsubnets = ["ubc.example"]\n'
@@ -25,7 +26,8 @@ def refusal(tmp_path, text, **more):
 def test_a_file_alone_is_enough(tmp_path):
     text = (
         'listen = "127.0.0.1:0"\ndatabase = "sqlite:///names.db"\nsubnets = ["UBC.example", "b.c"]\nname = "one"\n'
-        'drain_seconds = 3\n[peers]\n"sfu.example" = "127.0.0.1:7401"\n'
+        "drain_seconds = 3\nheartbeat_seconds = 2\nacceptable_pause_seconds = 0\nsuspicion_threshold = 12.5\n"
+        '[peers]\n"sfu.example" = "127.0.0.1:7401"\n'
     )
     settings = load_settings(write(tmp_path, text), {}, {})
     assert settings.listen == "127.0.0.1:0"
@@ -34,6 +36,7 @@ def test_a_file_alone_is_enough(tmp_path):
     assert settings.peers == {"sfu.example": "127.0.0.1:7401"}
     assert settings.name == "one"
     assert settings.drain_seconds == 3.0
+    assert settings.detector == DetectorLimits(2.0, 0.0, 12.5)
 
 
 def test_no_file_is_needed_and_defaults_fill_the_rest():
@@ -41,6 +44,7 @@ def test_no_file_is_needed_and_defaults_fill_the_rest():
     assert settings.subnets == ("a.b", "b.c", "c.d")
     assert settings.listen == "127.0.0.1:7400"
     assert settings.name is None
+    assert settings.detector == DetectorLimits()
     assert settings.peers == {}
 
 
@@ -97,6 +101,16 @@ def test_a_list_may_stand_in_a_file_one_a_line(tmp_path):
         (GOOD + 'drain_seconds = "soon"\n', "FILE:3: drain_seconds: 'soon' is not a number of seconds"),
         (GOOD + "drain_seconds = -1\n", "FILE:3: drain_seconds: -1 is not between 0 and 3600 seconds"),
         (GOOD + "drain_seconds = nan\n", "FILE:3: drain_seconds: nan is not between 0 and 3600 seconds"),
+        (
+            GOOD + "heartbeat_seconds = 0\n",
+            "FILE:3: heartbeat_seconds: 0 is not between 0.05 and 60 seconds",
+        ),
+        (
+            GOOD + "acceptable_pause_seconds = true\n",
+            "FILE:3: acceptable_pause_seconds: a number of seconds is wanted, not true or false",
+        ),
+        (GOOD + "suspicion_threshold = 0.5\n", "FILE:3: suspicion_threshold: 0.5 is not between 1 and 100"),
+        (GOOD + 'suspicion_threshold = "low"\n', "FILE:3: suspicion_threshold: 'low' is not a number"),
         (GOOD + 'name = "two words"\n', "FILE:3: name: 'two words' is no subnet"),
         (GOOD + '[peers]\n"a.b" = "h:1"\n"s.t" = "h"\n', "FILE:5: peers: s.t: 'h' is not HOST:PORT"),
         (GOOD + '[peers]\n"s.t" = 7400\n', "FILE:4: peers: the address of s.t is a number, not a text"),

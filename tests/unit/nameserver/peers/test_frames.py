@@ -7,13 +7,17 @@ from hypothesis import strategies as st
 from nameserver.peers.frames import (
     GOODBYE_TEXT_LIMIT,
     PROTOCOL_VERSION,
+    Frame,
     Goodbye,
     GoodbyeReason,
+    Heartbeat,
     Hello,
+    Leaving,
     LetterPart,
     Letters,
     Malformed,
     Receipt,
+    Relay,
     decode,
     encode,
 )
@@ -25,6 +29,10 @@ FRAMES = [
     LetterPart(3, 17, b"part", True, 5),
     LetterPart(3, 17, b"part", False, 0),
     Receipt(3, 5),
+    Relay(3, "a.x", "b.x", 2**64 - 1, True, is_first=True, taken=7, payload=b"inner", end=""),
+    Relay(3, "a.x", "b.x", 1, False, end="finished"),
+    Heartbeat(3, 2**63, 2**63 - 1, 1_500),
+    Leaving(3),
     *(Goodbye(reason, "why") for reason in GoodbyeReason),
 ]
 
@@ -36,7 +44,7 @@ def test_a_frame_comes_as_it_was_sent(frame):
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_frame_or_malformed(data):
-    assert isinstance(decode(data), Hello | Letters | LetterPart | Receipt | Goodbye | Malformed)
+    assert isinstance(decode(data), Frame | Malformed)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +59,12 @@ def test_any_bytes_are_a_frame_or_malformed(data):
 )
 def test_a_hello_that_names_nobody_is_malformed(hello):
     wire = peer_pb2.PeerFrame(hello=peer_pb2.PeerFrame.Hello(protocol_version=PROTOCOL_VERSION, **hello))
+    assert isinstance(decode(wire.SerializeToString()), Malformed)
+
+
+@pytest.mark.parametrize(("source", "destination"), [("", "b.x"), ("a.x", "no name"), ("a@x", "b.x")])
+def test_a_frame_that_is_relayed_for_or_to_nobody_is_malformed(source, destination):
+    wire = peer_pb2.PeerFrame(relay=peer_pb2.PeerFrame.Relay(source=source, destination=destination))
     assert isinstance(decode(wire.SerializeToString()), Malformed)
 
 

@@ -4,14 +4,28 @@ import pytest
 
 from namegraph.channels import Channels
 from nameserver.peers import session as session_module
-from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, LetterPart, Letters, Malformed, Receipt
+from nameserver.peers.frames import (
+    Goodbye,
+    GoodbyeReason,
+    Heartbeat,
+    Hello,
+    Leaving,
+    LetterPart,
+    Letters,
+    Malformed,
+    Receipt,
+    Relay,
+)
 from nameserver.peers.rivals import SessionNumbers
 from nameserver.peers.session import (
     Faulted,
     FaultKind,
+    HeartbeatCame,
+    LeavingCame,
     LettersCame,
     Opened,
     ReceiptCame,
+    RelayCame,
     Session,
     State,
 )
@@ -76,6 +90,9 @@ GOOD = hello()
 LETTERS = Letters(NUMBER, 1, (b"one", b"two"), 0)
 PART = LetterPart(NUMBER, 1, b"half", False, 0)
 RECEIPT = Receipt(NUMBER, 0)
+HEARTBEAT = Heartbeat(NUMBER, 3, 2, 100)
+RELAY = Relay(NUMBER, "c.x", HERE, 5, True, payload=b"inner")
+LEAVING = Leaving(NUMBER)
 GOODBYE = Goodbye(GoodbyeReason.LEAVING, "shutting down")
 GARBAGE = Malformed("no frame")
 OPENED = [Opened(GOOD), ReceiptCame(0)]
@@ -92,6 +109,9 @@ MEANING = {
     (GREETING, LETTERS): OUT_OF_TURN,
     (GREETING, PART): OUT_OF_TURN,
     (GREETING, RECEIPT): OUT_OF_TURN,
+    (GREETING, HEARTBEAT): OUT_OF_TURN,
+    (GREETING, RELAY): OUT_OF_TURN,
+    (GREETING, LEAVING): OUT_OF_TURN,
     (GREETING, GOODBYE): SILENCE,
     (GREETING, GARBAGE): MALFORMED,
     (LISTENING, GOOD): (RESUMING, [], [Hello, Receipt]),
@@ -99,6 +119,9 @@ MEANING = {
     (LISTENING, LETTERS): OUT_OF_TURN,
     (LISTENING, PART): OUT_OF_TURN,
     (LISTENING, RECEIPT): OUT_OF_TURN,
+    (LISTENING, HEARTBEAT): OUT_OF_TURN,
+    (LISTENING, RELAY): OUT_OF_TURN,
+    (LISTENING, LEAVING): OUT_OF_TURN,
     (LISTENING, GOODBYE): SILENCE,
     (LISTENING, GARBAGE): MALFORMED,
     (RESUMING, GOOD): OUT_OF_TURN,
@@ -106,6 +129,9 @@ MEANING = {
     (RESUMING, LETTERS): (OPEN, [*OPENED, LettersCame(1, (b"one", b"two"))], []),
     (RESUMING, PART): (OPEN, OPENED, []),
     (RESUMING, RECEIPT): (OPEN, OPENED, []),
+    (RESUMING, HEARTBEAT): OUT_OF_TURN,
+    (RESUMING, RELAY): OUT_OF_TURN,
+    (RESUMING, LEAVING): OUT_OF_TURN,
     (RESUMING, GOODBYE): SILENCE,
     (RESUMING, GARBAGE): MALFORMED,
     (OPEN, GOOD): OUT_OF_TURN,
@@ -113,6 +139,9 @@ MEANING = {
     (OPEN, LETTERS): (OPEN, [LettersCame(1, (b"one", b"two"))], []),
     (OPEN, PART): (OPEN, [], []),
     (OPEN, RECEIPT): (OPEN, [], []),
+    (OPEN, HEARTBEAT): (OPEN, [HeartbeatCame(HEARTBEAT)], []),
+    (OPEN, RELAY): (OPEN, [RelayCame(RELAY)], []),
+    (OPEN, LEAVING): (OPEN, [LeavingCame()], []),
     (OPEN, GOODBYE): SILENCE,
     (OPEN, GARBAGE): MALFORMED,
     (ENDED, GOOD): SILENCE,
@@ -120,6 +149,9 @@ MEANING = {
     (ENDED, LETTERS): SILENCE,
     (ENDED, PART): SILENCE,
     (ENDED, RECEIPT): SILENCE,
+    (ENDED, HEARTBEAT): SILENCE,
+    (ENDED, RELAY): SILENCE,
+    (ENDED, LEAVING): SILENCE,
     (ENDED, GOODBYE): SILENCE,
     (ENDED, GARBAGE): SILENCE,
 }
@@ -130,7 +162,7 @@ def kind_of(frame):
 
 
 def test_the_table_has_every_state_against_every_kind_of_frame():
-    kinds = {Hello, Letters, LetterPart, Receipt, Goodbye, Malformed}
+    kinds = {Hello, Letters, LetterPart, Receipt, Heartbeat, Relay, Leaving, Goodbye, Malformed}
     assert {(state, type(frame)) for state, frame in MEANING} == {(state, kind) for state in State for kind in kinds}
 
 
@@ -180,14 +212,24 @@ def test_a_number_below_the_proposed_one_is_refused():
 
 
 @pytest.mark.parametrize("number", [NUMBER - 1, NUMBER + 1])
-@pytest.mark.parametrize("state", [RESUMING, OPEN])
-@pytest.mark.parametrize("kind", ["letters", "part", "receipt"])
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        *((state, kind) for state in (RESUMING, OPEN) for kind in ("letters", "part", "receipt")),
+        (OPEN, "heartbeat"),
+        (OPEN, "relay"),
+        (OPEN, "leaving"),
+    ],
+)
 def test_a_frame_of_another_session_is_counted_and_dropped(number, state, kind):
     session = session_in(state)
     frame = {
         "letters": Letters(number, 1, (b"late",), 0),
         "part": LetterPart(number, 1, b"late", True, 0),
         "receipt": Receipt(number, 0),
+        "heartbeat": Heartbeat(number, 1, 0, 0),
+        "relay": Relay(number, "c.x", HERE, 5, True, payload=b"late"),
+        "leaving": Leaving(number),
     }[kind]
     assert session.receive(frame) == [Faulted(FaultKind.OLD_SESSION)]
     assert session.state is state

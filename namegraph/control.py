@@ -1,0 +1,54 @@
+"""Which nodes are sinks of duplication loops, and what became of that over several servers.
+
+On one server an update compares its affected nodes before and after its commit. Over several servers each compares the
+nodes that it owns: as they were when it became ready, after all updates that come before this one and affect them, and
+as they are when it has applied its part. (Not as they are right before that: an ancestry record that is relayed with an
+independent update may bring news of this one earlier than its own commit does.) `Done` says what differs, and the
+coordinator unites it. A foreign process is a node of each server where it was joined.
+
+Source: NG 4.5; protocol.md sections 4 and 5, item 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from namegraph.ancestry import AncestorSets
+from namegraph.events import EffectKind, GraphEffect
+from namegraph.graph import NameGraph
+from namegraph.names import NodeId, ServerId
+from namegraph.records import NodeIndex
+
+AFFECTED_COMPARED_LIMIT = 50_000
+"""Up to so many affected nodes of one server are compared for what became controlled or released; beyond, only the
+children of the update's own arcs are. Keeps one update from holding up all others."""
+
+
+class Told(NamedTuple):
+    """What one participant said with `Done`: sorted ids."""
+
+    server: ServerId
+    controlled: tuple[NodeId, ...]
+    released: tuple[NodeId, ...]
+
+
+def controlled_among(graph: NameGraph, ancestors: AncestorSets, nodes: Iterable[NodeIndex]) -> set[NodeIndex]:
+    """Those of the nodes whose derived node is the sink of a duplication loop."""
+    owner, parents = graph.virtual_node_of, graph.parents
+    # Most nodes have one parent and are settled by that.
+    return {node for node in nodes if (len(parents[node]) > 1 or node in owner) and ancestors.is_controlled(node)}
+
+
+def united(told: Iterable[Told]) -> tuple[GraphEffect, ...]:
+    """What all participants said, as callers see it."""
+    told = list(told)
+    found = []
+    for kind, said in (
+        (EffectKind.CONTROLLED, {one.server: one.controlled for one in told}),
+        (EffectKind.RELEASED, {one.server: one.released for one in told}),
+    ):
+        nodes = set().union(*said.values())
+        if nodes:
+            found.append(GraphEffect(kind, tuple(sorted(nodes)), tuple(sorted(s for s in said if said[s]))))
+    return tuple(found)

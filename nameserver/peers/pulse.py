@@ -1,0 +1,56 @@
+"""The heartbeats of one session: when one is due, and how long the way there and back takes.
+
+A heartbeat names the last one that came and how long ago that was, so the round trip is what is left of the time since
+that one was sent. Nothing here reads a clock; times are seconds on one clock that does not go back.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from nameserver.peers.frames import Heartbeat
+
+REMEMBERED_LIMIT = 16
+"""Heartbeats whose time of sending is known: those answered later came too late to tell anything."""
+
+HELD_LIMIT_US = 2**32 - 1
+"""More than an hour is not told."""
+
+
+class Pulse:
+    """One end's heartbeats."""
+
+    def __init__(self, interval_seconds: float, now: float) -> None:
+        self.round_trip_seconds: float | None = None
+        """As it was last measured; None: not yet."""
+        self._interval_seconds = interval_seconds
+        self._spoke_at = now
+        self._number = 0
+        self._sent_at: OrderedDict[int, float] = OrderedDict()
+        self._heard = 0
+        self._heard_at = now
+
+    def spoke(self, now: float) -> None:
+        """Something was sent: no heartbeat is needed for a while."""
+        self._spoke_at = now
+
+    def is_due(self, now: float) -> bool:
+        """Whether nothing was sent for an interval."""
+        return now - self._spoke_at >= self._interval_seconds
+
+    def beat(self, session: int, now: float) -> Heartbeat:
+        """The next heartbeat; it counts as sent."""
+        self._number += 1
+        self._sent_at[self._number] = now
+        if len(self._sent_at) > REMEMBERED_LIMIT:
+            self._sent_at.popitem(last=False)
+        held_us = round(1e6 * (now - self._heard_at)) if self._heard else 0
+        self.spoke(now)
+        return Heartbeat(session, self._number, self._heard, min(held_us, HELD_LIMIT_US))
+
+    def take(self, heartbeat: Heartbeat, now: float) -> None:
+        """A heartbeat came."""
+        self._heard, self._heard_at = heartbeat.number, now
+        sent_at = self._sent_at.get(heartbeat.heard)
+        if sent_at is not None:
+            self.round_trip_seconds = max(0.0, now - sent_at - heartbeat.held_us / 1e6)

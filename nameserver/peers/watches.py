@@ -1,0 +1,65 @@
+"""All other servers that were met, and what is thought of each, on the waking time of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+from namegraph.names import ServerId
+from nameserver.peers.phi import DetectorLimits
+from nameserver.peers.waking import WakingClock
+from nameserver.peers.watch import Life, Watch
+
+TICKS_PER_HEARTBEAT = 4
+"""How often it is looked in an interval whether a heartbeat is due, or somebody is silent for too long."""
+
+
+class Watches:
+    """What is thought of each server. Somebody has to `look` every `tick_seconds`, for the clock to go."""
+
+    def __init__(self, limits: DetectorLimits, clock: Callable[[], float]) -> None:
+        """`clock` gives seconds and does not go back."""
+        self.tick_seconds = limits.heartbeat_seconds / TICKS_PER_HEARTBEAT
+        self._limits = limits
+        self._clock = clock
+        self._waking = WakingClock(clock(), longest_step_seconds=2 * self.tick_seconds)
+        self._watches: dict[ServerId, Watch] = {}
+
+    def __contains__(self, server: object) -> bool:
+        return server in self._watches
+
+    def now(self) -> float:
+        """Waking seconds."""
+        return self._waking.read(self._clock())
+
+    def get(self, server: ServerId | None) -> Watch | None:
+        """The watch of a server, if there is one."""
+        return None if server is None else self._watches.get(server)
+
+    def of(self, server: ServerId) -> Watch:
+        """The watch of a server; begins now if it was not watched."""
+        watch = self._watches.get(server)
+        if watch is None:
+            watch = self._watches[server] = Watch(self._limits, self.now())
+        return watch
+
+    def life_of(self, server: ServerId) -> Life:
+        """What is thought of a server."""
+        watch = self._watches.get(server)
+        return Life.NEVER_MET if watch is None else watch.life
+
+    def heard(self, server: ServerId) -> None:
+        """A server sent something over the open session."""
+        self.of(server).heard(self.now())
+
+    def look(self) -> Iterator[tuple[ServerId, Watch]]:
+        """Judge all anew; gives those that were lost just now."""
+        now = self.now()
+        for server, watch in list(self._watches.items()):
+            if watch.look(now):
+                yield server, watch
+
+    def forget_all_but(self, servers: Collection[ServerId]) -> None:
+        """Forget who is gone and not among these."""
+        for server in [server for server, watch in self._watches.items() if watch.is_gone]:
+            if server not in servers:
+                del self._watches[server]

@@ -1,0 +1,85 @@
+"""The checksum that each row carries in its last column: tells that the disk gave back what it was given.
+
+SQLite finds damage to its pages, but not a bit that changed inside a row. The checksum is computed from the values of
+all other columns, the same in every engine, and compared with every row that is read
+([why](docs/decisions/0006-damage.md)).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from zlib import crc32
+
+from sqlalchemy import Connection, MetaData, Table, bindparam, select, update
+
+from storage.models import ARCS
+
+CHECKSUM_COLUMN = "checksum"
+
+pack_arc = struct.Struct("<7q").pack
+"""The values of an arc as bytes: half a million of them are read when a server starts."""
+
+IMPOSSIBLE_VALUES = (TypeError, ValueError, struct.error)
+"""What computing raises over values that no record has, which damage can leave behind."""
+
+_ROWS_AT_A_TIME = 10_000
+
+
+def arc_checksum(row: Sequence[Any]) -> int:
+    """The checksum of a row of `arcs`, all of whose values are numbers or truth values."""
+    return crc32(pack_arc(*row))
+
+
+def row_checksum(row: Sequence[Any]) -> int:
+    """The checksum of a row of any other table. A truth value counts as 0 or 1."""
+    checksum = 0
+    for value in row:
+        match value:
+            case str():
+                part = value.encode("utf-8", "surrogatepass")
+            case int():
+                part = b"%d" % value
+            case None:
+                part = b"\0"
+            case _:
+                part = value
+        checksum = crc32(part, crc32(b"\0", checksum))
+    return checksum
+
+
+_OF_TABLES: Mapping[str, Callable[[Sequence[Any]], int]] = {ARCS.name: arc_checksum}
+
+
+def checksum_of(table: Table) -> Callable[[Sequence[Any]], int]:
+    """The function from the values of a row, in the order of the columns, to its checksum."""
+    return _OF_TABLES.get(table.name, row_checksum)
+
+
+def seal(connection: Connection, name: str) -> None:
+    """Write the checksum of every row of a table: for migrations that changed its columns or rows."""
+    table = Table(name, MetaData(), autoload_with=connection)
+    sealed = table.columns[CHECKSUM_COLUMN]
+    keys = list(table.primary_key.columns)
+    others = [column for column in table.columns if column is not sealed]
+    # The key of the server's own row says nothing.
+    hashed = others[1:] if name == "server" else others
+    compute = checksum_of(table)
+    change = (
+        update(table)
+        .where(*(key == bindparam(f"of_{key.name}") for key in keys))
+        .values({CHECKSUM_COLUMN: bindparam("computed")})
+    )
+    found = connection.execute(select(*others)).fetchall()
+    for start in range(0, len(found), _ROWS_AT_A_TIME):
+        connection.execute(
+            change,
+            [
+                {
+                    **{f"of_{key.name}": row._mapping[key] for key in keys},
+                    "computed": compute([row._mapping[column] for column in hashed]),
+                }
+                for row in found[start : start + _ROWS_AT_A_TIME]
+            ],
+        )

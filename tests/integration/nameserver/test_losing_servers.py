@@ -1,0 +1,135 @@
+"""Name servers as processes that are killed, stopped and continued: who is lost to whom, and who is not."""
+
+import os
+import signal
+import time
+from contextlib import contextmanager
+
+import pytest
+
+import shadowtree
+from tests.integration.nameserver.server_process import wait_until
+
+PAUSE_SECONDS = 3
+"""How long a process is stopped: far more than one that is up is ever silent."""
+
+ENDED_SECONDS = 8
+"""Within what time a call must end, whose part would be waited for 10 seconds, and whose caller has 30."""
+
+PATIENT = {"acceptable_pause_seconds": 20}
+IMPATIENT = {"acceptable_pause_seconds": 0.5}
+
+
+def life(client):
+    """What is thought of the only other server."""
+    (peer,) = client.peers()
+    return peer.life
+
+
+def why(client):
+    (peer,) = client.peers()
+    return peer.why
+
+
+@pytest.fixture
+def pair(cluster):
+    """Start two servers with settings of each; gives their processes and clients."""
+    clients = []
+
+    def start_pair(a_settings, b_settings):
+        start_one = cluster("a.x", "b.x")
+        processes = [start_one("a.x", **a_settings), start_one("b.x", **b_settings)]
+        clients.extend(shadowtree.Client(process.address, timeout=30) for process in processes)
+        for client in clients:
+            wait_until(lambda client=client: life(client) == "up", "servers that are up")
+        return processes, clients
+
+    yield start_pair
+    for client in clients:
+        client.close()
+
+
+@contextmanager
+def stopped(process):
+    os.kill(process.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process.process.pid, signal.SIGCONT)
+
+
+def times_met(client, seconds):
+    """What is thought of the other server, as it changes within a time."""
+    seen = []
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        thought = life(client)
+        if not seen or seen[-1] != thought:
+            seen.append(thought)
+        time.sleep(0.02)
+    return seen
+
+
+def test_a_killed_server_is_lost_because_nobody_answers_not_because_of_its_silence(pair):
+    (_, b), (a_client, _) = pair(PATIENT, PATIENT)
+    b.kill()
+    wait_until(lambda: life(a_client) == "lost", "the loss of a killed server")
+    assert "refused" in why(a_client)
+    with pytest.raises(shadowtree.Unavailable):
+        a_client.create_group("g@b.x")
+
+
+def test_a_server_that_is_stopped_for_no_longer_than_accepted_is_not_lost(pair):
+    (_, b), (a_client, _) = pair(PATIENT, PATIENT)
+    a_client.create_group("top@a.x")
+    a_client.create_group("low@b.x")
+    with stopped(b):
+        assert times_met(a_client, PAUSE_SECONDS) == ["up", "suspected"]
+    a_client.join("top@a.x", "low@b.x")
+    assert times_met(a_client, 1) in (["up"], ["suspected", "up"])
+
+
+def test_a_server_that_is_stopped_for_longer_is_lost_and_up_again_when_it_goes_on(pair):
+    (_, b), (a_client, b_client) = pair(IMPATIENT, PATIENT)
+    a_client.create_group("top@a.x")
+    a_client.create_group("low@b.x")
+    with stopped(b):
+        wait_until(lambda: life(a_client) == "lost", "the loss of a stopped server")
+        assert why(a_client).startswith("nothing was heard for")
+        started = time.monotonic()
+        with pytest.raises(shadowtree.Unavailable) as caught:
+            a_client.join("top@a.x", "low@b.x")
+        assert caught.value.facts["server"] == "b.x"
+        assert time.monotonic() - started < PAUSE_SECONDS
+    for client in (a_client, b_client):
+        wait_until(lambda client=client: life(client) == "up", "servers that are up again")
+    a_client.join("top@a.x", "low@b.x")
+
+
+def test_calls_under_way_end_when_their_server_is_lost(pair):
+    (_, b), (a_client, _) = pair(IMPATIENT, PATIENT)
+    a_client.create_group("low@b.x")
+    with stopped(b):
+        started = time.monotonic()
+        with pytest.raises(shadowtree.Unavailable) as asked:
+            a_client.describe("low@b.x")
+        assert asked.value.unreachable == ("b.x",)
+        assert time.monotonic() - started < ENDED_SECONDS
+    wait_until(lambda: life(a_client) == "up", "a server that is up again")
+    with stopped(b):
+        with pytest.raises(shadowtree.OutcomeUnknown) as changed:
+            a_client.create_group("new@b.x", request_id="once")
+        assert changed.value.facts["server"] == "b.x"
+    wait_until(lambda: life(a_client) == "up", "a server that is up again")
+    a_client.create_group("new@b.x", request_id="once")
+
+
+def test_a_server_that_was_stopped_itself_loses_nobody(pair):
+    (a, _), (a_client, b_client) = pair(IMPATIENT, PATIENT)
+    with stopped(a):
+        wait_until(lambda: life(b_client) == "suspected", "the silence of a stopped server")
+        time.sleep(PAUSE_SECONDS)
+    # Had it lost the other one, it would have ended the session with a goodbye.
+    assert "lost" not in times_met(a_client, 1)
+    assert set(times_met(b_client, 1)) <= {"suspected", "up"}
+    assert not [peer.faults for client in (a_client, b_client) for peer in client.peers() if peer.faults]

@@ -1,0 +1,80 @@
+"""Columns say what the records and arcs said that were packed, and those that do not belong together are noticed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namegraph.columns import fit_arcs, fit_records, pack_arcs, pack_records, unpack_arcs, unpack_records
+from namegraph.messages import AncestryRecord, ArcChange, ArcId, InArc, Vnid
+from namegraph.names import NodeId, ServerId
+from namegraph.priorities import Priority
+from namegraph.records import NodeKind
+
+names = st.sampled_from("abcdefgh").map(lambda letter: NodeId(f"{letter}@x.example"))
+numbers = st.integers(min_value=0, max_value=2**62)
+priorities = st.builds(Priority, numbers, st.sampled_from("xyz").map(ServerId))
+in_arcs = st.builds(InArc, names, numbers, numbers, numbers)
+records = st.builds(
+    AncestryRecord,
+    names,
+    st.lists(in_arcs, max_size=4).map(tuple),
+    st.none() | st.builds(Vnid, names, priorities),
+    priorities,
+)
+changes = st.builds(
+    ArcChange, st.builds(ArcId, names, names), st.booleans(), st.sampled_from(NodeKind), numbers, numbers
+)
+
+
+@given(st.lists(records, max_size=8))
+def test_records_come_out_as_they_went_in(batch):
+    packed = pack_records(batch)
+    assert fit_records(packed)
+    assert list(unpack_records(packed)) == batch
+    assert len(set(packed.names)) == len(packed.names)
+
+
+@given(st.lists(changes, max_size=8))
+def test_arcs_come_out_as_they_went_in(batch):
+    packed = pack_arcs(batch)
+    assert fit_arcs(packed)
+    assert list(unpack_arcs(packed)) == batch
+
+
+RECORDS = pack_records(
+    [
+        AncestryRecord(NodeId("a@x"), (InArc(NodeId("b@x"), 0, 1, 2),), None, Priority(1, ServerId("x"))),
+        AncestryRecord(NodeId("b@x"), (), Vnid(NodeId("b@x"), Priority(2, ServerId("y"))), Priority(3, ServerId("x"))),
+    ]
+)
+ARCS = pack_arcs([ArcChange(ArcId(NodeId("a@x"), NodeId("b@x")), True, NodeKind.GROUP, 0, 1)])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"nodes": (0, 2)},
+        {"nodes": (0, -1)},
+        {"nodes": (0,)},
+        {"degrees": (2, 0)},
+        {"degrees": (2, -1)},
+        {"degrees": (1,)},
+        {"vnid_numbers": (0, 2)},
+        {"version_numbers": (0, 2)},
+        {"parents": (2,)},
+        {"parents": ()},
+        {"costs": ()},
+        {"versions": (1, 1)},
+        {"writers": ()},
+    ],
+)
+def test_records_that_do_not_belong_together_are_noticed(wrong):
+    assert not fit_records(RECORDS._replace(**wrong))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"parents": (2,)}, {"children": (-1,)}, {"children": ()}, {"present": ()}, {"kinds": ()}, {"versions": ()}],
+)
+def test_arcs_that_do_not_belong_together_are_noticed(wrong):
+    assert not fit_arcs(ARCS._replace(**wrong))

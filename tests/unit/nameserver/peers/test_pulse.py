@@ -1,0 +1,59 @@
+"""Heartbeats: when they are due, and what they measure."""
+
+import pytest
+
+from nameserver.peers.frames import Heartbeat
+from nameserver.peers.pulse import REMEMBERED_LIMIT, Pulse
+
+SESSION = 7
+
+
+def test_a_heartbeat_is_due_when_nothing_was_sent_for_an_interval():
+    pulse = Pulse(0.5, now=10.0)
+    assert not pulse.is_due(10.25)
+    assert pulse.is_due(10.5)
+    pulse.spoke(10.5)
+    assert not pulse.is_due(10.75)
+    pulse.beat(SESSION, 11.0)
+    assert not pulse.is_due(11.25)
+    assert pulse.is_due(11.5)
+
+
+def test_heartbeats_are_numbered_and_name_the_last_one_heard_and_how_long_ago():
+    pulse = Pulse(0.5, now=0.0)
+    assert pulse.beat(SESSION, 0.5) == Heartbeat(SESSION, 1, 0, 0)
+    pulse.take(Heartbeat(SESSION, 41, 0, 0), 0.75)
+    assert pulse.beat(SESSION, 1.0) == Heartbeat(SESSION, 2, 41, 250_000)
+
+
+def test_the_round_trip_is_without_the_time_that_the_other_end_took():
+    here, there = Pulse(0.5, now=0.0), Pulse(0.5, now=0.0)
+    assert here.round_trip_seconds is None
+    there.take(here.beat(SESSION, 1.0), 1.010)
+    here.take(there.beat(SESSION, 1.410), 1.425)
+    assert here.round_trip_seconds == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize("heard", [0, 2, 99])
+def test_an_answer_to_what_was_not_asked_measures_nothing(heard):
+    pulse = Pulse(0.5, now=0.0)
+    pulse.beat(SESSION, 0.5)
+    pulse.take(Heartbeat(SESSION, 1, heard, 0), 1.0)
+    assert pulse.round_trip_seconds is None
+
+
+def test_a_round_trip_is_never_negative_whatever_the_other_end_says():
+    pulse = Pulse(0.5, now=0.0)
+    pulse.beat(SESSION, 0.5)
+    pulse.take(Heartbeat(SESSION, 1, 1, 2**63), 0.6)
+    assert pulse.round_trip_seconds == 0.0
+
+
+def test_only_so_many_heartbeats_are_remembered():
+    pulse = Pulse(0.5, now=0.0)
+    for number in range(REMEMBERED_LIMIT + 1):
+        pulse.beat(SESSION, float(number))
+    pulse.take(Heartbeat(SESSION, 1, 1, 0), 99.0)
+    assert pulse.round_trip_seconds is None
+    pulse.take(Heartbeat(SESSION, 2, 2, 0), 99.0)
+    assert pulse.round_trip_seconds == 98.0
