@@ -249,9 +249,13 @@ class AncestorSets:
         return self._left_without(losses, keeps=False, gone=gone) if self._fills_from_the_roots else None
 
     def _forget_below(self, roots: set[NodeIndex]) -> set[NodeIndex]:
-        below = self._graph.descendants(roots)
+        graph = self._graph
+        below = graph.descendants(roots)
         assert below is not None
-        forgotten = {self._graph.representative(node) for node in below}
+        for parent in graph.unlike:
+            # Where records are ahead, all that may be below is forgotten too: little, and rarely.
+            below |= graph.descendants(graph.unlike[parent]) or set()
+        forgotten = {graph.representative(node) for node in below}
         self._drop(forgotten)
         return forgotten
 
@@ -372,7 +376,7 @@ class AncestorSets:
         graph, owner = self._graph, self._graph.virtual_node_of
         below = set()
         for component in graph.components(node):
-            for child in graph.children[component]:
+            for child in graph.recorded_children(component):
                 inside = owner.get(child)
                 below.add(child if inside is None else inside.components[0])
         below.discard(node)

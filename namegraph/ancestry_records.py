@@ -312,6 +312,7 @@ class AncestryRecords:
             # One object where truth and record agree.
             truth = graph.children[arc.parent].get(arc.child)
             graph.parents[arc.child][arc.parent] = truth if truth == arc else arc
+            graph.compare(arc.parent, arc.child)
         else:
             graph.parents[arc.child][arc.parent] = arc
             graph.children[arc.parent][arc.child] = arc
@@ -320,7 +321,9 @@ class AncestryRecords:
         self._rows_of.arcs[parent, child] = None
         self.change.arc(parent, child)
         self._graph.parents[child].pop(parent, None)
-        if not self._site.owns(parent):
+        if self._site.owns(parent):
+            self._graph.compare(parent, child)
+        else:
             self._graph.children[parent].pop(child, None)
             self._in_question[parent] = None
 
@@ -331,6 +334,7 @@ class AncestryRecords:
             graph.children[arc.parent][arc.child] = arc
         else:
             graph.children[arc.parent].pop(arc.child, None)
+        graph.compare(arc.parent, arc.child)
         if owns_child:
             return
         leaving = self.leaving.setdefault(arc.child, {})
@@ -347,6 +351,7 @@ class AncestryRecords:
             self._graph.parents[arc.child][arc.parent] = arc
         else:
             self._graph.parents[arc.child].pop(arc.parent, None)
+        self._graph.compare(arc.parent, arc.child)
 
     def _apply_kind(self, child: NodeIndex, outcome: ArcChange, *, owns_child: bool) -> None:
         graph = self._graph
@@ -365,6 +370,7 @@ class AncestryRecords:
         for parent, arc in self.leaving.get(node, {}).items():
             self.change.arc(parent, node)
             graph.parents[node][parent] = arc
+            graph.compare(parent, node)
             self._rows_of.arcs[parent, node] = None
         del self.above[node]
         self._dropped[node] = None

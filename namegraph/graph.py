@@ -77,6 +77,9 @@ class NameGraph:
         self.children: list[dict[NodeIndex, ArcRecord]] = []
         self.parents: list[dict[NodeIndex, ArcRecord]] = []
         self.tombstones: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
+        self.unlike: dict[NodeIndex, dict[NodeIndex, None]] = {}
+        """Children by parent, where `children` and `parents` differ about an arc: while updates over several servers
+        are under way, the ancestry record of the child can be ahead of what is true at the parent, or behind it."""
         self.virtual_nodes: dict[int, VirtualNode] = {}
         self.virtual_node_of: dict[NodeIndex, VirtualNode] = {}
         self.next_virtual_node = 0
@@ -210,6 +213,23 @@ class NameGraph:
     def arc(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
         """The arc, where it is present."""
         return self.children[parent].get(child)
+
+    def recorded_children(self, node: NodeIndex) -> Iterable[NodeIndex]:
+        """Those in whose ancestry record there is an arc from the node."""
+        unlike = self.unlike.get(node) if self.unlike else None
+        if unlike is None:
+            return self.children[node]
+        agreed = [child for child in self.children[node] if child not in unlike]
+        return agreed + [child for child in unlike if node in self.parents[child]]
+
+    def compare(self, parent: NodeIndex, child: NodeIndex) -> None:
+        """Note whether the two sides of an arc that may have changed agree that it is there."""
+        if (child in self.children[parent]) != (parent in self.parents[child]):
+            self.unlike.setdefault(parent, {})[child] = None
+        elif parent in self.unlike:
+            self.unlike[parent].pop(child, None)
+            if not self.unlike[parent]:
+                del self.unlike[parent]
 
     def intern(self, name: NodeId) -> NodeIndex:
         """The number of an id; a new one stands for nothing yet."""

@@ -63,6 +63,7 @@ class GraphRows:
                 graph.parents[child].pop(parent, None)
             else:
                 graph.parents[child][parent] = arc
+            graph.compare(parent, child)
 
     def _node_row(self, node: NodeIndex) -> NodeRecord:
         graph = self._graph

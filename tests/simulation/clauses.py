@@ -8,6 +8,7 @@ from namegraph import decision
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary
 from namegraph.coordinator import Coordinator
+from namegraph.graph import NameGraph
 from namegraph.ordering import Entries, Entry
 from namegraph.participant import Participant
 
@@ -47,6 +48,7 @@ CLAUSES = {
     "nothing is pruned while an update is ready": (Participant, "_prune_and_follow", _prune_always),
     "records of a broken loop travel in the commit": (decision, "_stored", lambda *_: ()),
     "answers that come before the last vote are kept": (Coordinator, "_keep_early", lambda *_: None),
+    "ancestor sets follow what records say": (NameGraph, "recorded_children", lambda graph, node: graph.children[node]),
     "control is compared with what it was when ready": (Participant, "commit", _compare_with_right_before),
 }
 """Each with where it is in the code, and what is there without it."""

@@ -26,6 +26,7 @@ NEEDED = {
     "entry_node_that_came_and_went": "a commit is about what was ready",
     "leave_and_join_release": "participants release before they are ready",
     "ready_before_the_last_vote": "answers that come before the last vote are kept",
+    "record_ahead_of_its_arcs": "ancestor sets follow what records say",
     "news_ahead_of_its_commit": "control is compared with what it was when ready",
 }
 
