@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help run test check format proto bench simulate clean
+.PHONY: help run test check format proto bench simulate chaos clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
@@ -44,6 +44,10 @@ bench: $(READY)  ## what the README claims about speed, measured here (several m
 SEEDS ?= 2000
 simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), on all cores: several minutes
 	$(BIN)/shadowtree simulate --seeds $(SEEDS) --servers 5 --updates 60 --jobs $$($(PYTHON) -c "import os; print(os.cpu_count())")
+
+MINUTES ?= 10
+chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

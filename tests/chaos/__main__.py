@@ -1,4 +1,4 @@
-"""`make chaos`: real name servers under load while everything around them breaks; exit status 1 if anything is wrong."""
+"""`make chaos`: servers under load while everything around them breaks; the exit status is 1 if anything is wrong."""
 
 from __future__ import annotations
 
@@ -14,24 +14,40 @@ from tests.chaos.run import run
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="how long faults go on [default: 10]")
-    parser.add_argument("--every", type=float, default=5, help="seconds from one fault to the next [default: 5]")
-    parser.add_argument("--seed", type=int, default=None, help="replays the faults of a run [default: a new one]")
+    parser.add_argument("--minutes", type=above_zero, default=10, help="how long faults go on [default: 10]")
+    parser.add_argument("--every", type=above_zero, default=5, help="seconds from one fault to the next [default: 5]")
+    parser.add_argument("--seed", type=int, default=None, help="breaks the same at the same times [default: a new one]")
     asked = parser.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if asked.seed is None else asked.seed
-    print(f"SEED={seed}", flush=True)
+    say(f"SEED={seed}")
     folder = Path(tempfile.mkdtemp(prefix="shadowtree-chaos-"))
+    kept = f"settings, databases, logs and history.jsonl are kept in {folder}"
     try:
-        report = run(folder, seed=seed, seconds=60 * asked.minutes, every=asked.every, say=lambda line: print(line, flush=True))
+        report = run(folder, seed=seed, seconds=60 * asked.minutes, every=asked.every, say=say)
     except BaseException:
-        print(f"databases, logs and history are kept in {folder}")
+        say(kept)
         raise
-    print(*report.lines(), sep="\n")
+    for line in report.lines():
+        say(line)
     if report.failures:
-        print(f"databases, logs and history are kept in {folder}")
+        say(kept)
         return 1
     shutil.rmtree(folder)
     return 0
+
+
+def above_zero(text):
+    """A number of an option; argparse tells what is wrong with another."""
+    number = float(text)
+    if not number > 0:
+        raise ValueError(text)
+    return number
+
+
+def say(line):
+    """One line, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 sys.exit(main())

@@ -22,9 +22,10 @@ class Kind(StrEnum):
 
 OF_PROCESSES = (Kind.KILL, Kind.END, Kind.PAUSE)
 
-SHORTEST_SECONDS = 0.5
-LONGEST_SECONDS = 10.0
-"""How long a fault lasts: some for less than it takes to notice a silent server (6 s), some for more."""
+SHORT_SECONDS = (0.1, 2.0)
+LONG_SECONDS = (2.0, 10.0)
+"""How long a fault lasts, at least and at most, each half of the time: a killed server is lost after 2 s, a silent one
+after 6."""
 
 REST_SECONDS = 5.0
 """From the end of one fault of a process to the next of the same one: to start takes a while."""
@@ -52,9 +53,8 @@ class Fault:
         everybody = range(servers)
         match self.kind:
             case Kind.PART | Kind.ISOLATE:
-                return {
-                    pair for pair in permutations(everybody, 2) if (pair[0] in self.servers) != (pair[1] in self.servers)
-                }
+                side = self.servers
+                return {way for way in permutations(everybody, 2) if (way[0] in side) != (way[1] in side)}
             case Kind.PAIR:
                 return {*permutations(self.servers, 2)}
             case Kind.ONE_WAY:
@@ -77,7 +77,7 @@ def plan(seed: int, *, seconds: float, every: float, servers: int) -> list[Fault
         if not round_of_kinds:
             round_of_kinds = chance.sample([*Kind], len(Kind))
         kind = round_of_kinds.pop()
-        ends = min(begins + chance.uniform(SHORTEST_SECONDS, LONGEST_SECONDS), seconds)
+        ends = min(begins + chance.uniform(*chance.choice((SHORT_SECONDS, LONG_SECONDS))), seconds)
         rested = [number for number in range(servers) if rested_at[number] <= begins]
         if kind in OF_PROCESSES:
             victims = chance.sample(rested, 1) if rested else []

@@ -66,7 +66,7 @@ class Update:
 
 @dataclass
 class Read:
-    """One question that was answered in full. `answer` is a sorted list of names, or of arcs, a truth value, or None."""
+    """One question that was answered in full. `answer` is a list of names, or of arcs, or a truth value."""
 
     kind: str
     names: tuple

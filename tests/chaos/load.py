@@ -213,5 +213,3 @@ class Reader(Someone):
 def _joined(update):
     """The arcs that an update would add."""
     return [(each.parent, each.child) for each in update.operations if isinstance(each, JoinArc)]
-
-

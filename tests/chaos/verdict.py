@@ -1,8 +1,8 @@
 """Whether what clients were told can be true, given in which order the updates were done.
 
 Updates that were done are carried out one after another, in the order of their revisions, on a brute-force model: each
-must have been possible. From this follows when each arc was there *for sure* (it was acknowledged before, and nobody had
-asked to remove it yet) and when *perhaps* (it had been asked for, and its removal was not acknowledged). A complete
+must have been possible. From this follows when each arc was there *for sure* (it was acknowledged before, and nobody
+had asked to remove it yet) and when *perhaps* (it had been asked for, and its removal was not acknowledged). A complete
 answer must have everybody who is reached over what was there for sure throughout the call, and nobody who is not
 reached over what was there perhaps at some time in it.
 """

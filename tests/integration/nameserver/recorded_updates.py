@@ -39,8 +39,8 @@ class Record:
     def model(self, subnets):
         """What follows from the acknowledged updates in the order of their revisions; each must have been possible."""
         model = Model(frozenset(subnets))
-        for _, model in one_after_another(self.acknowledged, subnets):
-            pass
+        for _, following in one_after_another(self.acknowledged, subnets):
+            model = following
         return model
 
     @property
