@@ -26,6 +26,17 @@ class Outcome(StrEnum):
 
 
 @dataclass
+class Said:
+    """One error of a server."""
+
+    server: str
+    said: str
+    """Which class of errors it is."""
+    message: str
+    facts: dict
+
+
+@dataclass
 class Update:
     """One request id: all that one client was told of it. Times are those of the monotonic clock."""
 
@@ -37,12 +48,12 @@ class Update:
     outcome: Outcome = Outcome.UNKNOWN
     revision: str = ""
     why: list = field(default_factory=list)
-    """Of each attempt that was not acknowledged: the server that was asked, and what it said."""
+    """What was said of each attempt that was not acknowledged."""
 
     def ask(self, client, clock, timeout):
         """Ask (again) through a server, and note what it says; an outcome that may be is not forgotten.
 
-        Raises what no server should say.
+        Raises what no server should say, and notes it too.
         """
         was_asked = bool(self.why)
         try:
@@ -57,11 +68,14 @@ class Update:
             self._note(client, error)
             if not was_asked:
                 self.outcome, self.told = Outcome.REFUSED, clock()
+        except shadowtree.ShadowtreeError as error:
+            self._note(client, error)
+            raise
         else:
             self.outcome, self.told, self.revision = Outcome.ACKNOWLEDGED, clock(), change.revision
 
     def _note(self, client, error):
-        self.why.append((client.address, type(error).__name__, error.message))
+        self.why.append(Said(client.address, type(error).__name__, error.message, error.facts))
 
 
 @dataclass

@@ -117,7 +117,7 @@ class Writer(Someone):
             for _ in range(ATTEMPTS - 1):
                 if update.outcome is Outcome.UNKNOWN:
                     self._try(update, self.chance.choice(self.clients), self._timeout())
-        return update.outcome is Outcome.ACKNOWLEDGED or update.why[-1][1] not in ("Unavailable", "OutcomeUnknown")
+        return update.outcome is Outcome.ACKNOWLEDGED or update.why[-1].said not in ("Unavailable", "OutcomeUnknown")
 
     def _ask(self, operations, client, timeout):
         update = Update(f"{self.name}-{next(self._numbers)}", operations, time.monotonic())
@@ -130,7 +130,6 @@ class Writer(Someone):
         try:
             update.ask(client, time.monotonic, timeout)
         except shadowtree.ShadowtreeError as error:
-            update.why.append((client.address, type(error).__name__, error.message))
             self._surprise(error)
 
     def _group(self):

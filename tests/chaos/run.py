@@ -16,8 +16,8 @@ from tests.chaos.load import Reader, Writer
 from tests.chaos.verdict import Timeline, contradictions, rows, was_done
 from tests.integration.nameserver.answers_of_all import check_all_answers
 
-WRITERS = 5
-READERS = 3
+WRITERS = 10
+READERS = 5
 
 QUIET_SECONDS = 10.0
 """Within what time after the last fault nothing may go on any more."""
@@ -50,7 +50,7 @@ class Report:
         """The report, for people."""
         updates = self.history.updates
         kinds = Counter(str(fault.kind) for fault in self.faults)
-        refused = Counter(update.why[-1][1] for update in self.history.with_outcome(Outcome.REFUSED))
+        refused = Counter(update.why[-1].said for update in self.history.with_outcome(Outcome.REFUSED))
         reads = Counter(read.kind for read in self.history.reads)
         counted = {outcome: len(self.history.with_outcome(outcome)) for outcome in Outcome}
         yield f"seed {self.seed}: {self.seconds:.0f} s, {len(self.faults)} faults, one every {self.every:g} s; {LINKS}"

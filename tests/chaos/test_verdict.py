@@ -6,7 +6,7 @@ import pytest
 
 import shadowtree
 from namegraph.events import CreateGroup, DeleteGroup, LeaveArc
-from tests.chaos.history import History, Outcome, Read, Update
+from tests.chaos.history import History, Outcome, Read, Said, Update
 from tests.chaos.verdict import Timeline, contradictions, rows, was_done
 from tests.integration.nameserver.recorded_updates import joining
 
@@ -76,6 +76,26 @@ def test_a_group_that_is_there_must_be_found():
     assert judge("check of no group", (TOP, ANN), True, asked=3, told=4)
     assert not judge("check of no group", (LOW, ANN), True, asked=12, told=13)
     assert not judge("check of no group", ("no@a.x", ANN), True, asked=12, told=13)
+
+
+def refused(said, operation, *, asked, told, **facts):
+    why = [Said("a", said, "", facts)]
+    return History(updates=[Update("r", (operation,), asked, told, Outcome.REFUSED, why=why)])
+
+
+@pytest.mark.parametrize(
+    ("said", "operation", "facts", "wrong", "right"),
+    [
+        ("AlreadyMember", joining(LOW, ANN, "process"), {}, (3, 4), (4, 5.5)),
+        ("NotAMember", LeaveArc(LOW, ANN), {}, (7, 8), (5, 8)),
+        ("GroupExists", CreateGroup(TOP), {}, (0, 0.5), (0, 1.5)),
+        ("GroupNotFound", joining(TOP, LOW, "group"), {"group": LOW}, (3, 4), (1.5, 4)),
+    ],
+)
+def test_a_refusal_must_have_been_true_at_some_time_in_the_call(said, operation, facts, wrong, right):
+    timeline = Timeline(UPDATES, ["a.x", "b.x"])
+    assert contradictions(refused(said, operation, asked=wrong[0], told=wrong[1], **facts), timeline)
+    assert not contradictions(refused(said, operation, asked=right[0], told=right[1], **facts), timeline)
 
 
 def test_updates_that_cannot_all_have_been_done_are_found():

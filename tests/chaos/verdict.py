@@ -13,8 +13,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from math import inf
 
+from namegraph.events import CreateGroup, JoinArc, LeaveArc
 from namegraph.priorities import parse_revision
-from tests.chaos.history import OF_NO_GROUP
+from tests.chaos.history import OF_NO_GROUP, Outcome
 from tests.integration.nameserver.recorded_updates import one_after_another
 
 NO_CHILD = ""
@@ -71,8 +72,10 @@ class Timeline:
 
 
 def contradictions(history, timeline):
-    """One line for each complete answer that cannot be true."""
-    return [line for read in history.reads for line in _contradictions_of(read, timeline)]
+    """One line for each complete answer, and each refusal of a single operation, that cannot be true."""
+    lines = [line for read in history.reads for line in _contradictions_of(read, timeline)]
+    refused = history.with_outcome(Outcome.REFUSED)
+    return lines + [line for update in refused for line in _wrong_refusals(update, timeline)]
 
 
 def _contradictions_of(read, timeline):
@@ -85,6 +88,23 @@ def _contradictions_of(read, timeline):
     missing = sorted(_expected(read, sure) - found)
     invented = sorted(found - _expected(read, possible))
     return [f"{where}: misses {missing}, invents {invented}"] if missing or invented else []
+
+
+def _wrong_refusals(update, timeline):
+    """A refusal names what was there, or was not; it must have been so at some time in the call."""
+    sure, possible = timeline.sure(update.asked, update.told), timeline.possible(update.asked, update.told)
+    where = f"{update.request_id} {update.operations}: {update.why[-1]}"
+    match update.why[-1].said, update.operations:
+        case "AlreadyMember", (JoinArc(parent, child),):
+            return [] if (parent, child) in possible else [f"{where}: it was not there"]
+        case "NotAMember", (LeaveArc(parent, child),):
+            return [f"{where}: it was there"] if (parent, child) in sure else []
+        case "GroupExists", (CreateGroup(group),):
+            return [] if (group, NO_CHILD) in possible else [f"{where}: it was not there"]
+        case "GroupNotFound", _:
+            group = update.why[-1].facts["group"]
+            return [f"{where}: it was there"] if (group, NO_CHILD) in sure else []
+    return []
 
 
 def _found(read):
