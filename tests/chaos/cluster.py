@@ -1,4 +1,4 @@
-"""Five `shadowtree serve` processes, whose ways to one another go through TCP proxies that can be broken."""
+"""Five `shadowtree serve` processes, whose ways to one another can be broken."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from contextlib import ExitStack
 
 import shadowtree
 from tests.chaos.faults import OF_PROCESSES, Kind
-from tests.fakes.tcp_proxy import NetworkInThread, Passage
-from tests.integration.nameserver.conftest import free_ports
+from tests.chaos.links import links
+from tests.fakes.tcp_proxy import Passage
 
 SUBNETS = ("a.x", "b.x", "c.x", "d.x", "e.x")
 
-LINKS = "links are broken by TCP proxies in this process, not by network namespaces"
-
 DRAIN_SECONDS = 2
 """Less than the default: a server that ends while it is cut off would use all of it."""
+
+SERVE = (sys.executable, "-m", "shadowtree", "serve", "--config")
 
 START_SECONDS = 60
 END_SECONDS = 30
@@ -38,7 +38,7 @@ class Cluster:
         self.folder = folder
         self.surprises = []
         """Ends of processes that nobody asked for."""
-        self._ports = free_ports(len(SUBNETS))
+        self.links = links(SUBNETS)
         self._processes = {}
         self._locks = [threading.Lock() for _ in SUBNETS]
         self._links = threading.Lock()
@@ -49,7 +49,7 @@ class Cluster:
 
     def __enter__(self):
         self._stack = ExitStack()
-        self._network = self._stack.enter_context(NetworkInThread())
+        self._stack.enter_context(self.links)
         self._stack.callback(self._close)
         for number in range(len(SUBNETS)):
             self._write_settings(number)
@@ -63,7 +63,7 @@ class Cluster:
 
     def new_client(self, number, *, timeout=None):
         """A client of one server, on the way that nothing breaks."""
-        return shadowtree.Client(f"127.0.0.1:{self._ports[number]}", timeout=timeout)
+        return shadowtree.Client(self.links.address(number), timeout=timeout)
 
     # Faults
 
@@ -117,7 +117,7 @@ class Cluster:
             for way in sorted(wanted.keys() | self._passages.keys()):
                 passage = wanted.get(way, Passage.PASS)
                 if passage is not self._passages.get(way, Passage.PASS):
-                    self._network.set(SUBNETS[way[0]], SUBNETS[way[1]], passage)
+                    self.links.set(*way, passage)
             self._passages = wanted
 
     # Rest
@@ -169,10 +169,9 @@ class Cluster:
         peers = []
         for other, subnet in enumerate(SUBNETS):
             if other != number:
-                target = f"127.0.0.1:{self._ports[other]}"
-                peers.append(f'"{subnet}" = "{self._network.way(SUBNETS[number], subnet, target)}"')
+                peers.append(f'"{subnet}" = "{self.links.way(number, other)}"')
         lines = [
-            f'listen = "127.0.0.1:{self._ports[number]}"',
+            f'listen = "{self.links.address(number)}"',
             f'database = "sqlite:///{self.folder}/{SUBNETS[number]}.db"',
             f'subnets = ["{SUBNETS[number]}"]',
             f"drain_seconds = {DRAIN_SECONDS}",
@@ -185,7 +184,7 @@ class Cluster:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
         with self._file(number, "log").open("ab") as log:
             self._processes[number] = subprocess.Popen(
-                [sys.executable, "-m", "shadowtree", "serve", "--config", self._file(number, "toml")],
+                [*self.links.command(number), *SERVE, self._file(number, "toml")],
                 stdout=log,
                 stderr=log,
                 env=environment,

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import shadowtree
-from tests.chaos.cluster import LINKS, SUBNETS, Cluster
+from tests.chaos.cluster import SUBNETS, Cluster
 from tests.chaos.faults import plan
 from tests.chaos.history import History, Outcome
 from tests.chaos.load import Reader, Writer
@@ -38,6 +38,8 @@ class Report:
     seconds: float
     every: float
     faults: list
+    links: str = ""
+    """How links were broken."""
     history: History = field(default_factory=History)
     unknown: int = 0
     """Updates whose outcome was unknown when the faults ended."""
@@ -53,7 +55,8 @@ class Report:
         refused = Counter(update.why[-1].said for update in self.history.with_outcome(Outcome.REFUSED))
         reads = Counter(read.kind for read in self.history.reads)
         counted = {outcome: len(self.history.with_outcome(outcome)) for outcome in Outcome}
-        yield f"seed {self.seed}: {self.seconds:.0f} s, {len(self.faults)} faults, one every {self.every:g} s; {LINKS}"
+        yield f"seed {self.seed}: {self.seconds:.0f} s, {len(self.faults)} faults, one every {self.every:g} s"
+        yield f"  {self.links}"
         yield from (f"  {count:4d}  {kind}" for kind, count in sorted(kinds.items()))
         yield (
             f"updates: {len(updates)}, of which {counted[Outcome.ACKNOWLEDGED]} were acknowledged, "
@@ -82,6 +85,7 @@ def run(folder, *, seed, seconds, every, say=lambda line: None):
     report = Report(seed, seconds, every, plan(seed, seconds=seconds, every=every, servers=len(SUBNETS)))
     try:
         with Cluster(folder) as cluster:
+            report.links = cluster.links.told
             _trouble(cluster, report, say)
             if report.quiet_after is not None:
                 _judge(cluster, report)

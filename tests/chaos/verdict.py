@@ -64,11 +64,19 @@ class Timeline:
 
     def sure(self, asked, told):
         """The arcs and groups that were there all through a call."""
-        return {arc for arc, stays in self._stays.items() if any(stay.is_sure(asked, told) for stay in stays)}
+        return {arc for arc in self._stays if self.is_sure(arc, asked, told)}
 
     def possible(self, asked, told):
         """Those that may have been there at some time in a call."""
-        return {arc for arc, stays in self._stays.items() if any(stay.is_possible(asked, told) for stay in stays)}
+        return {arc for arc in self._stays if self.is_possible(arc, asked, told)}
+
+    def is_sure(self, arc, asked, told):
+        """Whether one of them was there all through a call."""
+        return any(stay.is_sure(asked, told) for stay in self._stays.get(arc, ()))
+
+    def is_possible(self, arc, asked, told):
+        """Whether it may have been there at some time in it."""
+        return any(stay.is_possible(asked, told) for stay in self._stays.get(arc, ()))
 
 
 def contradictions(history, timeline):
@@ -92,18 +100,18 @@ def _contradictions_of(read, timeline):
 
 def _wrong_refusals(update, timeline):
     """A refusal names what was there, or was not; it must have been so at some time in the call."""
-    sure, possible = timeline.sure(update.asked, update.told), timeline.possible(update.asked, update.told)
+    call = update.asked, update.told
     where = f"{update.request_id} {update.operations}: {update.why[-1]}"
     match update.why[-1].said, update.operations:
         case "AlreadyMember", (JoinArc(parent, child),):
-            return [] if (parent, child) in possible else [f"{where}: it was not there"]
+            return [] if timeline.is_possible((parent, child), *call) else [f"{where}: it was not there"]
         case "NotAMember", (LeaveArc(parent, child),):
-            return [f"{where}: it was there"] if (parent, child) in sure else []
+            return [f"{where}: it was there"] if timeline.is_sure((parent, child), *call) else []
         case "GroupExists", (CreateGroup(group),):
-            return [] if (group, NO_CHILD) in possible else [f"{where}: it was not there"]
+            return [] if timeline.is_possible((group, NO_CHILD), *call) else [f"{where}: it was not there"]
         case "GroupNotFound", _:
             group = update.why[-1].facts["group"]
-            return [f"{where}: it was there"] if (group, NO_CHILD) in sure else []
+            return [f"{where}: it was there"] if timeline.is_sure((group, NO_CHILD), *call) else []
     return []
 
 
