@@ -119,7 +119,7 @@ def run_inside_namespaces(arguments):
     private_run = "mount -t tmpfs none /run"
     try:
         probe = subprocess.run(
-            [*prepared, f"{private_run}; ip netns add probe; ip link add a type veth peer name b netns probe"],
+            [*prepared, f"{private_run}; ip netns add probe; ip link add veth0 type veth peer name eth0 netns probe"],
             capture_output=True,
             check=False,
         )
