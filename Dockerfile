@@ -23,7 +23,7 @@ ENV PATH=/opt/shadowtree/bin:$PATH SHADOWTREE_LISTEN=0.0.0.0:7400 SHADOWTREE_SER
 RUN useradd --system --no-create-home --shell /usr/sbin/nologin shadowtree
 USER shadowtree
 EXPOSE 7400
-# `status` is refused while what was written last is not on disk, so this tells of a database that fails, too.
+# `status` ends with 4 while the database cannot be written, so this tells of a database that fails, too.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["shadowtree", "status", "--timeout", "3"]
 ENTRYPOINT ["shadowtree"]
 CMD ["serve"]

@@ -54,7 +54,7 @@ def operations_of_import(site: Site, command: ImportCommand) -> tuple[Operation,
     for group in groups:
         if site.table.home_of(group) is None:
             raise unknown_subnet(group, site.server)
-    child_kinds = {kind: ChildKind(kind) for kind in set(command.kinds)}
+    child_kinds = {kind: ChildKind(kind) for kind in sorted(set(command.kinds))}
     joins = [
         JoinArc(names[parent], names[child], child_kinds[kind], 0, True)
         for parent, child, kind in zip(command.parents, command.children, command.kinds, strict=True)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
 from typing import Protocol
@@ -189,6 +189,8 @@ class RunLoop:
         """How many steps were taken: tells a reader that yields in between whether the graph may have changed."""
         self.storage_failure: str | None = None
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
+        self.before_long_step: Callable[[], Awaitable[None]] = _nobody_is_told
+        """Called before a step that may take seconds, in which this server hears nobody."""
         """Told for which servers there are letters or receipts that may leave."""
 
     def now(self) -> float:
@@ -217,6 +219,8 @@ class RunLoop:
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting[command.ticket] = waiter
         try:
+            if isinstance(command, ImportCommand):
+                await self.before_long_step()
             self._step(command)
             outcome = await waiter
         finally:
@@ -241,6 +245,8 @@ class RunLoop:
             self._room.clear()
             await self._room.wait()
         for number, letter in enumerate(letters, start=first_number):
+            if len(letter) > LARGE_LETTER_BYTES:
+                await self.before_long_step()
             if number > self._core.channels.handled_through(sender):
                 self._step(PeerMessage(sender, number, letter))
 
@@ -469,6 +475,10 @@ def _outcome_unknown(why: str) -> Refusal:
 
 def _unavailable(why: str) -> Refusal:
     return Refusal(Reason.UNAVAILABLE, f"the database cannot be written, so nothing can be confirmed: {why}")
+
+
+async def _nobody_is_told() -> None:
+    """There are no peers."""
 
 
 def _brings_much(event: Event) -> bool:

@@ -320,3 +320,5 @@ class ServerStatus:
     in_doubt: tuple[Revision, ...]
     suspended: tuple[SuspendedArc, ...]
     peers: tuple[Peer, ...]
+    database_failure: str
+    """Why the database cannot be written, so that updates are refused; empty where it can."""

@@ -54,6 +54,8 @@ class Conversation:
         self._heard = heard
         self._clock = clock
         self._relays: deque[Relay] = deque()
+        self._busy: tuple[int, asyncio.Future[None]] | None = None
+        """For how many seconds this server will be silent, which is to be said."""
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -72,6 +74,13 @@ class Conversation:
         self._relays.append(relay)
         self.wake()
         return True
+
+    async def say_busy(self, seconds: int) -> None:
+        """Tell the peer that this server may be silent from now on; returns when that is on its way."""
+        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._busy = (seconds, told)
+        self.wake()
+        await told
 
     def leave(self) -> None:
         """Tell the peer that this server is being stopped."""
@@ -130,6 +139,12 @@ class Conversation:
         try:
             while True:
                 self._wake.clear()
+                busy = self._busy if session.state is State.OPEN else None
+                if busy is not None:
+                    self._busy = None
+                    await self._stream.write(encode(self._beat(busy_seconds=busy[0])))
+                    busy[1].set_result(None)
+                    continue
                 frame = self._relay() or session.next_frame() or self._heartbeat()
                 if frame is not None:
                     await self._stream.write(encode(frame))
@@ -149,7 +164,9 @@ class Conversation:
         return None
 
     def _heartbeat(self) -> Frame | None:
-        now = self._clock()
-        if self.session.state is State.OPEN and self.pulse.is_due(now):
-            return self.pulse.beat(self.session.number, now)
+        if self.session.state is State.OPEN and self.pulse.is_due(self._clock()):
+            return self._beat()
         return None
+
+    def _beat(self, *, busy_seconds: int = 0) -> Frame:
+        return self.pulse.beat(self.session.number, self._clock(), busy_seconds=busy_seconds)

@@ -107,6 +107,8 @@ class Heartbeat:
     """The number of the last heartbeat that it received; 0: none."""
     held_us: int
     """How long before it sent this one, in microseconds."""
+    busy_seconds: int = 0
+    """For how long it may be silent from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +186,11 @@ def encode(frame: Frame) -> bytes:
             )
         case Receipt(session, handled_through):
             wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
-        case Heartbeat(session, number, heard, held_us):
-            wire = message(heartbeat=message.Heartbeat(session=session, number=number, heard=heard, held_us=held_us))
+        case Heartbeat(session, number, heard, held_us, busy_seconds):
+            beat = message.Heartbeat(
+                session=session, number=number, heard=heard, held_us=held_us, busy_seconds=busy_seconds
+            )
+            wire = message(heartbeat=beat)
         case Relay():
             wire = message(
                 relay=message.Relay(
@@ -232,7 +237,7 @@ def decode(data: bytes) -> Frame | Malformed:
             return Receipt(wire.receipt.session, wire.receipt.handled_through)
         case "heartbeat":
             beat = wire.heartbeat
-            return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us)
+            return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us, beat.busy_seconds)
         case "relay":
             return _relay(wire.relay)
         case "leaving":

@@ -58,9 +58,15 @@ class Link:
     """One address of the table."""
 
     def __init__(
-        self, address: str, subnets: tuple[Subnet, ...], *, chance: Callable[[], float], wall_clock: Callable[[], float]
+        self,
+        address: str,
+        subnets: tuple[Subnet, ...],
+        *,
+        chance: Callable[[], float],
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
     ) -> None:
-        """`subnets` are those expected at the address; `wall_clock` gives seconds since 1970."""
+        """`subnets` are those expected at the address; `wall_clock` gives seconds since 1970, for people alone."""
         self.address = address
         self.subnets = subnets
         self.server: ServerId | None = None
@@ -74,7 +80,10 @@ class Link:
         self._is_missed = False
         self._calls: set[Call] = set()
         self._is_stopped = False
+        self._clock = clock
         self._wall_clock = wall_clock
+        self._silent_from: float | None = None
+        """As `_silent_since`, on the clock that does not jump."""
         self._silent_since: float | None = None
         self._why = ""
         self._refusal: str | None = None
@@ -84,7 +93,7 @@ class Link:
         """Whether it is worth a moment's wait: not connected, but neither refused nor silent for long."""
         if self.is_connected or self._refusal is not None or self._is_missed:
             return False
-        return self._silent_since is None or self._wall_clock() - self._silent_since < COMING_BACK_SECONDS
+        return self._silent_from is None or self._clock() - self._silent_from < COMING_BACK_SECONDS
 
     @property
     def state(self) -> str:
@@ -115,7 +124,7 @@ class Link:
         self.via = via
         self.is_connected = True
         self._is_missed = False
-        self._silent_since = self._refusal = None
+        self._silent_since = self._silent_from = self._refusal = None
         self._is_stopped = False
         if via is None:
             self.backoff.reset()
@@ -126,7 +135,7 @@ class Link:
         self.via = None
         if ending.reason is not None and ending.reason.is_refusal:
             self._refusal = ending.message
-            self._silent_since = None
+            self._silent_since = self._silent_from = None
             return
         self._refusal = None
         if self._is_stopped:
@@ -134,7 +143,7 @@ class Link:
         self._is_stopped = ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer
         self._why = ending.message
         if self._silent_since is None:
-            self._silent_since = self._wall_clock()
+            self._silent_since, self._silent_from = self._wall_clock(), self._clock()
 
     def missed(self) -> None:
         """The server is lost: nobody need wait for it, and calls under way are cancelled."""

@@ -38,7 +38,7 @@ class Pulse:
         """Whether nothing was sent for an interval."""
         return now - self._spoke_at >= self._interval_seconds
 
-    def beat(self, session: int, now: float) -> Heartbeat:
+    def beat(self, session: int, now: float, *, busy_seconds: int = 0) -> Heartbeat:
         """The next heartbeat; it counts as sent."""
         self._number += 1
         self._sent_at[self._number] = now
@@ -46,7 +46,7 @@ class Pulse:
             self._sent_at.popitem(last=False)
         held_us = round(1e6 * (now - self._heard_at)) if self._heard else 0
         self.spoke(now)
-        return Heartbeat(session, self._number, self._heard, min(held_us, HELD_LIMIT_US))
+        return Heartbeat(session, self._number, self._heard, min(held_us, HELD_LIMIT_US), busy_seconds)
 
     def take(self, heartbeat: Heartbeat, now: float) -> None:
         """A heartbeat came."""

@@ -17,7 +17,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, assert_never
 
@@ -54,6 +54,12 @@ from nameserver.peers.watches import Watches
 
 DEFAULT_LIMITS = DetectorLimits()
 
+BUSY_SECONDS = 60
+"""The longest silence that a server excuses itself for: three times what half a million arcs take to come in."""
+
+TELLING_SECONDS = 0.5
+"""How long the excuse may take to leave."""
+
 AT_ONCE_SECONDS = 1.0
 """An attempt to connect that fails sooner was turned away; one that takes longer may have met a server that is busy."""
 
@@ -87,6 +93,7 @@ class PeerLoop(UndurableLetters, Protocol):
     """The part of the run loop that the transport drives."""
 
     notify_peers: Callable[[Iterable[ServerId]], None]
+    before_long_step: Callable[[], Awaitable[None]]
 
     async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
         """Have the core handle letters, in order."""
@@ -141,6 +148,7 @@ class PeerTransport:
         self._closing = asyncio.Event()
         self._is_leaving = False
         run_loop.notify_peers = self._wake
+        run_loop.before_long_step = self.say_busy
 
     # -- life
 
@@ -167,7 +175,7 @@ class PeerTransport:
         for address, subnets in table.items():
             link = self._links.get(address)
             if link is None:
-                link = Link(address, subnets, chance=self._chance, wall_clock=self._wall_clock)
+                link = Link(address, subnets, chance=self._chance, clock=self._clock, wall_clock=self._wall_clock)
                 self._links[address] = link
                 self._dialling[address] = self._tasks.create_task(self._seek(link))
             link.subnets = subnets
@@ -187,6 +195,14 @@ class PeerTransport:
         self._is_leaving = True
         for conversation in self._open.values():
             conversation.leave()
+
+    async def say_busy(self) -> None:
+        """Tell all that this server may be silent from now on: it takes something large in, and hears nobody."""
+        saying = [asyncio.ensure_future(conversation.say_busy(BUSY_SECONDS)) for conversation in self._open.values()]
+        if saying:
+            _, late = await asyncio.wait(saying, timeout=TELLING_SECONDS)
+            for task in late:
+                task.cancel()
 
     def is_delivering(self) -> bool:
         """Whether servers that are connected have not confirmed all letters to them."""
@@ -400,6 +416,9 @@ class PeerTransport:
                 self._run_loop.take(PeerReceived(conversation.session.peer, through))
             case HeartbeatCame(heartbeat):
                 conversation.pulse.take(heartbeat, self._clock())
+                if heartbeat.busy_seconds:
+                    watch = self._watches.of(conversation.session.peer)
+                    watch.excuse(self._watches.now(), min(heartbeat.busy_seconds, BUSY_SECONDS))
             case RelayCame(relay):
                 self._relays.take(conversation, relay)
             case LeavingCame():

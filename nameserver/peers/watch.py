@@ -22,6 +22,10 @@ RESTART_SECONDS = 2.0
 """For how long nobody may answer at the address of a server: enough for a process that is started again."""
 
 
+EXCUSE_OVERLAP_SECONDS = 1.0
+"""How long after an excuse things may still come that were sent before it."""
+
+
 class Life(StrEnum):
     """What is thought of a server."""
 
@@ -46,21 +50,31 @@ class Watch:
         self._arrivals = PhiAccrual(limits, now)
         self._is_met = False
         self._refused_since: float | None = None
+        self._excused: tuple[float, float] | None = None
+        """From when until when it said that it might be silent."""
 
     def met(self, now: float) -> None:
         """A session with it is open."""
         self._arrivals.resume(now)
-        self._refused_since = None
+        self._refused_since = self._excused = None
         self._is_met = self.was_heard = True
         self.life, self.why = Life.UP, ""
 
     def heard(self, now: float) -> None:
         """It sent something over the open session."""
         self._arrivals.arrived(now)
+        # What it sent just before it fell silent may come after its excuse.
+        if self._excused is not None and now - self._excused[0] > EXCUSE_OVERLAP_SECONDS:
+            self._excused = None
+
+    def excuse(self, now: float, seconds: float) -> None:
+        """It says that it may be silent for so long: it is busy."""
+        self._excused = (now, now + seconds)
 
     def parted(self, why: str) -> None:
         """The session has ended."""
         self._is_met = False
+        self._excused = None
         if not self.is_gone:
             self.life, self.why = Life.SUSPECTED, why
 
@@ -109,6 +123,8 @@ class Watch:
         """Judge anew; returns whether it was lost just now."""
         if self.is_gone:
             return False
+        if self._excused is not None and now < self._excused[1]:
+            self._arrivals.resume(now)
         if self._refused_since is not None and now - self._refused_since >= RESTART_SECONDS:
             self.lose(self.why)
         elif self.phi(now) >= self._limits.threshold:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from namegraph.events import AddPeer, RemovePeer
 from namegraph.names import Subnet
-from namegraph.refusals import Reason, refuse
+from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.addresses import InvalidAddressError, parse_address
@@ -28,9 +28,18 @@ class AdminCalls:
         self._transport = transport
         self._run_loop = run_loop
 
-    def get_status(self, request: messages.GetStatusRequest) -> messages.ServerStatus:
-        """What this server is, holds and knows of its peers."""
-        del request
+    async def get_status(self, request: messages.GetStatusRequest, context: Context) -> messages.ServerStatus:
+        """What this server is, holds and knows of its peers; while the database fails, that it does, and why."""
+        del request, context
+        status = self._status()
+        if self._run_loop.newest_batch is not None and self._run_loop.storage_failure is None:
+            try:
+                await self._run_loop.until_durable()
+            except RefusedError:
+                return self._status()
+        return status
+
+    def _status(self) -> messages.ServerStatus:
         core = self._core
         counts = self._census.counts()
         return messages.ServerStatus(
@@ -41,6 +50,7 @@ class AdminCalls:
             arcs=counts.arcs,
             virtual_nodes=counts.virtual_nodes,
             revision=core.revision,
+            database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],
             peers=[
                 messages.ServerStatus.Peer(address=report.address, subnets=report.subnets, state=report.state)
@@ -100,7 +110,7 @@ def admin_service_handlers(*, core: ServerCore, transport: PeerTransport, run_lo
     """The handler of each method, by its name."""
     admin = AdminCalls(core=core, transport=transport, run_loop=run_loop)
     return {
-        "GetStatus": read_call(admin.get_status, messages.GetStatusRequest, run_loop),
+        "GetStatus": unary_call(admin.get_status, messages.GetStatusRequest),
         "ListPeers": read_call(admin.list_peers, messages.ListPeersRequest, run_loop),
         "AddPeer": unary_call(admin.add_peer, messages.AddPeerRequest),
         "RemovePeer": unary_call(admin.remove_peer, messages.RemovePeerRequest),

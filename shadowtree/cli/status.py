@@ -9,6 +9,7 @@ import click
 
 from shadowtree.cli.options import Session, everywhere, in_session
 from shadowtree.cli.output import is_terminal, print_json, print_lines
+from shadowtree.cli.statuses import DONE, FAILED
 
 if TYPE_CHECKING:
     from shadowtree.results import ServerStatus
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 @click.command("status")
 @everywhere()
 @in_session
-def status_command(session: Session) -> None:
+def status_command(session: Session) -> int:
     """Show which subnets the server owns, how much it holds, and what it is waiting for.
+
+    The exit status is 4 while the server cannot write its database, and so refuses updates.
 
     \b
     Example:
@@ -34,6 +37,7 @@ def status_command(session: Session) -> None:
         show_status(found)
     else:
         print_lines("\t".join(str(part) for part in fact) for fact in _facts(found))
+    return FAILED if found.database_failure else DONE
 
 
 def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
@@ -45,6 +49,8 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     yield "arcs", found.arcs
     yield "virtual_nodes", found.virtual_nodes
     yield "revision", found.revision
+    if found.database_failure:
+        yield "database_failure", found.database_failure
     for revision in found.in_doubt:
         yield "in_doubt", revision
     for arc in found.suspended:

@@ -81,6 +81,8 @@ def show_status(found: results.ServerStatus) -> None:
     for label in ("groups", "processes", "arcs", "virtual_nodes"):
         table.add_row(label.replace("_", " "), f"{getattr(found, label):,}")
     table.add_row("revision", escape(found.revision))
+    if found.database_failure:
+        table.add_row("database", escape(f"cannot be written: {found.database_failure}"))
     for revision in found.in_doubt:
         table.add_row("in doubt", escape(revision))
     for arc in found.suspended:

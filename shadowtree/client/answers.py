@@ -180,6 +180,7 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         arcs=message.arcs,
         virtual_nodes=message.virtual_nodes,
         revision=message.revision,
+        database_failure=message.database_failure,
         in_doubt=tuple(sorted(message.in_doubt)),
         suspended=tuple(
             sorted(

@@ -62,6 +62,7 @@ class FakeGraph:
     unreachable: set[str] = field(default_factory=set)
     calls: list[str] = field(default_factory=list)
     peers: dict[str, str] = field(default_factory=lambda: {"y.example": "127.0.0.1:1"})
+    database_failure: str = ""
     drop_answers: int = 0
     """So many coming writes are done, but their answers lost."""
 
@@ -344,6 +345,7 @@ class FakeAdminService(AdminServiceServicer):
             processes=len({child for _, child in graph.arcs} - graph.groups),
             arcs=len(graph.arcs),
             revision=f"fake.{graph.revision}",
+            database_failure=graph.database_failure,
             peers=[admin_pb2.ServerStatus.Peer(address="127.0.0.1:1", subnets=graph.subnets[1:], state="up")],
         )
 

@@ -56,6 +56,17 @@ def test_the_core_reads_no_clock_no_file_and_no_chance():
     assert not offenders
 
 
+def test_the_time_of_day_is_read_only_to_be_shown():
+    """It jumps when the clock is set: what waits, or counts seconds, reads a clock that does not."""
+    readers = [
+        ids(source)
+        for source in SOURCES
+        if re.search(r"\btime\.time\b|\btime_ns\b|datetime\.(?:now|utcnow|today)\b", source.read_text())
+    ]
+    # It gives links the hour that `shadowtree peers` shows.
+    assert readers == ["nameserver/peers/transport.py"]
+
+
 def test_no_file_names_the_place_it_was_written_at():
     listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     pattern = re.compile("/" + r"(?:work|root|home/\w+)/")

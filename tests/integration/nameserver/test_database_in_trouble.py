@@ -10,6 +10,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
+from shadowtree.v1 import admin_pb2
 from shadowtree.v1 import name_service_pb2 as m
 from tests.integration.nameserver.server_process import wait_until
 from tests.postgres import running_postgresql
@@ -32,6 +33,10 @@ def reason_of(error):
     info = error_details_pb2.ErrorInfo()
     status = rpc_status.from_call(error)
     return info.reason if status is not None and status.details[0].Unpack(info) else None
+
+
+def failure_of(server):
+    return server.admin.GetStatus(admin_pb2.GetStatusRequest()).database_failure
 
 
 def join(server, member, group="a@b.c"):
@@ -72,10 +77,12 @@ def test_an_idle_server_notices_that_its_database_is_gone_and_that_it_is_back(st
     reason, message = refusal_of(lambda: join(server, "bob@e.f"))
     assert reason == "UNAVAILABLE"
     assert "the database cannot be written" in message
+    assert failure_of(server) in message
     # Nothing is under way that a read could rest on.
     assert processes(server) == ["ann@e.f"]
     bring_back()
     wait_until(lambda: health_of(server) == SERVING, "the recovery")
+    assert failure_of(server) == ""
     join(server, "bob@e.f")
     assert processes(server) == ["ann@e.f", "bob@e.f"]
     server.kill()
@@ -116,6 +123,7 @@ def test_reads_that_do_not_rest_on_what_a_full_disk_refused_are_answered(start):
     unlimited = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (4096, unlimited[1]))
     assert refusal_of(lambda: join(server, "bob@e.f"))[0] == "OUTCOME_UNKNOWN"
+    assert "the disk" in failure_of(server)
     check, question = server.names.Check, m.CheckRequest
 
     assert processes(server, "z@b.c") == ["zoe@e.f"]

@@ -33,6 +33,7 @@ KEYS = {
         "in_doubt",
         "suspended",
         "peers",
+        "database_failure",
     ],
     "peers": ["peers", "strangers"],
     "peer": [
@@ -168,6 +169,14 @@ def test_status_prints_one_fact_a_line(shadowtree, loop):
     assert lines[:5] == ["server\tfake", "subnet\tx.example", "groups\t2", "processes\t1", "arcs\t3"]
     assert lines[-1] == "peer\t127.0.0.1:1\tup\ty.example"
     assert list(shadowtree("status", "--format", "json").json) == KEYS["status"]
+
+
+def test_the_status_of_a_server_that_cannot_write_says_why_and_ends_with_4(shadowtree, graph, loop):
+    graph.database_failure = "the disk is full"
+    found = shadowtree("status")
+    assert found.status == 4
+    assert "database_failure\tthe disk is full" in found.lines
+    assert shadowtree("status", "--format", "json").json["database_failure"] == "the disk is full"
 
 
 @pytest.mark.parametrize("command", [("resolve", A), ("memberships", ANN)])

@@ -16,7 +16,7 @@ STOPPED = "stopped since 1970-01-01T00:00:50Z: "
 
 @pytest.fixture
 async def link():
-    link = Link("127.0.0.1:1", ("b.x",), chance=lambda: 0.0, wall_clock=lambda: 50.0)
+    link = Link("127.0.0.1:1", ("b.x",), chance=lambda: 0.0, clock=lambda: 50.0, wall_clock=lambda: 50.0)
     yield link
     await link.channel.close(None)
 
@@ -57,9 +57,20 @@ async def test_the_state_of_an_address(link, told, state):
     assert link.state == state
 
 
+@pytest.mark.parametrize("jump", [-7200, 7200])
+async def test_a_jump_of_the_clock_makes_nobody_come_sooner_or_later(link, jump):
+    now, wall = [50.0], [50.0]
+    link._clock, link._wall_clock = lambda: now[0], lambda: wall[0]
+    link.disconnected(LOSS)
+    wall[0] += jump
+    assert link.may_come_soon
+    now[0] += COMING_BACK_SECONDS
+    assert not link.may_come_soon
+
+
 async def test_a_server_may_come_soon_unless_it_is_there_refused_or_silent_for_long(link):
     now = [50.0]
-    link._wall_clock = lambda: now[0]
+    link._clock = lambda: now[0]
     assert link.may_come_soon
     link.disconnected(LOSS)
     assert link.may_come_soon
