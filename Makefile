@@ -42,8 +42,11 @@ bench: $(READY)  ## what the README claims about speed, measured here (several m
 	$(BIN)/python -m benchmarks
 
 SEEDS ?= 2000
-simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), on all cores: several minutes
-	$(BIN)/shadowtree simulate --seeds $(SEEDS) --servers 5 --updates 60 --jobs $$($(PYTHON) -c "import os; print(os.cpu_count())")
+FAULT_SEEDS ?= 300
+JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
+simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), and FAULT_SEEDS (300) with faults: several minutes
+	$(BIN)/shadowtree simulate --seeds $(SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
+	$(BIN)/shadowtree simulate --faults --seeds $(FAULT_SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
 
 MINUTES ?= 10
 chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)

@@ -341,7 +341,7 @@ class Coordinator:
         if not running.is_judged():
             return
         _, first = min(running.refuses.items(), key=lambda item: self._rank(running, *item))
-        if not first.to_leave:
+        if not first.to_leave and _group_gone(running, first) is None:
             self._abort(running, first.refusal, place=running.final)
         elif running.attempt >= ATTEMPTS_LIMIT:
             self._abort(running, Refusal(Reason.UNAVAILABLE, BUSY_GROUP))
@@ -367,11 +367,13 @@ class Coordinator:
     def _begin_again(self, running: Running, refuse: Refuse) -> None:
         self._end_without_trace(running)
         more = [(refuse.number, LeaveArc(arc.parent, arc.child, if_needed=True)) for arc in refuse.to_leave]
+        gone = _group_gone(running, refuse)
         operations: list[tuple[int, Operation]] = []
         for number, operation in running.plan.operations:
             if number == refuse.number and isinstance(operation, DeleteGroup):
                 operations += more
-            operations.append((number, operation))
+            if number != refuse.number or not isinstance(operation, LeaveArc) or operation.parent != gone:
+                operations.append((number, operation))
         plan = replace(running.plan, operations=tuple(operations))
         again = self.start(plan, request_id=running.request_id, deadline=running.deadline, attempt=running.attempt + 1)
         self.begun_again.append((running.update_id, again))
@@ -498,3 +500,12 @@ class Coordinator:
             self._running[found.update_id] = running
             decided.append(found)
         return decided
+
+
+def _group_gone(running: Running, refuse: Refuse) -> NodeId | None:
+    """The group that is not there any more, where its arc was to be left before another group is deleted."""
+    for number, operation in running.plan.operations:
+        if number == refuse.number and isinstance(operation, DeleteGroup):
+            group = refuse.refusal.facts.get("group")
+            return None if group is None or group == operation.group else NodeId(group)
+    return None

@@ -238,14 +238,17 @@ class Participant:
             findings.already_there,
             pack_records(self._records.ancestry_of(tails)),
             self.pending_at(joined_below, but=update.update_id),
-            self._members(self._entries.part(entry)) if update.read is not None else (),
+            self._members(self._entries.part(entry), update.read) if update.read is not None else (),
         )
         self._site.send(update.update_id.coordinator, ready)
 
-    def _members(self, part: Part) -> tuple[Member, ...]:
-        graph = self._graph
-        owned = [number for node in part.nodes if (number := graph.index.get(node)) is not None]
-        return tuple(sorted(Member(graph.ids[node], graph.kind(node)) for node in owned if self._site.owns(node)))
+    def _members(self, part: Part, group: NodeId) -> tuple[Member, ...]:
+        """What is owned here and below the group by now: ways that led here when the read was asked for may be gone."""
+        graph, above = self._graph, self._graph.index.get(group)
+        if above is None:
+            return ()
+        reached = [node for node in self._owned(part.nodes) if above in self._site.ancestors.of(node)]
+        return tuple(sorted(Member(graph.ids[node], graph.kind(node)) for node in reached))
 
     def _forget(self, update_id: UpdateId) -> None:
         self._entries.remove(update_id)

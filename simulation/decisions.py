@@ -8,12 +8,12 @@ order gives the same graph, and every instant has a graph of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 
 from namegraph.events import Committed, UpdateCommand
 from namegraph.messages import UpdateId
+from namegraph.names import ServerId
 from namegraph.priorities import Priority
-from simulation.cluster import Cluster
+from simulation.cluster import Cluster, Undone
 from simulation.serial import ArcName, carry_out
 
 
@@ -23,28 +23,43 @@ class Decisions:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._open: dict[UpdateId, Priority] = {}
-        self._decided_at: dict[Priority, int] = {}
-        """The instant by final priority; of updates that were aborted too."""
+        self._decided_at: dict[Priority, tuple[int, ServerId]] = {}
+        """The instant and who decided, by final priority; of updates that were aborted too."""
         self._places_seen = 0
         self._answers_taken = 0
         self._arcs: dict[ArcName, int] = {}
-        self.instant = 0
-        """How many steps were watched."""
+
+    @property
+    def instant(self) -> int:
+        """How many steps were taken."""
+        return self._cluster.instant
 
     def watch(self) -> None:
         """Call after every step."""
-        self.instant += 1
         servers = self._cluster.servers
+        places = self._cluster.decided[self._places_seen :]
+        self._places_seen += len(places)
+        for undone in places:
+            if isinstance(undone, Undone):
+                self._forget(undone)
         for update_id in [held for held in self._open if held not in servers[held.coordinator].entries.by_update]:
-            self._decided_at[self._open.pop(update_id)] = self.instant
+            self._decided_at[self._open.pop(update_id)] = (self.instant, update_id.coordinator)
         for server, core in servers.items():
             for update_id, entry in core.entries.by_update.items():
                 if update_id.coordinator == server and entry.final is not None:
                     self._open[update_id] = entry.final
-        decided = self._cluster.decided
-        for place in islice(decided, self._places_seen, None):
-            self._decided_at.setdefault(place, self.instant)
-        self._places_seen = len(decided)
+        for decided in places:
+            if not isinstance(decided, Undone):
+                server, place = decided
+                self._decided_at.setdefault(place, (self.instant, server))
+
+    def _forget(self, undone: Undone) -> None:
+        """A server decides anew what it had decided and a crash has undone; it may use a place again."""
+        for place, (instant, server) in list(self._decided_at.items()):
+            if server == undone.server and instant >= undone.since:
+                del self._decided_at[place]
+        for update_id in [held for held in self._open if held.coordinator == undone.server]:
+            del self._open[update_id]
 
     def take_graphs(self, commands: Mapping[int, UpdateCommand]) -> list[tuple[int, dict[ArcName, int]]]:
         """The graphs there were since this was last asked: first an instant, then the arcs from then on.
@@ -53,7 +68,7 @@ class Decisions:
         """
         answers, places = self._cluster.answers, self._cluster.places
         in_order = sorted(
-            (self._decided_at[places[ticket]], places[ticket], ticket)
+            (self._decided_at[places[ticket]][0], places[ticket], ticket)
             for ticket in list(answers)[self._answers_taken :]
             if ticket in commands and isinstance(answers[ticket], Committed)
         )

@@ -1,7 +1,16 @@
-"""A simulated disk: rows as a database would keep them, each step's records written whole or not at all."""
+"""A simulated disk: rows as a database would keep them, each step's records written whole or not at all.
+
+A quick disk writes at once. On a slow one steps pile up while a write is under way, and go into the next one together
+(group commit): a crash loses what waits, and what is being written is then wholly there, or wholly not.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from namegraph.events import Effects, Event, PeerMessage, Reply
 from namegraph.names import ServerId
 from namegraph.records import (
     ArcRecord,
@@ -14,6 +23,76 @@ from namegraph.records import (
     StoredState,
     VirtualNodeRecord,
 )
+
+WRITTEN_SHARE = 0.5
+"""Of writes under way at a crash, those that are there afterwards."""
+
+
+@dataclass(slots=True, eq=False)
+class Taken:
+    """A step that was taken, and what waits until it is durable."""
+
+    event: Event
+    effects: Effects
+    replies: list[Reply]
+    """Those that wait for it."""
+    handled_through: int
+    """Where it took a letter: through which number those of the sender were handled then."""
+    instant: int
+    """How many steps of all servers were taken by then."""
+    place: int
+    """In the history of the cluster."""
+    crash_at: float | None = None
+    """How much of what it lets out leaves before the server crashes: from 0, nothing, to 1; None: it does not crash."""
+    held: list[Held] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An answer that rests on a step: let out once the step is durable, or lost by a crash."""
+
+    let_out: Callable[[], None]
+    lose: Callable[[], None]
+
+
+class Queue:
+    """The steps of one server that are not durable, in order."""
+
+    def __init__(self) -> None:
+        self.mean_delay = 0.0
+        """Of a write; 0: it is done at once."""
+        self.writing: list[Taken] = []
+        self.waiting: list[Taken] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all is durable."""
+        return not (self.writing or self.waiting)
+
+    def steps(self) -> list[Taken]:
+        """All of them."""
+        return [*self.writing, *self.waiting]
+
+    def first_letter_held(self, receiver: ServerId) -> int | None:
+        """The number of the first letter to a server that must not leave yet."""
+        numbers = (
+            letter.number for step in self.steps() for letter in step.effects.messages if letter.receiver == receiver
+        )
+        return next(numbers, None)
+
+    def handled_before(self, sender: ServerId) -> int | None:
+        """The number of the last letter of a sender before those whose effects wait; None where none do."""
+        for step in self.steps():
+            if isinstance(step.event, PeerMessage) and step.event.sender == sender:
+                return step.event.number - 1
+        return None
+
+    def lose(self, chance: Random) -> tuple[list[Taken], list[Taken]]:
+        """The server crashes: what is durable all the same, and what is lost."""
+        is_written = bool(self.writing) and chance.random() < WRITTEN_SHARE
+        written, lost = (self.writing, self.waiting) if is_written else ([], self.steps())
+        self.writing, self.waiting = [], []
+        return written, lost
 
 
 class Disk:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -98,6 +98,10 @@ class RandomNetwork:
         self._last_arrival: dict[Channel, float] = {}
         self._losses: dict[Channel, int] = {}
         """How often all messages of a channel were lost."""
+        self._stopped: dict[Channel, list[tuple[int, Arrival]]] = {}
+        """What would have arrived on channels that let nothing through, with the losses of its time."""
+        self._frozen: dict[ServerId, float] = {}
+        """Servers that take nothing, and until when."""
 
     def put(self, server: ServerId, event: Event | Errand, *, delay: float) -> None:
         """Let a server take an event of its own some time from now."""
@@ -119,11 +123,44 @@ class RandomNetwork:
         for channel in (Channel(one, other), Channel(other, one)):
             self._losses[channel] = self._losses.get(channel, 0) + 1
 
+    def drop(self, channel: Channel) -> None:
+        """Lose all messages that are under way on a channel; later ones need not come after them."""
+        self._losses[channel] = self._losses.get(channel, 0) + 1
+        self._last_arrival.pop(channel, None)
+
+    def stop(self, channel: Channel) -> None:
+        """Let nothing through on a channel: what would arrive waits."""
+        self._stopped.setdefault(channel, [])
+
+    def go_on(self, channel: Channel) -> None:
+        """Let through what has waited, at once and in order."""
+        for losses, arrival in self._stopped.pop(channel, []):
+            self._push(losses, replace(arrival, time=self.now))
+
+    def freeze(self, server: ServerId, until: float) -> None:
+        """Let a server take nothing until then; what arrives waits, in order."""
+        self._frozen[server] = max(until, self._frozen.get(server, 0.0))
+
+    def thaw(self, server: ServerId) -> None:
+        """Let a server go on; what has waited comes at the time that was said."""
+        self._frozen.pop(server, None)
+
+    def is_frozen(self, server: ServerId) -> bool:
+        """Whether a server takes nothing."""
+        return self._frozen.get(server, 0.0) > self.now
+
     def next(self) -> Arrival | None:
-        """What arrives next; None where nothing is under way."""
+        """What arrives next; None where nothing is under way, or all of it on channels that let nothing through."""
         while self._arrivals:
             self.now, _, losses, arrival = heapq.heappop(self._arrivals)
-            if arrival.sent is None or losses == self._losses.get(arrival.sent.channel, 0):
+            channel = None if arrival.sent is None else arrival.sent.channel
+            if channel is not None and losses != self._losses.get(channel, 0):
+                continue
+            if channel in self._stopped:
+                self._stopped[channel].append((losses, arrival))
+            elif self.is_frozen(arrival.server):
+                self._push(losses, replace(arrival, time=self._frozen[arrival.server]))
+            else:
                 return arrival
         return None
 

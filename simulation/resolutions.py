@@ -1,9 +1,10 @@
 """Clients that resolve groups while updates are under way, and what must hold of what they are told.
 
 The home of the group runs a real `Resolution`; questions and answers travel with delays of their own, so that they
-overtake one another and the messages of updates. Now and then a question gets lost, or a caller is in a hurry. What two
-walks agree on must be the true answer of the instant at which the second began, and every resolution must end once
-nothing else is under way.
+overtake one another and the messages of updates. Now and then a question gets lost, or a caller is in a hurry; where a
+server is away or a channel is cut, it fails. What rests on a step that is not durable waits for it. What two walks
+agree on must be the true answer of the instant at which the second began, but for what is below groups that are said to
+be unreachable; and every resolution must end once nothing else is under way.
 
 Source: protocol.md section 8, *datagram*.
 """
@@ -29,6 +30,7 @@ from resolver.walk_memory import WalkMemory
 from simulation.clients import Population
 from simulation.cluster import Cluster
 from simulation.decisions import Decisions
+from simulation.disk import Held
 from simulation.invariants import InvariantViolatedError
 from simulation.networks import SLOWNESS, Errand
 from simulation.serial import TrueGraph
@@ -103,6 +105,20 @@ class Resolvers:
             delay = self.chance.expovariate(1.0) * self.chance.choice(SLOWNESS)
         self._cluster.send_errand(server, Errand(run), delay=delay)
 
+    def reaches(self, one: ServerId, other: ServerId) -> bool:
+        """Whether a question or an answer comes from one server to another."""
+        connections = self._cluster.connections
+        is_there = other not in self._cluster.down
+        return is_there and (connections is None or connections.carries(one, other))
+
+    def is_down(self, server: ServerId) -> bool:
+        """Whether a server is away."""
+        return server in self._cluster.down
+
+    def when_durable(self, server: ServerId, let_out: Callable[[], None], *, lose: Callable[[], None]) -> None:
+        """Let something out as soon as all that is known at a server is durable, or lose it with the server."""
+        self._cluster.when_durable(server, Held(let_out, lose))
+
     def told(self, told: _Told) -> None:
         """Take notice that a resolution has ended."""
         self._under_way -= 1
@@ -168,10 +184,17 @@ class _Asking:
         self._shell = resolvers.shell(home)
         self._resolution = Resolution(originator, home=home)
         self._instant = 0
+        self._is_held = False
+        """The answer is known, and waits until what it rests on is durable."""
         self._is_over = False
 
     def begin(self) -> None:
         """Come to the server, for the first time or after it has crashed."""
+        if self._is_over:
+            return
+        if self._resolvers.is_down(self._home):
+            self._resolvers.later(self._home, self.begin)
+            return
         self._shell = self._resolvers.shell(self._home)
         remembered = self._shell.memory.recall(self._key())
         self._resolution = Resolution(
@@ -198,8 +221,10 @@ class _Asking:
                 resolvers.tally["walks in doubt" if was_in_doubt else "walks that told something new"] += 1
                 delay = resolvers.chance.expovariate(1.0) if was_in_doubt else 0.0
                 resolvers.later(self._home, partial(self._walk, resolution), delay=delay)
-            case Resolved() if not self._is_over:
-                self._end(step)
+            case Resolved() if not self._is_over and not self._is_held:
+                self._is_held = True
+                end = partial(self._end, resolution, self._instant, step)
+                resolvers.when_durable(self._home, end, lose=self._ask_again)
 
     def _send(self, resolution: Resolution, request: PartRequest) -> None:
         if request.server == self._home:
@@ -210,11 +235,22 @@ class _Asking:
     def _answer(self, resolution: Resolution, request: PartRequest) -> None:
         """At the server that is asked."""
         resolvers, server = self._resolvers, request.server
-        if resolvers.chance.random() < LOST_SHARE:
-            resolvers.later(self._home, partial(self._take_failure, resolution, server))
+        fail = partial(resolvers.later, self._home, partial(self._take_failure, resolution, server))
+        if resolvers.chance.random() < LOST_SHARE or not resolvers.reaches(self._home, server):
+            fail()
         else:
             answer = resolvers.shell(server).parts.answer(request)
-            resolvers.later(self._home, partial(self._take, resolution, server, answer))
+            resolvers.when_durable(server, partial(self._reply, resolution, server, answer), lose=fail)
+
+    def _reply(self, resolution: Resolution, server: ServerId, answer: PartAnswer) -> None:
+        resolvers = self._resolvers
+        is_carried = resolvers.reaches(server, self._home)
+        take = partial(self._take, resolution, server, answer)
+        resolvers.later(self._home, take if is_carried else partial(self._take_failure, resolution, server))
+
+    def _ask_again(self) -> None:
+        self._is_held = False
+        self._resolvers.later(self._home, self.begin)
 
     def _take(self, resolution: Resolution, server: ServerId, answer: PartAnswer) -> None:
         if self._is_current(resolution):
@@ -226,7 +262,7 @@ class _Asking:
 
     def _is_current(self, resolution: Resolution) -> bool:
         """Whether the server still knows of the question; if it has crashed since, the client asks again."""
-        if self._is_over or resolution is not self._resolution:
+        if self._is_over or self._is_held or resolution is not self._resolution:
             return False
         if self._shell is self._resolvers.shell(self._home):
             return True
@@ -234,9 +270,9 @@ class _Asking:
         self.begin()
         return False
 
-    def _end(self, resolved: Resolved) -> None:
+    def _end(self, resolution: Resolution, instant: int, resolved: Resolved) -> None:
         self._is_over = True
-        resolution, tally = self._resolution, self._resolvers.tally
+        tally = self._resolvers.tally
         agreed = resolution.agreed()
         if agreed is not None:
             self._shell.memory.keep(self._key(), agreed)
@@ -244,7 +280,7 @@ class _Asking:
         tally["requests"] += resolution.requests
         tally["agreed with a remembered walk"] += resolution.walks == 1 and resolution.requests > 0
         has_walk = self._with_steps and not resolution.why_failed
-        self._resolvers.told(_Told(self._originator, self._instant, has_walk, resolved))
+        self._resolvers.told(_Told(self._originator, instant, has_walk, resolved))
 
     def _key(self) -> NodeIndex:
         graph = self._shell.core.graph

@@ -16,16 +16,21 @@ from simulation.cluster import Cluster
 from simulation.decisions import Decisions
 from simulation.effects import EffectsCheck
 from simulation.invariants import InvariantViolatedError
-from simulation.networks import RandomNetwork
+from simulation.networks import RandomNetwork, Sent
+from simulation.reads import Reads
 from simulation.recording import record
 from simulation.resolutions import Resolvers
 from simulation.scenario import Scenario
 from simulation.serial import ArcName, TrueGraph, run_serially
+from simulation.troubles import Troubles
 
 BURSTS_AT_MOST = 6
 
 RESTART_SHARES = (0.0, 0.0, 0.002, 0.01, 0.05)
 """Of steps, those at which a server crashes and starts again; a seed takes one of these."""
+
+CALM_UPDATES = 4
+"""After all that went wrong: none of them may be refused because of it."""
 
 EXPECTED_REFUSALS = frozenset(
     {
@@ -49,6 +54,9 @@ class Tally:
     effects: Counter[str] = field(default_factory=Counter)
     walks: Counter[str] = field(default_factory=Counter)
     """Resolutions while updates were under way, and what they took."""
+    reads: Counter[str] = field(default_factory=Counter)
+    """Ordered reads, by what they were told."""
+    troubles: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
         """Add another run."""
@@ -56,29 +64,42 @@ class Tally:
         self.messages += other.messages
         self.effects += other.effects
         self.walks += other.walks
+        self.reads += other.reads
+        self.troubles += other.troubles
 
 
-def run_seed(seed: int, *, servers: int | None = None, updates: int | None = None) -> Tally:
+def run_seed(seed: int, *, servers: int | None = None, updates: int | None = None, faults: bool = False) -> Tally:
     """Run one seed; raises `AssertionError` where anything is wrong. None: the seed chooses."""
-    return SeedRun(seed, servers=servers, updates=updates).run()
+    return SeedRun(seed, servers=servers, updates=updates, faults=faults).run()
 
 
 class SeedRun:
     """What a seed chooses, under way."""
 
-    def __init__(self, seed: int, *, servers: int | None = None, updates: int | None = None) -> None:
-        """None: the seed chooses."""
+    def __init__(
+        self, seed: int, *, servers: int | None = None, updates: int | None = None, faults: bool = False
+    ) -> None:
+        """None: the seed chooses. `faults`: links break, servers pause or stay away, disks are slow."""
         self._chance = chance = Random(seed)  # noqa: S311 - a seed must replay
         count = chance.randint(2, 6) if servers is None else servers
         subnets = [Subnet(f"s{number}.example") for number in range(count)]
         network = RandomNetwork(chance, is_wild=chance.random() < 0.7)
         self._restart_share = chance.choice(RESTART_SHARES)
+        if faults:
+            self._restart_share = 0.0
         self._cluster = Cluster(subnets, network, crashes=chance, restart_share=self._restart_share)
         self._population = populate(chance, subnets)
+        self._arcs: dict[ArcName, int] = {}
+        """Those there are by now, with their costs."""
         self._updates = updates
         self._decisions = Decisions(self._cluster)
         own_chance = Random(seed)  # noqa: S311 - as above
         self._resolvers = Resolvers(self._cluster, self._decisions, self._population, own_chance)
+        troubled = Random(f"troubles of {seed}")  # noqa: S311 - as above
+        self._troubles = Troubles(self._cluster, network, self._population, troubled) if faults else None
+        self._reads = Reads(self._cluster, self._population, Random(f"reads of {seed}"))  # noqa: S311 - as above
+        self._troubled: set[int] = set()
+        """The tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
         self._burst_begins: list[int] = []
 
@@ -86,29 +107,59 @@ class SeedRun:
         """Run all bursts; raises `AssertionError` where anything is wrong."""
         chance, cluster, population = self._chance, self._cluster, self._population
         create_groups(cluster, population)
-        arcs: dict[ArcName, int] = {}
         left = self._updates
         while (len(self._burst_begins) < chance.randint(1, BURSTS_AT_MOST)) if left is None else left > 0:
-            self._burst_begins.append(len(cluster.history))
             size = chance.randint(2, 12)
             if left is not None:
                 size = min(size, left)
                 left -= size
-            submit_burst(chance, cluster, population, arcs, updates=size)
-            self._resolvers.submit_burst()
-            cluster.run(self._decisions.watch)
-            check_quiet(cluster.servers, population.commands, cluster.answers)
-            self._resolvers.check(population.commands)
-            state = run_serially(
-                population.commands, cluster.answers, cluster.places, population.groups, self._effects.check
-            )
-            arcs = state.arcs
-            check_all(cluster.servers, TrueGraph(arcs), state.groups)
-            if self._restart_share:
-                cluster.restart_all()
-                cluster.run()
-                check_all(cluster.servers, TrueGraph(arcs), state.groups)
-        return _tally(cluster, self._resolvers)
+            if self._troubles is None:
+                self._run_burst(size)
+                continue
+            self._troubles.submit_burst()
+            self._run_burst(size)
+            self._troubled.update(cluster.answers)
+        if self._troubles is not None:
+            self._run_burst(CALM_UPDATES)
+            self._start_again()
+        return self._tally()
+
+    def _run_burst(self, size: int) -> None:
+        """Let clients ask for so many updates, come to rest, and check."""
+        cluster, population = self._cluster, self._population
+        self._burst_begins.append(len(cluster.history))
+        submit_burst(self._chance, cluster, population, self._arcs, updates=size)
+        self._resolvers.submit_burst()
+        if self._troubles is not None:
+            self._reads.submit_burst()
+        cluster.run(self._decisions.watch)
+        if self._troubles is not None:
+            self._troubles.check_over()
+        check_quiet(cluster.servers, population.commands, cluster.answers)
+        self._resolvers.check(population.commands)
+        state = run_serially(
+            population.commands, cluster.answers, cluster.places, population.groups, self._effects.check
+        )
+        self._arcs = state.arcs
+        check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
+        if self._troubles is not None:
+            self._reads.check()
+            self._troubles.check_repeated(population.commands.values())
+        if self._restart_share:
+            self._start_again()
+
+    def _start_again(self) -> None:
+        """Let every server start again from its disk, and check once more."""
+        cluster, population = self._cluster, self._population
+        cluster.restart_all()
+        cluster.run()
+        state = run_serially(population.commands, cluster.answers, cluster.places, population.groups)
+        check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
+
+    @property
+    def sent(self) -> list[Sent]:
+        """All messages so far."""
+        return self._cluster.sent
 
     def recorded(self) -> Scenario:
         """What has happened so far."""
@@ -116,6 +167,23 @@ class SeedRun:
         ends = [*self._burst_begins[1:], len(history)]
         bursts = [history[begin:end] for begin, end in zip(self._burst_begins, ends, strict=True)]
         return record(self._cluster, self._population.groups, bursts)
+
+    def _tally(self) -> Tally:
+        cluster = self._cluster
+        tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally)
+        if self._troubles is not None:
+            tally.troubles = self._troubles.tally
+            tally.reads = self._reads.tally
+        for ticket, outcome in cluster.answers.items():
+            if isinstance(outcome, Committed):
+                tally.outcomes["committed"] += 1
+                tally.effects.update(effect.kind.value for effect in outcome.effects)
+                continue
+            tally.outcomes[outcome.reason.value] += 1
+            is_expected = outcome.reason in EXPECTED_REFUSALS
+            if not is_expected and not (outcome.reason is Reason.UNAVAILABLE and ticket in self._troubled):
+                raise InvariantViolatedError(f"an update was refused: {outcome.message}")
+        return tally
 
 
 def create_groups(cluster: Cluster, population: Population) -> None:
@@ -127,16 +195,3 @@ def create_groups(cluster: Cluster, population: Population) -> None:
     cluster.run()
     for number in range(len(population.groups)):
         assert isinstance(cluster.answers.pop(-1 - number), Committed)
-
-
-def _tally(cluster: Cluster, resolvers: Resolvers) -> Tally:
-    tally = Tally(messages=cluster.counts(), walks=resolvers.tally)
-    for outcome in cluster.answers.values():
-        if isinstance(outcome, Committed):
-            tally.outcomes["committed"] += 1
-            tally.effects.update(effect.kind.value for effect in outcome.effects)
-        else:
-            tally.outcomes[outcome.reason.value] += 1
-            if outcome.reason not in EXPECTED_REFUSALS:
-                raise InvariantViolatedError(f"an update was refused: {outcome.message}")
-    return tally

@@ -16,6 +16,8 @@
     deliver c>a Vote 2                     what waits from c to a arrives now, through the Vote of update 2; held or not
     expire 2                               the deadline of update 2 passes
     crash b                                b loses what it did not make durable, starts again and connects again
+    lose a b                               a finds b out of reach; letters between them wait only if they are held
+    meet a b                               a finds b again
     quiet                                  held messages are let go, in the order of their lines, each time nothing else
                                            arrives; then all that must hold of a cluster at rest is checked
 
@@ -115,6 +117,22 @@ class Crash:
 
 
 @dataclass(frozen=True, slots=True)
+class Lose:
+    """A server finds another one out of reach."""
+
+    server: ServerId
+    peer: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """A server finds another one again."""
+
+    server: ServerId
+    peer: ServerId
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Let all arrive that is not held."""
 
@@ -149,7 +167,7 @@ class ExpectLoops:
 
 
 Expectation = ExpectAnswer | ExpectArcs | ExpectLoops
-Step = Ask | Hold | Release | Deliver | Expire | Crash | Run | Quiet | Expectation
+Step = Ask | Hold | Release | Deliver | Expire | Crash | Lose | Meet | Run | Quiet | Expectation
 
 COMMITTED = "committed"
 WAITING = "waiting"
@@ -209,6 +227,10 @@ def show_step(step: Step, number_of: Callable[[int], int] = int) -> str:
             return f"expire {number_of(update)}"
         case Crash(server):
             return f"crash {server}"
+        case Lose(server, peer):
+            return f"lose {server} {peer}"
+        case Meet(server, peer):
+            return f"meet {server} {peer}"
         case Run():
             return "run"
         case Quiet():
@@ -319,6 +341,10 @@ class _Reader:
                 return Expire(self._update(number))
             case "crash", [server]:
                 return Crash(self._server(server))
+            case "lose", [server, peer]:
+                return Lose(self._server(server), self._server(peer))
+            case "meet", [server, peer]:
+                return Meet(self._server(server), self._server(peer))
             case "run", []:
                 return Run()
             case "quiet", []:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import rustworkx
@@ -132,6 +132,24 @@ def run_serially(
     shown each commit: ticket, outcome, and the states before and after.
     """
     state = TrueState(set(groups), {})
+    for _, ticket, before, after in states(commands, answers, places, groups):
+        if watch is not None and isinstance(answers[ticket], Committed):
+            watch(ticket, answers[ticket], before, after)
+        state = after
+    for ticket, outcome in answers.items():
+        if ticket not in places and isinstance(outcome, Committed):
+            raise InvariantViolatedError(f"I8: {commands[ticket]} was committed and has no place")
+    return state
+
+
+def states(
+    commands: Mapping[int, UpdateCommand],
+    answers: Mapping[int, Outcome],
+    places: Mapping[int, Priority],
+    groups: Iterable[NodeId],
+) -> Iterator[tuple[Priority, int, TrueState, TrueState]]:
+    """Updates in the order of final priorities: place, ticket, states before and after; raises as `run_serially`."""
+    state = TrueState(set(groups), {})
     # One server may refuse right after a commit of the same priority, so commits come first.
     in_order = sorted(
         (places[ticket], not isinstance(answers[ticket], Committed), ticket) for ticket in commands if ticket in places
@@ -142,14 +160,8 @@ def run_serially(
         if (after is None) != is_refused:
             possible = "impossible" if after is None else "possible"
             raise InvariantViolatedError(f"I8: {operations} at {place} are {possible}; {answers[ticket]}")
-        if after is not None:
-            if watch is not None:
-                watch(ticket, answers[ticket], state, after)
-            state = after
-    for ticket, outcome in answers.items():
-        if ticket not in places and isinstance(outcome, Committed):
-            raise InvariantViolatedError(f"I8: {commands[ticket]} was committed and has no place")
-    return state
+        yield place, ticket, state, after or state
+        state = after or state
 
 
 def carry_out(arcs: dict[ArcName, int], operations: Iterable[Operation]) -> None:

@@ -28,6 +28,8 @@ from simulation.scenario import (
     Deliver,
     Expire,
     Hold,
+    Lose,
+    Meet,
     Quiet,
     Run,
     Scenario,
@@ -195,7 +197,7 @@ class _Shrinker:
             held = chance.sample(letters, min(len(letters), chance.randint(0, HELD_AT_MOST)))
             steps: list[Step] = [Hold(messages) for messages in held]
             for step in replay.steps:
-                if isinstance(step, Ask | Expire | Crash):
+                if isinstance(step, Ask | Expire | Crash | Lose | Meet):
                     steps += [step, Run()] if chance.random() < 0.5 else [step]
             found = self._fails(with_steps(replay, steps))
             if found is not None:
@@ -317,6 +319,9 @@ def _with_names(scenario: Scenario, name: NodeNames, server: Callable[[Subnet], 
                 return None if ends[0] == ends[1] else type(step)(replace(messages, channel=Channel(*ends)))
             case Crash(crashed):
                 return Crash(ServerId(server(Subnet(crashed))))
+            case Lose(end, peer) | Meet(end, peer):
+                ends = [ServerId(server(Subnet(end))), ServerId(server(Subnet(peer)))]
+                return None if ends[0] == ends[1] else type(step)(*ends)
             case _:
                 return step
 

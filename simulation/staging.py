@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from namegraph.events import Committed, CreateGroup, JoinArc, Outcome, UpdateCommand
+from namegraph.events import Committed, CreateGroup, JoinArc, Outcome, PeerLost, PeerMet, UpdateCommand
 from namegraph.messages import ArcId
-from namegraph.names import ServerId, subnet_of
+from namegraph.names import ServerId, Subnet, subnet_of
 from namegraph.records import RequestId
 from simulation.checkers import check_all, check_quiet
 from simulation.cluster import Cluster
@@ -31,6 +31,8 @@ from simulation.scenario import (
     ExpectLoops,
     Expire,
     Hold,
+    Lose,
+    Meet,
     Quiet,
     Release,
     Run,
@@ -124,7 +126,7 @@ class Stage:
                 self._release(messages)
             case Deliver(messages):
                 self._deliver(messages, place)
-            case Expire() | Crash():
+            case Expire() | Crash() | Lose() | Meet():
                 self._disturb(step)
             case Run():
                 self._let_arrive()
@@ -143,9 +145,17 @@ class Stage:
         self.done.append(ask)
         self._take_own()
 
-    def _disturb(self, step: Expire | Crash) -> None:
-        if isinstance(step, Crash):
-            self._cluster.restart(step.server)
+    def _disturb(self, step: Expire | Crash | Lose | Meet) -> None:
+        now = self._network.now
+        match step:
+            case Crash(server):
+                self._cluster.restart(server)
+            case Lose(server, peer):
+                self._cluster.take(Arrival(now, server, PeerLost(peer, "no connection"), None))
+            case Meet(server, peer):
+                self._cluster.take(Arrival(now, server, PeerMet(peer, (Subnet(peer),)), None))
+            case Expire():
+                pass  # The time of its step is past the deadline.
         self.done.append(step)
         self._take_own()
 

@@ -23,9 +23,11 @@ class SeedResult:
     failure: str = ""
 
 
-def sweep(seeds: Iterable[int], *, servers: int | None, updates: int | None, jobs: int) -> Iterator[SeedResult]:
+def sweep(
+    seeds: Iterable[int], *, servers: int | None, updates: int | None, faults: bool, jobs: int
+) -> Iterator[SeedResult]:
     """Run seeds, `jobs` at a time; yield their results in order."""
-    run = partial(_run, servers=servers, updates=updates)
+    run = partial(_run, servers=servers, updates=updates, faults=faults)
     if jobs == 1:
         yield from map(run, seeds)
         return
@@ -33,8 +35,8 @@ def sweep(seeds: Iterable[int], *, servers: int | None, updates: int | None, job
         yield from processes.map(run, seeds, chunksize=SEEDS_OF_A_TASK)
 
 
-def _run(seed: int, *, servers: int | None, updates: int | None) -> SeedResult:
+def _run(seed: int, *, servers: int | None, updates: int | None, faults: bool) -> SeedResult:
     try:
-        return SeedResult(seed, SeedRun(seed, servers=servers, updates=updates).run())
+        return SeedResult(seed, SeedRun(seed, servers=servers, updates=updates, faults=faults).run())
     except FAULTS as error:
         return SeedResult(seed, None, f"{type(error).__name__}: {error}")

@@ -24,6 +24,11 @@ SHRINK_SECONDS = 30.0
 @click.option("--servers", type=click.IntRange(1, 50), metavar="N", help="Name servers. [default: the seed chooses]")
 @click.option("--updates", type=click.IntRange(min=1), metavar="N", help="Updates. [default: the seed chooses]")
 @click.option(
+    "--faults",
+    is_flag=True,
+    help="Links break, servers pause, crash and stay away, disks are slow; no update may get lost for it.",
+)
+@click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds run at the same time."
 )
 @click.option(
@@ -33,7 +38,7 @@ SHRINK_SECONDS = 30.0
     help="Run a written schedule instead, and print the conversation.",
 )
 def simulate_command(
-    seed: int, seeds: int, servers: int | None, updates: int | None, jobs: int, scenario: Path | None
+    seed: int, seeds: int, servers: int | None, updates: int | None, faults: bool, jobs: int, scenario: Path | None
 ) -> int:
     """Run real cores over a simulated network and check all that must hold.
 
@@ -41,32 +46,36 @@ def simulate_command(
     is under way, every invariant is checked. The seed of a failure is printed: run it again, and the same happens.
     The first one is also shrunk to a short scenario: save it to a file and give that to --scenario.
 
+    With --faults much more goes wrong, all of it from the seed, and ends; then the servers must come to rest by
+    themselves, with every acknowledged update and no refused one.
+
     \b
     Examples:
       shadowtree simulate --seeds 200 --jobs 2
       shadowtree simulate --seed 17 --servers 5 --updates 60
+      shadowtree simulate --seeds 100 --faults
       shadowtree simulate --scenario failure.txt
     """
     if scenario is not None:
         return _run_scenario(scenario)
-    return _run_seeds(range(seed, seed + seeds), servers, updates, jobs)
+    return _run_seeds(range(seed, seed + seeds), servers, updates, faults, jobs)
 
 
-def _run_seeds(seeds: range, servers: int | None, updates: int | None, jobs: int) -> int:
+def _run_seeds(seeds: range, servers: int | None, updates: int | None, faults: bool, jobs: int) -> int:
     from simulation.run import Tally
     from simulation.sweep import sweep
 
     started = time.monotonic()
     tally = Tally()
     failed = 0
-    for result in sweep(seeds, servers=servers, updates=updates, jobs=jobs):
+    for result in sweep(seeds, servers=servers, updates=updates, faults=faults, jobs=jobs):
         if result.tally is not None:
             tally.add(result.tally)
             continue
         failed += 1
         click.echo(f"seed {result.seed}: {result.failure}")
         if failed == 1:
-            _show_shrunk(result.seed, servers, updates)
+            _show_shrunk(result.seed, servers, updates, faults)
     seconds = time.monotonic() - started
     click.echo(f"{len(seeds)} seeds, {failed} failed, {tally.outcomes['committed']} updates committed, {seconds:.0f} s")
     _show_tally(tally)
@@ -79,17 +88,20 @@ def _show_tally(tally: Tally) -> None:
         ("effects", tally.effects),
         ("messages", tally.messages),
         ("resolutions while updates were under way", tally.walks),
+        ("ordered reads", tally.reads),
+        ("troubles", tally.troubles),
     ):
-        click.echo(f"  {title}: " + ", ".join(f"{name} {count}" for name, count in sorted(counter.items())))
+        if counter:
+            click.echo(f"  {title}: " + ", ".join(f"{name} {count}" for name, count in sorted(counter.items())))
 
 
-def _show_shrunk(seed: int, servers: int | None, updates: int | None) -> None:
+def _show_shrunk(seed: int, servers: int | None, updates: int | None, faults: bool) -> None:
     from simulation.faults import FAULTS
     from simulation.run import SeedRun
     from simulation.scenario import write_scenario
     from simulation.shrink import NotReproducedError, shrink
 
-    run = SeedRun(seed, servers=servers, updates=updates)
+    run = SeedRun(seed, servers=servers, updates=updates, faults=faults)
     with suppress(*FAULTS):
         run.run()
     started = time.monotonic()

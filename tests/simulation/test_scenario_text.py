@@ -20,6 +20,8 @@ release
 deliver b>a Order 1
 expire 2
 crash b
+lose a b
+meet a b
 run
 quiet
 answer 1 committed
@@ -114,6 +116,13 @@ def test_a_channel_delivers_through_the_message_that_is_named():
 
 def test_an_update_whose_deadline_passes_is_refused():
     run("at a join x@a y@b\nexpire 1\nanswer 1 refused DEADLINE_EXCEEDED\narcs none")
+
+
+def test_an_undecided_update_ends_where_a_server_it_needs_is_lost_until_that_is_met():
+    lost = "hold a>b Order 1\nat a join x@a y@b\nlose a b\nanswer 1 refused UNAVAILABLE\nrelease\nrun\n"
+    run(
+        lost + "at a join x@a y@b\nanswer 2 refused UNAVAILABLE\nmeet a b\nat a join x@a y@b\nquiet\nanswer 3 committed"
+    )
 
 
 def test_a_server_that_crashes_loses_nothing_that_it_answered():

@@ -1,0 +1,196 @@
+"""What the simulated links, pauses and disks do to servers is what the transport and the run loop would."""
+
+import random
+from unittest.mock import patch
+
+import pytest
+
+from namegraph.events import Committed, CreateGroup, JoinArc, PeerLost, PeerMet, UpdateCommand
+from namegraph.names import NodeId, ServerId, Subnet
+from namegraph.records import RequestId
+from namegraph.refusals import Reason
+from simulation import links
+from simulation.checkers import check_quiet
+from simulation.cluster import WORLD, Cluster
+from simulation.disk import Held
+from simulation.links import Links
+from simulation.networks import Arrival, Channel, Errand, RandomNetwork
+
+A, B, C = (ServerId(f"{name}.example") for name in "abc")
+GROUPS = {server: NodeId(f"g@{server}") for server in (A, B, C)}
+
+
+class Scene:
+    """Three connected servers with a group each."""
+
+    def __init__(self, seed=1):
+        chance = random.Random(seed)
+        self.network = RandomNetwork(chance, is_wild=False)
+        self.cluster = Cluster([Subnet(server) for server in (A, B, C)], self.network, crashes=chance)
+        self.commands = {}
+        for server, group in GROUPS.items():
+            self.ask(server, CreateGroup(group))
+        self.cluster.run()
+        self.links = Links(self.cluster, self.network, chance)
+        self.cluster.connections = self.links
+        self.begin = self.cluster.now
+
+    def ask(self, server, *operations, at=0.0):
+        ticket = len(self.commands)
+        self.commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations)
+        self.cluster.submit(server, self.commands[ticket], delay=at)
+        return ticket
+
+    def join(self, above, below, *, at):
+        return self.ask(above, JoinArc(GROUPS[above], GROUPS[below]), at=at)
+
+    def at(self, time, run):
+        self.cluster.send_errand(WORLD, Errand(run), delay=time)
+
+    def cut(self, *channels, begin, end):
+        self.at(begin, lambda: self.links.cut(channels))
+        self.at(end, lambda: self.links.mend(channels))
+
+    def run(self):
+        self.cluster.run()
+        self.cluster.learn_unknown()
+        check_quiet(self.cluster.servers, self.commands, self.cluster.answers)
+
+    def outcome(self, ticket):
+        answer = self.cluster.answers[ticket]
+        return "committed" if isinstance(answer, Committed) else answer.reason
+
+    def taken(self, kind):
+        """When which server took events of a kind."""
+        arrivals = [happened for happened in self.cluster.history if isinstance(happened, Arrival)]
+        return [
+            (arrival.time - self.begin, arrival.server, arrival.event.peer)
+            for arrival in arrivals
+            if isinstance(arrival.event, kind)
+        ]
+
+
+def both(one, other):
+    return Channel(one, other), Channel(other, one)
+
+
+def test_a_cut_that_nobody_notices_only_delays_what_is_on_its_way():
+    scene = Scene()
+    with patch.object(links, "NOTICED_AFTER", (1e9,)):
+        scene.cut(*both(A, B), begin=1.0, end=100.0)
+        ticket = scene.join(A, B, at=2.0)
+        scene.cluster.on_answer = lambda *_: answered.append(scene.cluster.now - scene.begin)
+        answered = []
+        scene.run()
+    assert scene.outcome(ticket) == "committed"
+    assert 100 < answered[0] < 150
+    assert not scene.taken(PeerLost)
+
+
+def test_each_end_of_a_cut_is_told_at_its_own_time_and_meets_the_other_again():
+    scene = Scene()
+    scene.cut(*both(A, B), begin=1.0, end=1000.0)
+    early, late = scene.join(A, B, at=2.0), scene.join(B, C, at=1100.0)
+    scene.run()
+    (first, *one), (second, *other) = scene.taken(PeerLost)
+    assert sorted([one, other]) == [[A, B], [B, A]]
+    assert first < second < 1000
+    assert [time > 1000 for time, _, _ in scene.taken(PeerMet)] == [True, True]
+    assert (scene.outcome(early), scene.outcome(late)) == (Reason.UNAVAILABLE, "committed")
+
+
+def test_one_way_loss_ends_what_needs_both_ways_and_delivers_what_goes_the_other():
+    scene = Scene()
+    with patch.object(links, "NOTICED_AFTER", (30.0,)):
+        scene.cut(Channel(B, A), begin=1.0, end=1000.0)
+        ticket = scene.join(A, B, at=1.5)
+        scene.run()
+    assert scene.outcome(ticket) == Reason.UNAVAILABLE
+    arrived = {happened.sent.channel for happened in scene.cluster.history if getattr(happened, "sent", None)}
+    assert Channel(A, B) in arrived
+
+
+def test_a_server_that_two_others_reach_does_not_connect_them():
+    scene = Scene()
+    scene.cut(*both(A, B), begin=1.0, end=1000.0)
+    through_c, direct = scene.join(A, C, at=500.0), scene.join(A, B, at=501.0)
+    scene.at(900, lambda: outcomes.extend([scene.outcome(through_c), scene.outcome(direct)]))
+    outcomes = []
+    scene.run()
+    assert outcomes == ["committed", Reason.UNAVAILABLE]
+
+
+def test_a_paused_server_takes_what_waited_when_it_goes_on():
+    scene = Scene()
+    scene.at(1.0, lambda: scene.network.freeze(B, scene.cluster.now + 500))
+    ticket = scene.join(A, B, at=2.0)
+    scene.run()
+    steps = [h.time - scene.begin for h in scene.cluster.history if isinstance(h, Arrival) and h.server == B]
+    assert not any(2 < time < 500 for time in steps)
+    assert scene.outcome(ticket) == "committed"
+    assert not scene.taken(PeerLost)
+
+
+def test_others_may_notice_a_pause_and_are_met_after_it():
+    scene = Scene()
+    scene.at(1.0, lambda: (scene.network.freeze(B, scene.cluster.now + 500), scene.links.paused(B)))
+    ticket = scene.join(A, B, at=2.0)
+    scene.run()
+    assert scene.outcome(ticket) == Reason.UNAVAILABLE
+    assert {(A, B), (C, B)} <= {(end, other) for _, end, other in scene.taken(PeerLost)}
+    assert {(A, B), (B, A), (B, C), (C, B)} == {(end, other) for _, end, other in scene.taken(PeerMet)}
+
+
+def test_letters_and_replies_leave_when_the_slow_disk_has_written():
+    scene = Scene()
+    scene.cluster.queues[A].mean_delay = 1000.0
+    scene.join(A, B, at=1.0)
+    own = scene.ask(A, CreateGroup(NodeId(f"h@{A}")), at=1.0)
+    sent_before = len(scene.cluster.sent)
+    seen = []
+    scene.at(2.0, lambda: seen.append((len(scene.cluster.sent) - sent_before, own in scene.cluster.answers)))
+    scene.run()
+    assert seen == [(0, False)]
+    assert {scene.outcome(ticket) for ticket in scene.commands} == {"committed"}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_crash_loses_what_waits_for_a_slow_disk_and_what_is_being_written_whole_or_not_at_all(seed):
+    scene = Scene(seed)
+    cluster = scene.cluster
+    cluster.queues[A].mean_delay = 1e6
+    names = [NodeId(f"{letter}@{A}") for letter in "wxyz"]
+    for place, name in enumerate(names):
+        scene.ask(A, CreateGroup(name), at=1.0 + place)
+    held = []
+    scene.at(6.0, lambda: cluster.when_durable(A, Held(lambda: held.append("let out"), lambda: held.append("lost"))))
+    scene.at(7.0, lambda: cluster.crash(A, down_for=1.0))
+    there = []
+    scene.at(7.5, lambda: there.append([name in cluster.servers[A].graph.index for name in names]))
+    scene.at(7.6, lambda: setattr(cluster.queues[A], "mean_delay", 0.0))
+    scene.run()
+    assert there[0] in ([True, False, False, False], [False, False, False, False])
+    assert held == ["lost"]
+
+
+def test_a_server_that_stays_away_is_lost_and_its_clients_ask_again():
+    scene = Scene()
+    scene.at(1.0, lambda: scene.cluster.crash(B, down_for=500.0))
+    at_a, at_b = scene.join(A, B, at=50.0), scene.join(B, C, at=50.0)
+    scene.run()
+    assert {(A, B), (C, B)} <= {(end, other) for _, end, other in scene.taken(PeerLost)}
+    assert (scene.outcome(at_a), scene.outcome(at_b)) == (Reason.UNAVAILABLE, "committed")
+
+
+@pytest.mark.parametrize(("crash_step", "outcome"), [(1, Reason.DEADLINE_EXCEEDED), (5, "committed")])
+def test_a_client_that_has_gone_learns_the_outcome_by_its_request_id(crash_step, outcome):
+    """The server crashes at one of its steps: all of it is durable, and nothing is said."""
+    scene = Scene()
+    steps = iter(range(1, 100))
+    scene.cluster.crash_within = lambda server: 0.0 if server == A and next(steps) == crash_step else None
+    ticket = scene.join(A, B, at=1.0)
+    with patch("simulation.cluster.GONE_SHARE", 1.0):
+        scene.cluster.run()
+    assert ticket in scene.cluster.unknown
+    scene.run()
+    assert scene.outcome(ticket) == outcome

@@ -1,0 +1,40 @@
+"""Ordered reads tell what a group has at their place in the order of updates, and no more."""
+
+import random
+
+from namegraph.events import CreateGroup, JoinArc, LeaveArc, ReadCommand, UpdateCommand
+from namegraph.names import NodeId, ServerId, Subnet
+from namegraph.records import RequestId
+from simulation.cluster import Cluster
+from simulation.networks import RandomNetwork
+from simulation.run import run_seed
+
+A, B = ServerId("a.example"), ServerId("b.example")
+X, Y, P, F = (NodeId(name) for name in (f"x@{A}", f"y@{B}", f"p@{B}", "f@elsewhere.example"))
+
+
+def test_a_read_tells_nothing_that_an_update_before_it_has_taken_away():
+    """When the read is asked for, the arc is still there, and so the other server takes part."""
+    chance = random.Random(1)
+    cluster = Cluster([Subnet(A), Subnet(B)], RandomNetwork(chance, is_wild=False))
+    asked = [
+        (A, (CreateGroup(X),)),
+        (B, (CreateGroup(Y), JoinArc(Y, P), JoinArc(Y, F))),
+        (A, (JoinArc(X, Y),)),
+    ]
+    for ticket, (server, operations) in enumerate(asked):
+        cluster.submit(server, UpdateCommand(ticket, RequestId(f"r{ticket}"), operations))
+        cluster.run()
+    leave = UpdateCommand(10, RequestId("leave"), (LeaveArc(X, Y),))
+    for command in (ReadCommand(9, X), leave, ReadCommand(11, X)):
+        cluster.submit(A, command)
+    cluster.run()
+    assert cluster.places[9] < cluster.places[10] < cluster.places[11]
+    before, after = ([member.node for member in cluster.answers[ticket].members] for ticket in (9, 11))
+    assert before == sorted([X, Y, P, F])
+    assert after == [X]
+
+
+def test_reads_among_updates_tell_the_graph_of_their_place():
+    told = sum(run_seed(seed, faults=True).reads["told"] for seed in range(300, 320))
+    assert told > 50

@@ -1,0 +1,193 @@
+"""Whole clusters under a seed while links break, servers pause, crash and stay away, and disks are slow.
+
+`shadowtree simulate --faults` runs more of them. What the rules are for is shown by what goes wrong without each.
+"""
+
+import random
+from itertools import pairwise
+from unittest.mock import patch
+
+import pytest
+
+from namegraph.channels import Channels
+from namegraph.coordinator import Coordinator
+from namegraph.events import Committed, CreateGroup, JoinArc, UpdateCommand
+from namegraph.names import NodeId, ServerId, Subnet
+from namegraph.records import RequestId
+from resolver.parts import Parts
+from simulation.checkers import check_all, check_quiet
+from simulation.cluster import NOTHING_DURABLE, Cluster
+from simulation.faults import FAULTS
+from simulation.links import Links
+from simulation.networks import RandomNetwork
+from simulation.run import SeedRun, Tally, run_seed
+from simulation.serial import TrueGraph, run_serially
+from simulation.shrink import NotReproducedError, shrink
+from simulation.troubles import Trouble
+from tests.simulation.test_shrink import Attempts
+
+SEEDS = 60
+
+SEEDS_ENOUGH_TO_GO_WRONG = 300
+"""One in twenty does, or more."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 20))
+def test_whatever_goes_wrong_for_a_while_nothing_is_lost_and_all_comes_to_rest(first):
+    for seed in range(first, first + 20):
+        run_seed(seed, faults=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_five_servers_in_trouble_take_sixty_updates(seed):
+    tally = run_seed(seed, servers=5, updates=60, faults=True)
+    assert tally.outcomes["committed"] > 5
+
+
+def test_every_kind_of_trouble_comes_up_and_updates_are_committed_refused_and_asked_for_again():
+    tally = Tally()
+    for seed in range(100, 130):
+        tally.add(run_seed(seed, faults=True))
+    assert {kind.value for kind in Trouble} <= tally.troubles.keys()
+    assert {"crashes within a step", "asked again", "outcomes learnt later"} <= tally.troubles.keys()
+    assert {"committed", "UNAVAILABLE"} <= tally.outcomes.keys()
+    assert {"complete", "unreachable", "asked again after a crash"} <= tally.walks.keys()
+
+
+def test_a_seed_replays_step_for_step():
+    def steps(seed):
+        run = SeedRun(seed, faults=True)
+        run.run()
+        return run.recorded(), run.sent
+
+    assert steps(11) == steps(11)
+    assert steps(11) != steps(12)
+
+
+# -- what goes wrong without each rule
+
+
+def goes_wrong(first=0):
+    seeds = range(first, first + SEEDS_ENOUGH_TO_GO_WRONG)
+    return next((run for seed in seeds if (run := failed_run(seed)) is not None), None)
+
+
+def failed_run(seed):
+    run = SeedRun(seed, faults=True)
+    try:
+        run.run()
+    except FAULTS:
+        return run
+    return None
+
+
+def abort_all(coordinator, server):
+    for running in list(coordinator._running.values()):
+        if server in running.asked:
+            coordinator._abort(running, coordinator._out_of_reach(server))
+
+
+def take_repeated(channels, sender, number):
+    channels._handled_through[sender] = max(number, channels._handled_through.get(sender, 0))
+    return True
+
+
+def letters_leave_at_once(cluster, arrival, event, crash_at, step=Cluster._step):
+    step(cluster, arrival, event, crash_at)
+    for taken in cluster.queues[arrival.server].waiting:
+        for letter in taken.effects.messages:
+            cluster._send(arrival.server, letter)
+        taken.effects.messages.clear()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "replacement", "first"),
+    [
+        pytest.param(Coordinator, "peer_lost", abort_all, 0, id="what is decided waits for a lost server"),
+        pytest.param(Channels, "take", take_repeated, 180, id="a letter that comes again is known by its number"),
+        pytest.param(Cluster, "_step", letters_leave_at_once, 0, id="letters leave only when they are durable"),
+        pytest.param(Parts, "_ready_for", lambda *_: None, 0, id="a ready server is in doubt"),
+        pytest.param(Coordinator, "restore", lambda *_: [], 0, id="a coordinator takes up what was decided"),
+    ],
+)
+def test_without_a_rule_something_goes_wrong(owner, name, replacement, first):
+    with patch.object(owner, name, replacement):
+        assert goes_wrong(first) is not None
+
+
+def shrunk(run):
+    try:
+        return shrink(run.recorded(), time_used=Attempts(400).used)
+    except NotReproducedError:
+        return None  # It took a read, or a disk that is slow.
+
+
+def test_what_goes_wrong_in_trouble_shrinks_to_a_short_scenario():
+    with patch.object(Coordinator, "peer_lost", abort_all):
+        failed = (run for seed in range(SEEDS_ENOUGH_TO_GO_WRONG) if (run := failed_run(seed)) is not None)
+        smaller = next(scenario for run in failed if (scenario := shrunk(run)) is not None)
+    assert len(smaller.steps) <= 12
+
+
+# -- every point of every step at which a server can crash
+
+NAMES = [NodeId(f"g@{name}.example") for name in "abcd"]
+
+
+class OneUpdate:
+    """Four servers; the last update closes a loop over all of them and adds a way into it."""
+
+    def __init__(self, crash_step, share):
+        self.chance = random.Random(5)
+        network = RandomNetwork(self.chance, is_wild=False)
+        self.cluster = Cluster([Subnet(f"{name}.example") for name in "abcd"], network, crashes=self.chance)
+        self.commands = {}
+        self.let_out = []
+        a, b, c, d = NAMES
+        self.ask(*(CreateGroup(name) for name in NAMES))
+        self.ask(JoinArc(a, b), JoinArc(b, c), JoinArc(c, d))
+        self.cluster.connections = Links(self.cluster, network, self.chance)
+        self.cluster.down_for = lambda: self.chance.choice([1.0, 50.0])
+        self.cluster.crash_within = self.crash_within
+        self.server_of_step = []
+        self.let_out = [len(self.cluster.sent) + len(self.cluster.answers)]
+        self.crash_step, self.share = crash_step, share
+
+    def ask(self, *operations):
+        ticket = len(self.commands)
+        command = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations)
+        self.commands[ticket] = command
+        self.cluster.submit(ServerId("a.example"), command)
+        self.cluster.run(lambda: self.let_out.append(len(self.cluster.sent) + len(self.cluster.answers)))
+
+    def crash_within(self, server):
+        self.server_of_step.append(server)
+        return self.share if len(self.server_of_step) == self.crash_step else None
+
+    def run(self):
+        a, b, _, d = NAMES
+        self.ask(JoinArc(a, d), JoinArc(d, b), JoinArc(d, a))
+        cluster = self.cluster
+        cluster.learn_unknown()
+        check_quiet(cluster.servers, self.commands, cluster.answers)
+        state = run_serially(self.commands, cluster.answers, cluster.places, [])
+        check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
+
+
+LET_OUT_AT_MOST = 3
+"""By one step of this update: a letter to each other server."""
+
+
+@pytest.mark.parametrize("point", [NOTHING_DURABLE, *range(LET_OUT_AT_MOST + 1)])
+def test_a_crash_at_any_point_of_any_step_leaves_an_update_done_everywhere_or_nowhere(point):
+    undisturbed = OneUpdate(crash_step=0, share=None)
+    undisturbed.run()
+    assert all(isinstance(answer, Committed) for answer in undisturbed.cluster.answers.values())
+    steps = len(undisturbed.server_of_step)
+    assert steps > 20
+    assert max(after - before for before, after in pairwise(undisturbed.let_out)) == LET_OUT_AT_MOST
+    for step in range(1, steps + 1):
+        share = point if point == NOTHING_DURABLE else (point + 0.5) / (LET_OUT_AT_MOST + 1)
+        disturbed = OneUpdate(step, share)
+        disturbed.run()
+        assert disturbed.cluster.restarts == 1
