@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help run test check format proto bench simulate clean
+.PHONY: help run test check format proto bench simulate chaos clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
@@ -47,6 +47,10 @@ JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
 simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), and FAULT_SEEDS (300) with faults: several minutes
 	$(BIN)/shadowtree simulate --seeds $(SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
 	$(BIN)/shadowtree simulate --faults --seeds $(FAULT_SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
+
+MINUTES ?= 10
+chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -18,6 +18,8 @@ from nameserver.peers.transport import PeerCore, PeerTransport
 CONNECT_WAIT_SECONDS = 2.0
 """How long a call waits for a server that may come soon, as when all servers of a place start together."""
 
+READY = grpc.ChannelConnectivity.READY
+
 Found = TypeVar("Found")
 
 
@@ -59,7 +61,7 @@ class PeerDirectory:
             )
         if not link.is_direct:
             raise _out_of_reach(link, f"the server {server} at {link.address}", server)
-        if not await _is_ready(link.channel):
+        if not await _is_ready(link):
             raise refuse(
                 Reason.UNAVAILABLE,
                 f"the server {server} has dialled this one, but cannot be dialled at {link.address}",
@@ -107,16 +109,21 @@ class PeerDirectory:
             return
 
 
-async def _is_ready(channel: grpc.aio.Channel) -> bool:
-    """Whether calls over a channel arrive.
+async def _is_ready(link: Link) -> bool:
+    """Whether calls over the channel of a link arrive.
 
     Of a peer that dialled us the channel may not know yet: it tried in vain before, pauses, and fails calls meanwhile.
+    Where the link takes another channel meanwhile, that one is waited for.
     """
-    if channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
-        return True
     try:
         async with asyncio.timeout(CONNECT_WAIT_SECONDS):
-            await channel.channel_ready()
+            while (state := (channel := link.channel).get_state(try_to_connect=True)) is not READY:
+                try:
+                    await channel.wait_for_state_change(state)
+                except grpc.aio.UsageError:
+                    # It was closed, as by a link that takes another one.
+                    if channel is link.channel:
+                        return False
     except TimeoutError:
         return False
     return True

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 DOMAIN: Final = "shadowtree"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _NEVER_SENT: Final = ("failed to connect to all addresses", "DNS resolution failed", "Failed to create secure")
+_CANCELLED_HERE: Final = ("Channel closed!", "Locally cancelled")
 _WHY_AFTER: Final = ("last error: ", "Failed to connect to remote host: ")
 
 
@@ -53,7 +54,10 @@ def read_failure(error: Any, address: Address) -> Failure:
         reason, facts = info
         known = ERROR_OF_REASON.get(reason, ServerFault)
         return Failure(known(details, facts), is_answer=known is not OutcomeUnknown, was_sent=True, may_pass=False)
-    if code is grpc.StatusCode.UNAVAILABLE:
+    if code is grpc.StatusCode.UNAVAILABLE or (
+        # A server that ends drops calls so that reach it in its last moment.
+        code is grpc.StatusCode.CANCELLED and not details.startswith(_CANCELLED_HERE)
+    ):
         never_sent = details.startswith(_NEVER_SENT)
         why = details
         for lead in _WHY_AFTER:

@@ -39,9 +39,7 @@ class Record:
     def model(self, subnets):
         """What follows from the acknowledged updates in the order of their revisions; each must have been possible."""
         model = Model(frozenset(subnets))
-        for revision, operations in sorted(self.acknowledged, key=lambda entry: parse_revision(entry[0]).final):
-            following = model.after(operations)
-            assert isinstance(following, Model), f"{operations} at {revision} was acknowledged, but: {following}"
+        for _, following in one_after_another(self.acknowledged, subnets):
             model = following
         return model
 
@@ -49,6 +47,16 @@ class Record:
     def newest(self):
         """The last revision."""
         return max((revision for revision, _ in self.acknowledged), key=lambda text: parse_revision(text).final)
+
+
+def one_after_another(acknowledged, subnets):
+    """The revision of each update, in order, and the model after it; each must have been possible."""
+    model = Model(frozenset(subnets))
+    for revision, operations in sorted(acknowledged, key=lambda entry: parse_revision(entry[0]).final):
+        following = model.after(operations)
+        assert isinstance(following, Model), f"{operations} at {revision} was acknowledged, but: {following}"
+        model = following
+        yield revision, model
 
 
 class RecordingClient:
@@ -68,16 +76,16 @@ class RecordingClient:
         return self._update(operations, lambda **k: self.client.delete_group(group, force=True, **k))
 
     def join(self, parent, child, kind):
-        return self._update((_joining(parent, child, kind),), lambda **k: self.client.join(parent, child, kind, **k))
+        return self._update((joining(parent, child, kind),), lambda **k: self.client.join(parent, child, kind, **k))
 
     def leave(self, parent, child):
-        return self._update((_leaving(parent, child),), lambda **k: self.client.leave(parent, child, **k))
+        return self._update((leaving(parent, child),), lambda **k: self.client.leave(parent, child, **k))
 
     def apply(self, changes):
         operations = tuple(
-            _joining(change.parent, change.member, change.kind)
+            joining(change.parent, change.member, change.kind)
             if isinstance(change, shadowtree.Join)
-            else _leaving(change.parent, change.member)
+            else leaving(change.parent, change.member)
             for change in changes
         )
         return self._update(operations, lambda **k: self.client.apply(changes, **k))
@@ -111,9 +119,11 @@ def all_at_once(tasks):
             done.result()
 
 
-def _joining(parent, child, kind):
+def joining(parent, child, kind):
+    """The operation that `Client.join` asks for."""
     return JoinArc(parse_name(parent), parse_name(child), ChildKind[kind.upper()])
 
 
-def _leaving(parent, child):
+def leaving(parent, child):
+    """The operation that `Client.leave` asks for."""
     return LeaveArc(parse_name(parent), parse_name(child), ChildKind.AUTO)

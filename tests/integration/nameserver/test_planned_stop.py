@@ -76,6 +76,25 @@ def test_an_update_that_waits_for_another_server_is_finished_before_its_coordina
         assert [child.id for child in client.describe(TOP, at_least_revision=change.revision).children] == [LOW]
 
 
+def test_an_update_that_outlasts_the_draining_is_of_unknown_outcome_and_done_once_when_repeated(start_several, pool):
+    servers = start_several([[subnet] for subnet in SUBNETS], drain_seconds=0.5)
+    a = servers.clients[0]
+    for group in (TOP, LOW):
+        a.create_group(group)
+    with servers.stopped(2):
+        joining = pool.submit(a.join, TOP, LOW, request_id="once", timeout=4)
+        wait_until(lambda: any(peer.letters_waiting for peer in a.peers().peers), "an update that waits for c")
+        assert servers.processes[0].terminate()[0] == 0
+        with pytest.raises(shadowtree.OutcomeUnknown):
+            joining.result()
+    servers.start_again(0)
+    servers.wait_for_connections()
+    change = a.join(TOP, LOW, request_id="once")
+    for client in servers.clients:
+        assert client.join(TOP, LOW, request_id="once").revision == change.revision
+        assert [child.id for child in client.describe(TOP).children] == [LOW]
+
+
 def test_updates_of_others_that_need_a_server_which_drains_are_refused_at_once_and_reads_go_on(servers, pool):
     a, b, _ = servers.clients
     with servers.stopped(2):

@@ -101,6 +101,18 @@ def test_a_connection_that_was_refused_was_never_sent_and_says_so_briefly():
     assert failure.error.message == "cannot reach the name server at h:1: connect: Connection refused (111)"
 
 
+def test_a_call_that_its_server_dropped_is_like_a_lost_connection():
+    failure = read_failure(RpcError(grpc.StatusCode.CANCELLED, "CANCELLED"), "h:1")
+    assert isinstance(failure.error, errors.Unavailable)
+    assert failure.may_pass
+    assert failure.was_sent
+
+
+@pytest.mark.parametrize("details", ["Channel closed!", "Locally cancelled by application!"])
+def test_a_call_that_its_caller_cut_off_is_not_made_again(details):
+    assert not read_failure(RpcError(grpc.StatusCode.CANCELLED, details), "h:1").may_pass
+
+
 def test_a_connection_that_was_lost_may_have_carried_the_call():
     failure = read_failure(RpcError(grpc.StatusCode.UNAVAILABLE, "Socket closed"), "h:1")
     assert failure.may_pass

@@ -1,0 +1,93 @@
+"""What breaks when: drawn from a seed, so that the same seed breaks the same things at the same times."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import permutations
+
+
+class Kind(StrEnum):
+    """What can go wrong."""
+
+    KILL = "kill -9 and restart"
+    END = "SIGTERM and restart"
+    PAUSE = "SIGSTOP and SIGCONT"
+    PART = "two sides cut from each other"
+    ISOLATE = "one server cut from all"
+    PAIR = "two servers cut from each other, both reach the others"
+    ONE_WAY = "one direction of one link lost"
+
+
+OF_PROCESSES = (Kind.KILL, Kind.END, Kind.PAUSE)
+
+SHORT_SECONDS = (0.1, 2.0)
+LONG_SECONDS = (2.0, 10.0)
+"""How long a fault lasts, at least and at most, each half of the time: a killed server is lost after 2 s, a silent one
+after 6."""
+
+REST_SECONDS = 5.0
+"""From the end of one fault of a process to the next of the same one: to start takes a while."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that goes wrong: `begins` and `ends` in seconds since the first could have begun."""
+
+    kind: Kind
+    begins: float
+    ends: float
+    servers: tuple[int, ...]
+    """The process concerned, one side of a cut, or (who is not heard, who does not hear)."""
+    is_silent: bool = False
+    """Bytes vanish; else connections are closed, which is noticed at once."""
+
+    def __str__(self) -> str:
+        names = ", ".join("abcde"[number] for number in self.servers)
+        how = " (silently)" if self.is_silent else ""
+        return f"{self.begins:6.1f} s to {self.ends:6.1f} s  {self.kind}{how}: {names}"
+
+    def broken_ways(self, servers: int) -> set[tuple[int, int]]:
+        """Ordered pairs of servers, the first of which the second does not hear."""
+        everybody = range(servers)
+        match self.kind:
+            case Kind.PART | Kind.ISOLATE:
+                side = self.servers
+                return {way for way in permutations(everybody, 2) if (way[0] in side) != (way[1] in side)}
+            case Kind.PAIR:
+                return {*permutations(self.servers, 2)}
+            case Kind.ONE_WAY:
+                source, destination = self.servers
+                return {(source, destination)}
+        return set()
+
+
+def plan(seed: int, *, seconds: float, every: float, servers: int) -> list[Fault]:
+    """A fault every so many seconds; each ends by itself within the time, and several may last at once.
+
+    Kinds come in shuffled rounds, so that a short run has as many of them as it can.
+    """
+    chance = random.Random(seed)
+    rested_at = [0.0] * servers
+    faults: list[Fault] = []
+    round_of_kinds: list[Kind] = []
+    begins = every
+    while begins < seconds:
+        if not round_of_kinds:
+            round_of_kinds = chance.sample([*Kind], len(Kind))
+        kind = round_of_kinds.pop()
+        ends = min(begins + chance.uniform(*chance.choice((SHORT_SECONDS, LONG_SECONDS))), seconds)
+        rested = [number for number in range(servers) if rested_at[number] <= begins]
+        if kind in OF_PROCESSES:
+            victims = chance.sample(rested, 1) if rested else []
+            for victim in victims:
+                rested_at[victim] = ends + REST_SECONDS
+        else:
+            size = 1 if kind is Kind.ISOLATE else 2
+            victims = chance.sample(range(servers), size)
+        is_silent = kind is Kind.ONE_WAY or (kind not in OF_PROCESSES and chance.random() < 0.5)
+        if victims:
+            faults.append(Fault(kind, begins, ends, tuple(victims), is_silent))
+        begins += every
+    return faults

@@ -1,0 +1,138 @@
+"""What clients asked for and were told, with the times at which they asked and heard."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from math import inf
+
+import shadowtree
+from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from tests.integration.nameserver.recorded_updates import REFUSALS
+
+OF_NO_GROUP = "of no group"
+"""Ends the kind of a question that was answered with: there is no such group."""
+
+
+class Outcome(StrEnum):
+    """What a client knows of its update."""
+
+    ACKNOWLEDGED = "acknowledged"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass
+class Said:
+    """One error of a server."""
+
+    server: str
+    said: str
+    """Which class of errors it is."""
+    message: str
+    facts: dict
+
+
+@dataclass
+class Update:
+    """One request id: all that one client was told of it. Times are those of the monotonic clock."""
+
+    request_id: str
+    operations: tuple
+    asked: float
+    told: float = inf
+    """When the outcome was heard; never, where it is unknown."""
+    outcome: Outcome = Outcome.UNKNOWN
+    revision: str = ""
+    why: list = field(default_factory=list)
+    """What was said of each attempt that was not acknowledged."""
+
+    def ask(self, client, clock, timeout):
+        """Ask (again) through a server, and note what it says; an outcome that may be is not forgotten.
+
+        Raises what no server should say, and notes it too.
+        """
+        was_asked = bool(self.why)
+        try:
+            change = submit(client, self.operations, request_id=self.request_id, timeout=timeout)
+        except shadowtree.OutcomeUnknown as error:
+            self._note(client, error)
+        except REFUSALS as error:
+            self._note(client, error)
+            self.outcome, self.told = Outcome.REFUSED, clock()
+        except (shadowtree.Unavailable, shadowtree.DeadlineExceeded) as error:
+            # This attempt did nothing; what an earlier one did, it does not say.
+            self._note(client, error)
+            if not was_asked:
+                self.outcome, self.told = Outcome.REFUSED, clock()
+        except shadowtree.ShadowtreeError as error:
+            self._note(client, error)
+            raise
+        else:
+            self.outcome, self.told, self.revision = Outcome.ACKNOWLEDGED, clock(), change.revision
+
+    def _note(self, client, error):
+        self.why.append(Said(client.address, type(error).__name__, error.message, error.facts))
+
+
+@dataclass
+class Read:
+    """One question that was answered in full. `answer` is a list of names, or of arcs, or a truth value."""
+
+    kind: str
+    names: tuple
+    asked: float
+    told: float
+    answer: object
+    server: str
+
+
+@dataclass
+class History:
+    """Of all clients; shared by threads."""
+
+    updates: list = field(default_factory=list)
+    reads: list = field(default_factory=list)
+    incomplete_reads: Counter = field(default_factory=Counter)
+    """Questions of each kind that were not answered in full, and said so."""
+    unexpected: list = field(default_factory=list)
+    """What servers said that none should."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def with_outcome(self, outcome):
+        return [update for update in self.updates if update.outcome is outcome]
+
+    def write(self, file):
+        """One JSON object a line, updates first."""
+        with file.open("w") as lines:
+            for update in self.updates:
+                row = {**asdict(update), "operations": [str(operation) for operation in update.operations]}
+                lines.write(json.dumps({"update": row}) + "\n")
+            for read in self.reads:
+                lines.write(json.dumps({"read": asdict(read)}) + "\n")
+            for each in self.unexpected:
+                lines.write(json.dumps({"unexpected": each}) + "\n")
+
+
+def submit(client, operations, *, request_id, timeout):
+    """Ask for an update in the call that is made for it."""
+    named = {"request_id": request_id, "timeout": timeout}
+    match operations:
+        case (CreateGroup(group),):
+            return client.create_group(group, **named)
+        case (DeleteGroup(group, force),):
+            return client.delete_group(group, force=force, **named)
+        case (JoinArc(parent, child, kind),):
+            return client.join(parent, child, kind.name.lower(), **named)
+        case (LeaveArc(parent, child),):
+            return client.leave(parent, child, **named)
+    changes = [
+        shadowtree.Join(each.parent, each.child, each.kind.name.lower())
+        if isinstance(each, JoinArc)
+        else shadowtree.Leave(each.parent, each.child)
+        for each in operations
+    ]
+    return client.apply(changes, **named)

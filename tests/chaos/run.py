@@ -1,0 +1,195 @@
+"""One run: servers, load, faults; then rest, and whether all that clients were told is true."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import shadowtree
+from tests.chaos.cluster import SUBNETS, Cluster
+from tests.chaos.faults import plan
+from tests.chaos.history import History, Outcome
+from tests.chaos.load import Reader, Writer
+from tests.chaos.verdict import Timeline, contradictions, rows, was_done
+from tests.integration.nameserver.answers_of_all import check_all_answers
+
+WRITERS = 10
+READERS = 5
+
+QUIET_SECONDS = 10.0
+"""Within what time after the last fault nothing may go on any more."""
+
+PATIENCE_SECONDS = 60.0
+"""How long to wait for it all the same, so that what else is wrong is found too."""
+
+LAST_CALL_SECONDS = 30.0
+SHOWN = 20
+"""Contradictions told one by one."""
+
+
+@dataclass
+class Report:
+    """What one run did and found."""
+
+    seed: int
+    seconds: float
+    every: float
+    faults: list
+    links: str = ""
+    """How links were broken."""
+    history: History = field(default_factory=History)
+    unknown: int = 0
+    """Updates whose outcome was unknown when the faults ended."""
+    unknown_done: int = 0
+    quiet_after: float | None = None
+    """Seconds from the end of the last fault until nothing went on; None: never."""
+    failures: list = field(default_factory=list)
+
+    def lines(self):
+        """The report, for people."""
+        updates = self.history.updates
+        kinds = Counter(str(fault.kind) for fault in self.faults)
+        refused = Counter(update.why[-1].said for update in self.history.with_outcome(Outcome.REFUSED))
+        reads = Counter(read.kind for read in self.history.reads)
+        counted = {outcome: len(self.history.with_outcome(outcome)) for outcome in Outcome}
+        yield f"seed {self.seed}: {self.seconds:.0f} s, {len(self.faults)} faults, one every {self.every:g} s"
+        yield f"  {self.links}"
+        yield from (f"  {count:4d}  {kind}" for kind, count in sorted(kinds.items()))
+        yield (
+            f"updates: {len(updates)}, of which {counted[Outcome.ACKNOWLEDGED]} were acknowledged, "
+            f"{counted[Outcome.REFUSED]} refused"
+        )
+        yield from (f"  {count:4d}  {reason}" for reason, count in sorted(refused.items()))
+        yield (
+            f"  the outcome of {self.unknown} was unknown when the faults ended: {self.unknown_done} were done, "
+            f"the others not"
+        )
+        yield (
+            f"questions: {sum(reads.values())} answered in full ({_counts(reads)}), "
+            f"{self.history.incomplete_reads.total()} not, and said so ({_counts(self.history.incomplete_reads)})"
+        )
+        quiet = "never" if self.quiet_after is None else f"{self.quiet_after:.1f} s after the last fault"
+        yield f"quiet: {quiet} (at most {QUIET_SECONDS:g} s)"
+        yield from (f"WRONG: {failure}" for failure in self.failures)
+        yield "verdict: WRONG" if self.failures else "verdict: nothing lost, nothing invented"
+
+
+def run(folder, *, seed, seconds, every, say=lambda line: None):
+    """Let servers live in a folder for so long, a fault every so many seconds; returns the report.
+
+    `say` is told each fault as it begins.
+    """
+    report = Report(seed, seconds, every, plan(seed, seconds=seconds, every=every, servers=len(SUBNETS)))
+    try:
+        with Cluster(folder) as cluster:
+            report.links = cluster.links.told
+            _trouble(cluster, report, say)
+            if report.quiet_after is not None:
+                _judge(cluster, report)
+    finally:
+        report.history.write(folder / "history.jsonl")
+    return report
+
+
+def _trouble(cluster, report, say):
+    """Load and faults, until all is quiet."""
+    history, over, healed = report.history, threading.Event(), threading.Event()
+    writers = [Writer(cluster, history, f"writer-{number}") for number in range(WRITERS)]
+    readers = [Reader(cluster, history, f"reader-{number}") for number in range(READERS)]
+    writers[0].build()
+    with ThreadPoolExecutor(WRITERS + READERS) as clients, ThreadPoolExecutor(len(report.faults) + 1) as breakers:
+        living = [clients.submit(someone.live, over) for someone in writers + readers]
+        breaking = []
+        try:
+            started = time.monotonic()
+            for fault in report.faults:
+                healed.wait(max(started + fault.begins - time.monotonic(), 0))
+                say(str(fault))
+                ends = started + fault.ends
+                breaking.append(breakers.submit(cluster.carry_out, fault, lambda ends=ends: _wait(healed, ends)))
+            healed.wait(max(started + report.seconds - time.monotonic(), 0))
+        finally:
+            healed.set()
+            for each in breaking:
+                each.result()
+            last = time.monotonic()
+            over.set()
+        unrest = cluster.wait_until_quiet(PATIENCE_SECONDS)
+        if unrest is None:
+            report.quiet_after = time.monotonic() - last
+        for each in living:
+            each.result()
+    if report.quiet_after is None or report.quiet_after > QUIET_SECONDS:
+        report.failures.append(f"not quiet {QUIET_SECONDS:g} s after the last fault; {unrest or 'later it was'}")
+
+
+def _wait(healed, until):
+    healed.wait(max(until - time.monotonic(), 0))
+
+
+def _judge(cluster, report):
+    """Everything that must hold when all is quiet."""
+    history, failures = report.history, report.failures
+    failures += cluster.surprises
+    failures += cluster.peer_faults()
+    failures += history.unexpected
+    # Calls that ended after their servers were quiet may have left something behind.
+    if (unrest := cluster.wait_until_quiet(QUIET_SECONDS)) is not None:
+        failures.append(f"not quiet after the last call: {unrest}")
+        return
+    clients = [cluster.new_client(number, timeout=LAST_CALL_SECONDS) for number in range(len(SUBNETS))]
+    try:
+        counters = cluster.counters()
+        graphs = [list(client.export()) for client in clients]
+        unknown = history.with_outcome(Outcome.UNKNOWN)
+        _learn(unknown, clients, failures)
+        done = history.with_outcome(Outcome.ACKNOWLEDGED)
+        learnt = [update for update in unknown if update.outcome is Outcome.ACKNOWLEDGED]
+        late = {update.request_id for update in learnt if not was_done(update, counters=counters)}
+        report.unknown, report.unknown_done = len(unknown), len(learnt) - len(late)
+        _compare(graphs, [update for update in done if update.request_id not in late], failures)
+        timeline = Timeline(done, SUBNETS)
+        found = contradictions(history, timeline)
+        failures += found[:SHOWN]
+        if found[SHOWN:]:
+            failures.append(f"{len(found) - SHOWN} more answers that contradict the history")
+        _nothing_is_stuck(clients, timeline.model)
+        check_all_answers(clients, timeline.model, revision=timeline.newest)
+    except (AssertionError, shadowtree.ShadowtreeError) as error:
+        failures.append(f"{type(error).__name__}: {error}")
+    finally:
+        for client in clients:
+            client.close()
+
+
+def _learn(unknown, clients, failures):
+    """Repeat each request id through one server and then another; they must tell the same, and something definite."""
+    for number, update in enumerate(unknown):
+        told = []
+        for client in (clients[number % len(clients)], clients[(number + 1) % len(clients)]):
+            update.ask(client, time.monotonic, LAST_CALL_SECONDS)
+            told.append((update.outcome, update.revision))
+        if update.outcome is Outcome.UNKNOWN or told[0] != told[1]:
+            failures.append(f"{update.request_id}, repeated when all was quiet: {told}; {update.why}")
+
+
+def _compare(graphs, done, failures):
+    """Before any request was repeated each server had the graph of what was done by then, and of nothing else."""
+    expected = rows(Timeline(done, SUBNETS).model)
+    for subnet, graph in zip(SUBNETS, graphs, strict=True):
+        found = {(arc.parent, arc.child, arc.kind) for arc in graph}
+        if found != expected:
+            failures.append(f"{subnet} lost {sorted(expected - found)}, invented {sorted(found - expected)}")
+
+
+def _nothing_is_stuck(clients, model):
+    """A resolution in order waits for all updates that were ordered before it: each ends."""
+    for number, group in enumerate(sorted(model.groups)):
+        clients[number % len(clients)].resolve(group, consistency="ordered")
+
+
+def _counts(counter):
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(counter.items())) or "none"

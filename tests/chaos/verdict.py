@@ -1,0 +1,167 @@
+"""Whether what clients were told can be true, given in which order the updates were done.
+
+Updates that were done are carried out one after another, in the order of their revisions, on a brute-force model: each
+must have been possible. From this follows when each arc was there *for sure* (it was acknowledged before, and nobody
+had asked to remove it yet) and when *perhaps* (it had been asked for, and its removal was not acknowledged). A complete
+answer must have everybody who is reached over what was there for sure throughout the call, and nobody who is not
+reached over what was there perhaps at some time in it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from math import inf
+
+from namegraph.events import CreateGroup, JoinArc, LeaveArc
+from namegraph.priorities import parse_revision
+from tests.chaos.history import OF_NO_GROUP, Outcome
+from tests.integration.nameserver.recorded_updates import one_after_another
+
+NO_CHILD = ""
+"""In the place of the child: the group itself, as in an export."""
+
+
+@dataclass
+class Stay:
+    """From when to when one arc or group was there, each end as asked for and as told."""
+
+    came_asked: float
+    came_told: float
+    went_asked: float = inf
+    went_told: float = inf
+
+    def is_sure(self, asked, told):
+        """Whether it was there all through a call."""
+        return self.came_told <= asked and told <= self.went_asked
+
+    def is_possible(self, asked, told):
+        """Whether it may have been there at some time in a call."""
+        return self.came_asked <= told and asked <= self.went_told
+
+
+class Timeline:
+    """What was there when."""
+
+    def __init__(self, done, subnets):
+        """`done`: the updates that were done, of which `told` is infinite where nobody was told so.
+
+        Raises `AssertionError` where they cannot all have been done.
+        """
+        self.newest, self.model = "", None
+        self._stays = defaultdict(list)
+        of_revision = {update.revision: update for update in done}
+        assert len(of_revision) == len(done), "two updates have one revision"
+        there = frozenset()
+        for revision, model in one_after_another([(each.revision, each.operations) for each in done], subnets):
+            update = of_revision[revision]
+            now = model.arcs.keys() | {(group, NO_CHILD) for group in model.groups}
+            for arc in now - there:
+                self._stays[arc].append(Stay(update.asked, update.told))
+            for arc in there - now:
+                self._stays[arc][-1].went_asked, self._stays[arc][-1].went_told = update.asked, update.told
+            self.newest, self.model, there = revision, model, now
+
+    def sure(self, asked, told):
+        """The arcs and groups that were there all through a call."""
+        return {arc for arc in self._stays if self.is_sure(arc, asked, told)}
+
+    def possible(self, asked, told):
+        """Those that may have been there at some time in a call."""
+        return {arc for arc in self._stays if self.is_possible(arc, asked, told)}
+
+    def is_sure(self, arc, asked, told):
+        """Whether one of them was there all through a call."""
+        return any(stay.is_sure(asked, told) for stay in self._stays.get(arc, ()))
+
+    def is_possible(self, arc, asked, told):
+        """Whether it may have been there at some time in it."""
+        return any(stay.is_possible(asked, told) for stay in self._stays.get(arc, ()))
+
+
+def contradictions(history, timeline):
+    """One line for each complete answer, and each refusal of a single operation, that cannot be true."""
+    lines = [line for read in history.reads for line in _contradictions_of(read, timeline)]
+    refused = history.with_outcome(Outcome.REFUSED)
+    return lines + [line for update in refused for line in _wrong_refusals(update, timeline)]
+
+
+def _contradictions_of(read, timeline):
+    sure = timeline.sure(read.asked, read.told)
+    possible = timeline.possible(read.asked, read.told)
+    where = f"{read.kind} {' '.join(read.names)} at {read.server}, asked at {read.asked:.3f}"
+    if read.kind.endswith(OF_NO_GROUP):
+        return [f"{where}: it was there"] if (read.names[0], NO_CHILD) in sure else []
+    found = _found(read)
+    missing = sorted(_expected(read, sure) - found)
+    invented = sorted(found - _expected(read, possible))
+    return [f"{where}: misses {missing}, invents {invented}"] if missing or invented else []
+
+
+def _wrong_refusals(update, timeline):
+    """A refusal names what was there, or was not; it must have been so at some time in the call."""
+    call = update.asked, update.told
+    where = f"{update.request_id} {update.operations}: {update.why[-1]}"
+    match update.why[-1].said, update.operations:
+        case "AlreadyMember", (JoinArc(parent, child),):
+            return [] if timeline.is_possible((parent, child), *call) else [f"{where}: it was not there"]
+        case "NotAMember", (LeaveArc(parent, child),):
+            return [f"{where}: it was there"] if timeline.is_sure((parent, child), *call) else []
+        case "GroupExists", (CreateGroup(group),):
+            return [] if timeline.is_possible((group, NO_CHILD), *call) else [f"{where}: it was not there"]
+        case "GroupNotFound", _:
+            group = update.why[-1].facts["group"]
+            return [f"{where}: it was there"] if timeline.is_sure((group, NO_CHILD), *call) else []
+    return []
+
+
+def _found(read):
+    if read.kind == "check":
+        return {read.names[1]} if read.answer else set()
+    if read.kind == "export":
+        arcs = set(map(tuple, read.answer))
+        return arcs | {(parent, NO_CHILD) for parent, _ in arcs}
+    return set(read.answer)
+
+
+def _expected(read, arcs):
+    """What the answer is where exactly these arcs and groups are there."""
+    match read.kind:
+        case "resolve":
+            return _reached(arcs, read.names[0], downwards=True)
+        case "check":
+            return _reached(arcs, read.names[0], downwards=True) & {read.names[1]}
+        case "memberships":
+            return _reached(arcs, read.names[0], downwards=False)
+        case "export":
+            return arcs
+    raise AssertionError(read.kind)
+
+
+def _reached(arcs, start, *, downwards):
+    following = defaultdict(list)
+    for parent, child in arcs:
+        if child != NO_CHILD:
+            following[parent if downwards else child].append(child if downwards else parent)
+    reached, pending = set(), [start]
+    while pending:
+        for name in following[pending.pop()]:
+            if name not in reached:
+                reached.add(name)
+                pending.append(name)
+    return reached
+
+
+def rows(model):
+    """A model as an export tells it: (parent, child, kind), groups without members as parents of nobody."""
+    arcs = {(parent, child, kind.name.lower()) for (parent, child), (kind, _) in model.arcs.items()}
+    return arcs | {(group, NO_CHILD, "group") for group in model.groups - {parent for parent, _ in model.arcs}}
+
+
+def was_done(update, *, counters):
+    """Whether an update that was acknowledged later was done before the servers had these newest counters.
+
+    A coordinator gives an update a higher counter than all that it has seen.
+    """
+    revision = parse_revision(update.revision)
+    return revision.counter <= counters[revision.server]
