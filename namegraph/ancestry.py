@@ -252,9 +252,9 @@ class AncestorSets:
         graph = self._graph
         below = graph.descendants(roots)
         assert below is not None
-        for parent in graph.unlike:
-            # Where records are ahead, all that may be below is forgotten too: little, and rarely.
-            below |= graph.descendants(graph.unlike[parent]) or set()
+        # What is below by records that are ahead of the truth at the parent.
+        while more := {child for parent in graph.unlike if parent in below for child in graph.unlike[parent]} - below:
+            below |= graph.descendants(more) or set()
         forgotten = {graph.representative(node) for node in below}
         self._drop(forgotten)
         return forgotten
