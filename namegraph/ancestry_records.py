@@ -306,8 +306,9 @@ class AncestryRecords:
     def _write(self, arc: ArcRecord, *, owns_parent: bool) -> None:
         """Put an arc into its child's record."""
         graph = self._graph
-        self._rows_of.arcs[arc.parent, arc.child] = None
-        self.change.arc(arc.parent, arc.child)
+        ends = arc.parent, arc.child
+        self._rows_of.arcs[ends] = None
+        self.change.arc(ends)
         if owns_parent:
             # One object where truth and record agree.
             truth = graph.children[arc.parent].get(arc.child)
@@ -319,7 +320,7 @@ class AncestryRecords:
 
     def _erase(self, parent: NodeIndex, child: NodeIndex) -> None:
         self._rows_of.arcs[parent, child] = None
-        self.change.arc(parent, child)
+        self.change.arc((parent, child))
         self._graph.parents[child].pop(parent, None)
         if self._site.owns(parent):
             self._graph.compare(parent, child)
@@ -346,7 +347,7 @@ class AncestryRecords:
             del self.leaving[arc.child]
 
     def _mirror(self, arc: ArcRecord) -> None:
-        self.change.arc(arc.parent, arc.child)
+        self.change.arc((arc.parent, arc.child))
         if arc.present:
             self._graph.parents[arc.child][arc.parent] = arc
         else:
@@ -368,7 +369,7 @@ class AncestryRecords:
         for parent in list(graph.parents[node]):
             self._erase(parent, node)
         for parent, arc in self.leaving.get(node, {}).items():
-            self.change.arc(parent, node)
+            self.change.arc((parent, node))
             graph.parents[node][parent] = arc
             graph.compare(parent, node)
             self._rows_of.arcs[parent, node] = None

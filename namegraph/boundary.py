@@ -24,7 +24,7 @@ from namegraph.ancestry import Shift
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
-from namegraph.duplication import blocked_originators, controlled_arcs
+from namegraph.duplication import blocked_originators, controlled_arcs, without_any_above
 from namegraph.messages import ArcId, Block, RecordVersion, UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.ordering import row_key
@@ -158,10 +158,8 @@ class Boundary:
         found: dict[tuple[NodeIndex, NodeIndex], Minimal] = {}
         minimal: dict[bytes, Minimal] = {}
         for sink, arcs in by_sink.items():
-            for controlled in controlled_arcs(graph, ancestors, sink):
+            for controlled in controlled_arcs(graph, ancestors, sink, only=arcs):
                 ends = (controlled.arc.parent, controlled.arc.child)
-                if ends not in arcs:
-                    continue
                 sent = self.sent.get(self._name(*ends))
                 if sent and self._says(sent, controlled.blocked):
                     found[ends] = sent
@@ -220,21 +218,19 @@ class Boundary:
         wanted = {(arc.parent, arc.child) for arc in entering if self.sent.get(self._name(arc.parent, arc.child))}
         wanted -= gone
         for sink in dict.fromkeys(graph.representative(child) for _, child in sorted(wanted)):
-            now = controlled_arcs(graph, ancestors, sink)
+            now = controlled_arcs(graph, ancestors, sink, only=wanted)
             then = {
                 (of.arc.parent, of.arc.child): of.blocked
-                for of in controlled_arcs(graph, ancestors, sink, gone=gone, changed=after)
+                for of in controlled_arcs(graph, ancestors, sink, gone=gone, changed=after, only=wanted)
             }
             for was in now:
                 arc = (was.arc.parent, was.arc.child)
-                if arc not in wanted:
-                    continue
                 tail = graph.representative(was.arc.parent)
                 lost = was.blocked - then.get(arc, BitMap())
                 if only_leaves:
                     lost &= after[tail] if tail in after else ancestors.of(tail)
                 if lost:
-                    kept = BitMap(node for node in was.blocked if lost.isdisjoint(ancestors.of(NodeIndex(node))))
+                    kept = without_any_above(ancestors, was.blocked, lost)
                     found[self._name(*arc)] = minimal_nodes(graph, ancestors, kept)
         return {arc: found[arc] for arc in sorted(found, key=lambda arc: (arc.child, arc.parent))}
 

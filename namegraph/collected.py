@@ -13,7 +13,7 @@ from pyroaring import BitMap
 from namegraph.ancestry import AncestorSets
 from namegraph.changes import Changes
 from namegraph.commit import commit
-from namegraph.duplication import controlled_arcs, sources
+from namegraph.duplication import controlled_arcs, sources, without_any_above
 from namegraph.graph import NameGraph, VirtualNode
 from namegraph.messages import AncestryRecord, ArcId, Vnid
 from namegraph.names import NodeId
@@ -82,8 +82,7 @@ class CollectedGraph:
 
     def keepable(self, blocked: BitMap, lost: BitMap) -> tuple[NodeId, ...]:
         """What may stay blocked, as minimal nodes: those that are not lost and have nothing lost above them."""
-        kept = BitMap(node for node in blocked if lost.isdisjoint(self.ancestors.of(NodeIndex(node))))
-        return minimal_nodes(self.graph, self.ancestors, kept)
+        return minimal_nodes(self.graph, self.ancestors, without_any_above(self.ancestors, blocked, lost))
 
 
 def minimal_nodes(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> tuple[NodeId, ...]:

@@ -60,23 +60,43 @@ def controlled_arcs(
     *,
     gone: Set[tuple[NodeIndex, NodeIndex]] = frozenset(),
     changed: Mapping[NodeIndex, BitMap] = _NONE_CHANGED,
+    only: Set[tuple[NodeIndex, NodeIndex]] | None = None,
 ) -> list[ControlledArc]:
     """The secondary arcs into the derived node of `sink` that block somebody, in the order of arcs.
 
     As if the arcs `gone` (parent, child) were not there, and the `changed` ancestor sets, by representative, were so.
+    With `only`, no others are looked for.
     """
     entering = [arc for arc in graph.entering_arcs(sink) if not arc.suspended and (arc.parent, arc.child) not in gone]
-    entering.sort(key=lambda arc: arc_order(graph, arc))
+    ids = graph.ids
+    entering.sort(key=lambda arc: (arc.cost, ids[arc.parent], ids[arc.child]))  # `arc_order`, for very many
     found = []
     reached = BitMap()
     for arc in entering:
         above = changed.get(graph.representative(arc.parent)) if changed else None
         if above is None:
             above = ancestors.of(arc.parent)
-        blocked = above & reached
-        if blocked:
-            found.append(ControlledArc(arc, blocked))
+        if only is None or (arc.parent, arc.child) in only:
+            blocked = above & reached
+            if blocked:
+                found.append(ControlledArc(arc, blocked))
         reached |= above
+    return found
+
+
+def without_any_above(ancestors: AncestorSets, closed: BitMap, lost: BitMap) -> BitMap:
+    """Of an ancestor-closed set, those that are not `lost` and have nothing lost above them."""
+    rest = closed - lost
+    found = BitMap()
+    while rest:
+        candidate = rest[len(rest) // 2]
+        above = ancestors.of(NodeIndex(candidate))
+        if lost.isdisjoint(above):
+            # So it is with all above it.
+            found |= above
+            rest -= above
+        else:
+            rest.discard(candidate)
     return found
 
 

@@ -34,9 +34,10 @@ class GraphChange:
         self._without_set: dict[NodeIndex, None] = {}
         """Those of them for which there was no ancestor set to forget."""
 
-    def arc(self, parent: NodeIndex, child: NodeIndex) -> None:
-        """An arc in the record of its child is about to change."""
-        self._arcs_before.setdefault((parent, child), self._graph.parents[child].get(parent))
+    def arc(self, ends: ArcKey) -> None:
+        """An arc in the record of its child is about to change; `ends`: (parent, child)."""
+        parent, child = ends
+        self._arcs_before.setdefault(ends, self._graph.parents[child].get(parent))
 
     def read_anew(self, node: NodeIndex) -> None:
         """A node's kind changes, or which arcs leave it."""

@@ -323,11 +323,11 @@ Message = Order | Vote | Final | Abort | Holding | Drop | Ready | Refuse | Commi
 
 COMPRESSED_FROM_BYTES = 64 * 1024
 
-DECOMPRESSED_BYTES_LIMIT = 4 * 1024 * 1024 * 1024
-"""Twenty times what half a million arcs take."""
+DECOMPRESSED_BYTES_LIMIT = 1024 * 1024 * 1024
+"""Fifty times what half a million arcs take."""
 
 _COMPRESSED = b"x"
-"""The first byte of what zlib writes; no message begins with it."""
+"""The first byte of what zlib writes; no array of MessagePack begins with it."""
 
 _DECODER = msgspec.msgpack.Decoder(Message)
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
@@ -339,20 +339,25 @@ class NotAMessageError(ValueError):
 
 def encode(message: Message) -> bytes:
     """The message as bytes; a long one is compressed: names come again and again in it."""
-    encoded = _ENCODER.encode(message)
-    return zlib.compress(encoded, 1) if len(encoded) > COMPRESSED_FROM_BYTES else encoded
+    return compressed(_ENCODER.encode(message))
 
 
 def decode(encoded: bytes) -> Message:
     """Read what `encode` wrote, all types checked; raises `NotAMessageError`."""
     try:
-        message: Message = _DECODER.decode(_decompressed(encoded))
+        message: Message = _DECODER.decode(decompressed(encoded))
     except (msgspec.DecodeError, RecursionError, zlib.error) as error:
         raise NotAMessageError(str(error)) from None
     return message
 
 
-def _decompressed(encoded: bytes) -> bytes:
+def compressed(encoded: bytes) -> bytes:
+    """An encoded array, compressed if it is long."""
+    return zlib.compress(encoded, 1) if len(encoded) > COMPRESSED_FROM_BYTES else encoded
+
+
+def decompressed(encoded: bytes) -> bytes:
+    """What was given to `compressed`; raises `NotAMessageError` or `zlib.error`."""
     if encoded[:1] != _COMPRESSED:
         return encoded
     decompressor = zlib.decompressobj()

@@ -25,7 +25,7 @@ import msgspec
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import JoinArc
-from namegraph.messages import ArcId, Cover, Leads, PendingEntry, Update, UpdateId
+from namegraph.messages import ArcId, Cover, Leads, PendingEntry, Update, UpdateId, compressed, decompressed
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, ProtocolRow
@@ -290,11 +290,12 @@ class Entries:
             rows.append(ProtocolRow(ENTRY, row_key(update_id), None if entry is None else _ENCODER.encode(_row(entry))))
         for update_id in self._covers_changed:
             entry = self.by_update.get(update_id)
-            value = None if entry is None else _ENCODER.encode(_cover_row(entry))
+            value = None if entry is None else compressed(_ENCODER.encode(_cover_row(entry)))
             rows.append(ProtocolRow(COVER, row_key(update_id), value))
         for update_id in self._asked_anew:
             update = self.updates.get(update_id)
-            rows.append(ProtocolRow(UPDATE, row_key(update_id), None if update is None else _ENCODER.encode(update)))
+            value = None if update is None else compressed(_ENCODER.encode(update))
+            rows.append(ProtocolRow(UPDATE, row_key(update_id), value))
         self._changed, self._covers_changed, self._asked_anew = {}, {}, {}
         return rows
 
@@ -307,7 +308,7 @@ class Entries:
                 found = _ROW_DECODER.decode(row.value)
                 small[found.update_id] = found
             elif row.part == COVER:
-                cover = _COVER_DECODER.decode(row.value)
+                cover = _COVER_DECODER.decode(decompressed(row.value))
                 self.by_update[cover.update_id] = Entry(
                     cover.update_id,
                     ends=set(cover.ends),
@@ -318,7 +319,7 @@ class Entries:
                     above=cover.above,
                 )
             elif row.part == UPDATE:
-                update = _UPDATE_DECODER.decode(row.value)
+                update = _UPDATE_DECODER.decode(decompressed(row.value))
                 self.updates[update.update_id] = update
         for update_id, found in small.items():
             entry = self.by_update[update_id]

@@ -2,8 +2,9 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
-from namegraph.duplication import arc_order, blocked_originators, controlled_arcs, sources
+from namegraph.duplication import arc_order, blocked_originators, controlled_arcs, sources, without_any_above
 from namegraph.events import CreateGroup, JoinArc
 from namegraph.graph import ArcState
 from namegraph.names import NodeId
@@ -112,6 +113,19 @@ def test_a_process_with_several_parents_is_a_sink_like_any_other():
 
 def test_an_ancestor_of_a_sources_loop_is_blocked_with_all_components():
     assert SmallGraph("r>q q>r r>s s>a s>b a>k b>k").records() == {"b>k": {"q", "r", "s"}}
+
+
+@given(st.lists(joins, max_size=30), st.sets(st.integers(0, 7)))
+def test_what_has_nothing_lost_above_it_is_found(batch, lost):
+    server = CoreUnderTest(SUBNET)
+    server.create(*GROUPS)
+    for join in batch:
+        server.ask(join)
+    ancestors = server.core.ancestors
+    for node in range(len(server.core.graph.ids)):
+        closed = ancestors.of(NodeIndex(node))
+        expected = {other for other in closed if not lost & set(ancestors.of(NodeIndex(other)))}
+        assert set(without_any_above(ancestors, closed, BitMap(lost))) == expected
 
 
 def test_one_arc_may_be_controlled_for_several_sources():
