@@ -55,7 +55,7 @@ def read_failure(error: Any, address: Address) -> Failure:
         known = ERROR_OF_REASON.get(reason, ServerFault)
         return Failure(known(details, facts), is_answer=known is not OutcomeUnknown, was_sent=True, may_pass=False)
     if code is grpc.StatusCode.UNAVAILABLE or (
-        # A server that ends drops calls so that reach it in its last moment.
+        # Seen under load while servers were stopped: the call was dropped, and not by this client.
         code is grpc.StatusCode.CANCELLED and not details.startswith(_CANCELLED_HERE)
     ):
         never_sent = details.startswith(_NEVER_SENT)
