@@ -74,7 +74,10 @@ async def test_a_silent_server_is_lost_though_its_connection_stays_and_found_aga
     cluster.network.heal()
     await until(lambda: b.letters("a.x") == [b"while apart"])
     await until(lambda: a.report("b.x").life is b.report("a.x").life is Life.UP)
-    assert a.core.met == ["b.x", "b.x"]
+    # A dial that was stalled may get through with the one that follows it: then they meet once more.
+    assert len(a.core.met) >= 2
+    assert set(a.core.met) == {"b.x"}
+    assert lost(a) == ["b.x"]
     assert a.faults() == b.faults() == {}
 
 
