@@ -13,15 +13,15 @@ Source: protocol.md sections 3.2 and 5, items 5 and 6; invariant I5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from namegraph.columns import heads_of
+from namegraph.columns import heads_of, suspended_in
 from namegraph.graph import VirtualNode
 from namegraph.graph_change import GraphChange
 from namegraph.graph_rows import GraphRows
-from namegraph.messages import AncestryRecord, ArcChange, InArc, RecordColumns, Vnid
-from namegraph.names import NodeId
+from namegraph.messages import AncestryRecord, ArcChange, ArcId, InArc, KnownArc, RecordColumns, Vnid
+from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow, Records
 from namegraph.site import NEVER, Site
@@ -96,7 +96,8 @@ class AncestryRecords:
         is_owned = [site.home_of(name) == site.server for name in relay.names]
         all_in_arcs = zip(relay.parents, relay.costs, relay.versions, relay.writers, strict=True)
         new_row = tuple.__new__  # half the time of calling the class, and an import brings half a million
-        for place, degree, vnid, version in heads_of(relay):
+        suspended = suspended_in(relay)
+        for number, (place, degree, vnid, version) in enumerate(heads_of(relay)):
             in_arcs = list(islice(all_in_arcs, degree))
             node = numbers[place]
             if node is None:
@@ -121,6 +122,68 @@ class AncestryRecords:
                 if not is_owned[parent_place]:
                     self._set_kind(parent, NodeKind.GROUP)
             self._renamed[node] = vnid
+            self._install_suspended(node, suspended.get(number, ()))
+
+    def _install_suspended(self, node: NodeIndex, in_arcs: Iterable[InArc]) -> None:
+        graph = self._graph
+        self._forget_suspended_into(node)
+        for name, cost, version, writer in in_arcs:
+            parent = graph.intern(name)
+            if not self._site.owns(parent):
+                graph.suspend(ArcRecord(parent, node, cost, version, writer, present=True, suspended=True))
+                self._rows_of.arcs[parent, node] = None
+
+    def _forget_suspended_into(self, node: NodeIndex) -> None:
+        """What leaves here stays: that is true, whatever a record says."""
+        graph = self._graph
+        for parent in list(graph.suspended_into.get(node, ())):
+            if not self._site.owns(parent):
+                graph.unsuspend(parent, node)
+                self._rows_of.arcs[parent, node] = None
+
+    def suspend_leaving(self, servers: Callable[[ServerId], bool]) -> list[ArcId]:
+        """Suspend the arcs from here to some servers: what lies below is not known any more. Returns the arcs."""
+        graph, site = self._graph, self._site
+        found = []
+        for child, parents in list(self.leaving.items()):
+            if not servers(site.home_of(graph.ids[child])):
+                continue
+            for parent, arc in list(parents.items()):
+                suspended = arc._replace(suspended=True)
+                self._apply_truth(arc._replace(present=False), owns_child=False)
+                if child not in self.above:
+                    self._mirror(arc._replace(present=False))
+                graph.suspend(suspended)
+                self._rows_of.arcs[parent, child] = None
+                found.append(ArcId(graph.ids[parent], graph.ids[child]))
+        return found
+
+    def entering_from(self, servers: Callable[[ServerId], bool]) -> list[ArcId]:
+        """The arcs into nodes of this server from some others; sorted."""
+        graph, site = self._graph, self._site
+        return sorted(
+            ArcId(graph.ids[parent], graph.ids[child])
+            for child in map(NodeIndex, range(len(graph.ids)))
+            if graph.parents[child] and site.owns(child)
+            for parent in graph.parents[child]
+            if not site.owns(parent) and servers(site.home_of(graph.ids[parent]))
+        )
+
+    def set_leaving(self, known: KnownArc) -> None:
+        """Take over what was done to an arc from here while its child's home is away: it is suspended, or left."""
+        graph = self._graph
+        parent, child = graph.intern(known.arc.parent), graph.intern(known.arc.child)
+        before = graph.unsuspend(parent, child)
+        arc = ArcRecord(parent, child, known.cost, known.version, known.writer, known.is_present, known.is_present)
+        if known.is_present:
+            graph.tombstones.pop((parent, child), None)
+            graph.suspend(arc)
+            if graph.kinds[child] == NodeKind.ABSENT:
+                self._set_kind(child, known.kind)
+        else:
+            graph.tombstones[parent, child] = arc
+        graph.arc_count += known.is_present - (before is not None)
+        self._rows_of.arcs[parent, child] = None
 
     def set_group(self, group: NodeId, *, is_present: bool, final: Priority) -> None:
         """Create or delete a group that is owned here."""
@@ -150,28 +213,34 @@ class AncestryRecords:
         if not (owns_parent or owns_child) and (child is None or child not in self.above):
             return
         parent, child = graph.intern(name.parent), graph.intern(name.child)
-        arc = ArcRecord(
-            parent, child, outcome.cost, outcome.version, final.counter, present=outcome.is_present, suspended=False
-        )
-        if owns_parent:
-            before = graph.children[parent].get(child)
-            graph.arc_count += arc.present - (before is not None)
-            self._apply_truth(arc, owns_child=owns_child)
+        known = graph.parents[child].get(parent)
+        # It is the same arc still, as it was written.
+        writer = known.writer if outcome.is_suspended and known is not None else final.counter
+        stays = outcome.is_present or outcome.is_suspended
+        arc = ArcRecord(parent, child, outcome.cost, outcome.version, writer, stays, outcome.is_suspended)
         has_record = owns_child or child in self.above
-        if has_record and self.version_of(child) <= final:
+        is_news = has_record and self.version_of(child) <= final
+        before = graph.unsuspend(parent, child) if owns_parent or is_news else None
+        if owns_parent:
+            graph.arc_count += stays - ((graph.children[parent].get(child) or before) is not None)
+            self._apply_truth(arc, owns_child=owns_child)
+        if is_news:
             self._set_version(child, final)
-            if arc.present:
+            if outcome.is_present:
                 self._write(arc, owns_parent=owns_parent)
             else:
                 self._erase(parent, child)
         elif owns_parent and not has_record:
             self._mirror(arc)
+        if outcome.is_suspended and (owns_parent or is_news):
+            graph.suspend(arc)
         if not (owns_parent or owns_child):
             return
-        self._apply_kind(child, outcome, owns_child=owns_child)
-        if not owns_parent and arc.present:
+        if not outcome.is_suspended:
+            self._apply_kind(child, outcome, owns_child=owns_child)
+        if not owns_parent and outcome.is_present:
             self._set_kind(parent, NodeKind.GROUP)
-        if arc.present:
+        if stays:
             graph.tombstones.pop((parent, child), None)
         else:
             graph.tombstones[parent, child] = arc
@@ -230,7 +299,8 @@ class AncestryRecords:
                 self._drop(one)
         self.settle()
         for node in self._dropped:
-            if node not in self.above and not graph.parents[node] and not graph.children[node]:
+            is_apart = node in graph.suspended_into or node in graph.suspended_from
+            if node not in self.above and not graph.parents[node] and not graph.children[node] and not is_apart:
                 self._set_kind(node, NodeKind.ABSENT)
                 self._site.ancestors.forget([node])
         self._dropped = {}
@@ -260,7 +330,9 @@ class AncestryRecords:
         in_arcs = sorted(
             InArc(graph.ids[arc.parent], arc.cost, arc.version, arc.writer) for arc in graph.parents[node].values()
         )
-        return AncestryRecord(graph.ids[node], tuple(in_arcs), self.vnid_of(node), self.version_of(node))
+        suspended = [graph.suspended[parent, node] for parent in graph.suspended_into.get(node, ())]
+        apart = sorted(InArc(graph.ids[arc.parent], arc.cost, arc.version, arc.writer) for arc in suspended)
+        return AncestryRecord(graph.ids[node], tuple(in_arcs), self.vnid_of(node), self.version_of(node), tuple(apart))
 
     def take_rows(self, records: Records) -> None:
         """Add the rows of the graph that changed since this was last asked."""
@@ -330,8 +402,9 @@ class AncestryRecords:
 
     def _apply_truth(self, arc: ArcRecord, *, owns_child: bool) -> None:
         graph = self._graph
+        is_there = arc.present and not arc.suspended
         self.change.read_anew(arc.parent)
-        if arc.present:
+        if is_there:
             graph.children[arc.parent][arc.child] = arc
         else:
             graph.children[arc.parent].pop(arc.child, None)
@@ -339,7 +412,7 @@ class AncestryRecords:
         if owns_child:
             return
         leaving = self.leaving.setdefault(arc.child, {})
-        if arc.present:
+        if is_there:
             leaving[arc.parent] = arc
             return
         leaving.pop(arc.parent, None)
@@ -348,7 +421,7 @@ class AncestryRecords:
 
     def _mirror(self, arc: ArcRecord) -> None:
         self.change.arc((arc.parent, arc.child))
-        if arc.present:
+        if arc.present and not arc.suspended:
             self._graph.parents[arc.child][arc.parent] = arc
         else:
             self._graph.parents[arc.child].pop(arc.parent, None)
@@ -359,6 +432,8 @@ class AncestryRecords:
         before = graph.kinds[child]
         if outcome.is_present:
             self._set_kind(child, outcome.kind)
+        elif child in graph.suspended_into:
+            pass
         elif not graph.parents[child] and (before == NodeKind.PROCESS or not owns_child) and child not in self.above:
             self._set_kind(child, NodeKind.ABSENT)
         if owns_child and before != graph.kinds[child] and outcome.kind is NodeKind.PROCESS:
@@ -373,6 +448,7 @@ class AncestryRecords:
             graph.parents[node][parent] = arc
             graph.compare(parent, node)
             self._rows_of.arcs[parent, node] = None
+        self._forget_suspended_into(node)
         del self.above[node]
         self._dropped[node] = None
         self._rows_of.nodes[node] = None

@@ -294,6 +294,15 @@ class Boundary:
                 version = RecordVersion(final, is_block=True)
                 self._site.send(self._site.home_of(arc.parent), Block(((arc, self.sent.get(arc, ())),), version))
 
+    def released_last(self) -> list[ArcId]:
+        """Arcs of whose stored records a release was the last that was heard; sorted."""
+        return sorted(arc for arc, version in self._versions.items() if not version.is_block)
+
+    def send_again(self, arcs: Iterable[ArcId], *, to: ServerId, final: Priority) -> None:
+        """Say what stored records are to hold."""
+        records = tuple((arc, self.sent.get(arc, ())) for arc in arcs)
+        self._site.send(to, Block(records, RecordVersion(final, is_block=True)))
+
     def _entering_from_elsewhere(self, nodes: Iterable[NodeIndex]) -> list[ArcRecord]:
         """Arcs into these nodes from servers that own no component of the derived node they lead to."""
         graph, site = self._graph, self._site
@@ -369,10 +378,12 @@ class Boundary:
 def by_home_of_parent(
     records: Iterable[tuple[ArcId, Minimal]], site: Site
 ) -> dict[ServerId, tuple[tuple[ArcId, Minimal], ...]]:
-    """Records by the server that stores them, so that one message tells it of all."""
+    """Records by the server of this view that stores them, so that one message tells it of all."""
     found: dict[ServerId, list[tuple[ArcId, Minimal]]] = {}
     for arc, nodes in records:
-        found.setdefault(site.home_of(arc.parent), []).append((arc, nodes))
+        home = site.home_of(arc.parent)
+        if site.is_in_view(home):
+            found.setdefault(home, []).append((arc, nodes))
     return {server: tuple(found[server]) for server in sorted(found)}
 
 

@@ -20,7 +20,7 @@ from typing import assert_never
 from namegraph.events import ChildKind, CreateGroup, DeleteGroup, ImportCommand, JoinArc, LeaveArc, Operation
 from namegraph.graph import NameGraph
 from namegraph.names import NodeId, ServerId, subnet_of
-from namegraph.records import NodeIndex, NodeKind
+from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.site import Site
 from namegraph.subnets import SubnetTable
@@ -192,7 +192,9 @@ class Collector:
             )
 
     def _owns_parent(self, operation: JoinArc | LeaveArc) -> bool:
-        return self._is_whole or self._site.home_of(operation.parent) == self._site.server
+        if self._is_whole:
+            return True
+        return self._site.judge_of(parent=operation.parent, child=operation.child) == self._site.server
 
     def _owns_child(self, operation: JoinArc | LeaveArc) -> bool:
         if self._is_whole:
@@ -217,7 +219,8 @@ class Collector:
         child = arc[1]
         self._arcs[arc] = None
         self._parent_counts[child] -= 1
-        parents_left = len(self._graph.parents[child]) + self._parent_counts[child]
+        suspended = self._graph.suspended_into.get(child, ())
+        parents_left = len(self._graph.parents[child]) + len(suspended) + self._parent_counts[child]
         if parents_left == 0 and self.kind_of(child) is NodeKind.PROCESS:
             self._kinds[child] = NodeKind.ABSENT
 
@@ -229,22 +232,28 @@ class Collector:
     def _is_present(self, arc: ArcKey) -> bool:
         if arc in self._arcs:
             return self._arcs[arc] is not None
-        return self._graph.arc(*arc) is not None
+        return self._known(arc) is not None
+
+    def _known(self, arc: ArcKey) -> ArcRecord | None:
+        """The arc before this update, suspended or not."""
+        return self._graph.arc(*arc) or self._graph.suspended.get(arc)
 
     def _children(self, node: NodeIndex) -> Iterator[NodeIndex]:
-        yield from (child for child in self._graph.children[node] if self._arcs.get((node, child), 0) is not None)
+        known = [*self._graph.children[node], *self._graph.suspended_from.get(node, ())]
+        yield from (child for child in known if self._arcs.get((node, child), 0) is not None)
         yield from (
             child
             for (parent, child), cost in self._arcs.items()
-            if parent == node and cost is not None and self._graph.arc(parent, child) is None
+            if parent == node and cost is not None and self._known((parent, child)) is None
         )
 
     def _parents(self, node: NodeIndex) -> Iterator[NodeIndex]:
-        yield from (parent for parent in self._graph.parents[node] if self._arcs.get((parent, node), 0) is not None)
+        known = [*self._graph.parents[node], *self._graph.suspended_into.get(node, ())]
+        yield from (parent for parent in known if self._arcs.get((parent, node), 0) is not None)
         yield from (
             parent
             for (parent, child), cost in self._arcs.items()
-            if child == node and cost is not None and self._graph.arc(parent, child) is None
+            if child == node and cost is not None and self._known((parent, child)) is None
         )
 
     def _named(self, nodes: list[NodeIndex]) -> list[NodeId]:
@@ -263,7 +272,7 @@ class Collector:
             already_there=self._already_there,
         )
         for (parent, child), cost in self._arcs.items():
-            old = self._graph.arc(parent, child)
+            old = self._known((parent, child))
             # The kind of its child and its cost are part of an arc: left and joined with another, it is another arc.
             stays = old is not None and cost == old.cost and child not in changes.kinds
             if old is not None and not stays:

@@ -24,7 +24,10 @@ def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
 
     heads: list[tuple[int, int, int, int]] = []
     in_arcs: list[tuple[int, int, int, int]] = []
-    for node, arcs, vnid, version in records:
+    all_suspended: list[tuple[int, int, int, int, int]] = []
+    for node, arcs, vnid, version, suspended in records:
+        if suspended:
+            all_suspended += [(len(heads), number(parent), *rest) for parent, *rest in suspended]
         heads.append(
             (
                 number(node),
@@ -48,6 +51,7 @@ def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
         costs,
         versions,
         writers,
+        tuple(all_suspended),
     )
 
 
@@ -55,9 +59,18 @@ def unpack_records(columns: RecordColumns) -> Iterator[AncestryRecord]:
     """The records, in their order."""
     names = columns.names
     in_arcs = zip(columns.parents, columns.costs, columns.versions, columns.writers, strict=True)
-    for node, degree, vnid, version in heads_of(columns):
+    suspended = suspended_in(columns)
+    for place, (node, degree, vnid, version) in enumerate(heads_of(columns)):
         found = [InArc(names[parent], *numbers) for parent, *numbers in islice(in_arcs, degree)]
-        yield AncestryRecord(names[node], tuple(found), vnid, version)
+        yield AncestryRecord(names[node], tuple(found), vnid, version, tuple(suspended.get(place, ())))
+
+
+def suspended_in(columns: RecordColumns) -> dict[int, list[InArc]]:
+    """The in-arcs that are suspended, by the place of their record."""
+    found: dict[int, list[InArc]] = {}
+    for place, parent, *numbers in columns.suspended:
+        found.setdefault(place, []).append(InArc(columns.names[parent], *numbers))
+    return found
 
 
 def heads_of(columns: RecordColumns) -> Iterator[tuple[int, int, Vnid | None, Priority]]:
@@ -72,21 +85,27 @@ def heads_of(columns: RecordColumns) -> Iterator[tuple[int, int, Vnid | None, Pr
 def pack_arcs(changes: Iterable[ArcChange]) -> ArcColumns:
     """What became of arcs in columns, in their order."""
     names: dict[NodeId, int] = {}
-    rows = [
-        (names.setdefault(arc[0], len(names)), names.setdefault(arc[1], len(names)), is_present, kind, cost, version)
-        for arc, is_present, kind, cost, version in changes
-    ]
+    rows = []
+    suspended = []
+    for arc, is_present, kind, cost, version, is_suspended in changes:
+        if is_suspended:
+            suspended.append(len(rows))
+        ends = names.setdefault(arc[0], len(names)), names.setdefault(arc[1], len(names))
+        rows.append((*ends, is_present, kind, cost, version))
     parents, children, present, kinds, costs, versions = zip(*rows, strict=True) if rows else ((), (), (), (), (), ())
-    return ArcColumns(tuple(names), parents, children, present, kinds, costs, versions)
+    return ArcColumns(tuple(names), parents, children, present, kinds, costs, versions, tuple(suspended))
 
 
 def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
     """What became of the arcs, in their order."""
     names = columns.names
-    for parent, child, is_present, kind, cost, version in zip(
+    suspended = frozenset(columns.suspended)
+    rows = zip(
         columns.parents, columns.children, columns.present, columns.kinds, columns.costs, columns.versions, strict=True
-    ):
-        yield ArcChange(ArcId(names[parent], names[child]), is_present, kind, cost, version)
+    )
+    for place, (parent, child, is_present, kind, cost, version) in enumerate(rows):
+        arc = ArcId(names[parent], names[child])
+        yield ArcChange(arc, is_present, kind, cost, version, place in suspended)
 
 
 def children_in(columns: ArcColumns) -> list[NodeId]:
@@ -105,6 +124,8 @@ def fit_records(columns: RecordColumns) -> bool:
         and min(columns.degrees, default=0) >= 0
         and sum(columns.degrees) == len(columns.parents)
         and len(columns.costs) == len(columns.versions) == len(columns.writers) == len(columns.parents)
+        and _are_below(count, [place for place, *_ in columns.suspended])
+        and _are_below(len(columns.names), [parent for _, parent, *_ in columns.suspended])
     )
 
 

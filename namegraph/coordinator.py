@@ -24,6 +24,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from msgspec import structs
+
 from namegraph.boundary import by_home_of_parent
 from namegraph.commit import name_effects
 from namegraph.control import Told, united
@@ -36,7 +38,6 @@ from namegraph.events import (
     ImportCounts,
     JoinArc,
     LeaveArc,
-    Operation,
 )
 from namegraph.messages import (
     Abort,
@@ -53,9 +54,13 @@ from namegraph.messages import (
     RecordVersion,
     Refuse,
     Release,
+    SettleArc,
+    Step,
+    SuspendArc,
     Update,
     UpdateId,
     Vote,
+    encode,
 )
 from namegraph.names import NodeId, ServerId
 from namegraph.ordering import row_key
@@ -71,6 +76,14 @@ COORDINATED = "coordinated"
 
 ATTEMPTS_LIMIT = 100
 """How often the deletion of a group begins again because others keep joining it, or it others."""
+
+_MISSING = {
+    Phase.WAITING: "agreed on who is there",
+    Phase.ORDER: "voted",
+    Phase.READY: "were ready",
+    Phase.RELEASE: "released records",
+}
+"""What servers had not done yet when a deadline passed."""
 
 BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
@@ -93,6 +106,10 @@ class Coordinator:
         """Of these, what became controlled or released, where anything did."""
         self.begun_again: list[tuple[UpdateId, UpdateId]] = []
         """(before, now): updates that began again in this step."""
+        self.own_ended: list[tuple[UpdateId, bool]] = []
+        """Updates that this server did by itself and that are over since this step, and whether they were done."""
+        self._finished: dict[UpdateId, Running] = {}
+        """Decided before the present view was installed: their callers are answered when it opens."""
 
     def start(self, plan: Plan, *, request_id: RequestId, deadline: float | None, attempt: int = 1) -> UpdateId:
         """Take a new update; return its id."""
@@ -101,6 +118,9 @@ class Coordinator:
         # Counters never fall, not even by a restart, so no two updates of this coordinator share one.
         update_id = UpdateId(site.server, tentative.counter)
         running = self._running[update_id] = Running(update_id, request_id, plan, deadline, tentative, attempt)
+        if not plan.is_own and (site.is_frozen or not site.is_open):
+            running.phase = Phase.WAITING
+            return update_id
         covers: dict[ServerId, tuple[dict[NodeId, None], dict[NodeId, None]]] = {}
         if plan.read is not None:
             covers[site.home_of(plan.read)] = ({}, {plan.read: None})
@@ -108,10 +128,16 @@ class Coordinator:
             match operation:
                 case CreateGroup(group) | DeleteGroup(group):
                     covers.setdefault(site.home_of(group), ({}, {}))[0][group] = None
-                case JoinArc(parent, child) | LeaveArc(parent, child):
+                case LeaveArc(parent, child) if site.is_suspended(parent, child):
+                    # Whoever of its homes is there can leave it.
+                    for home in filter(site.is_in_view, site.homes_of(parent=parent, child=child)):
+                        covers.setdefault(home, ({}, {}))[1][child] = None
+                case JoinArc(parent, child) | LeaveArc(parent, child) | SettleArc(parent, child):
                     covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
                     below = site.home_below(parent=parent, child=child)
                     covers.setdefault(below, ({}, {}))[1][child] = None
+                case SuspendArc(parent, child):
+                    covers.setdefault(site.home_of(child), ({}, {}))[1][child] = None
         running.judges = dict.fromkeys(covers)
         for server, (ends, entry_nodes) in covers.items():
             running.want(server, ends=ends, entry_nodes=entry_nodes)
@@ -176,7 +202,7 @@ class Coordinator:
         for running in list(self._running.values()):
             if running.phase is not Phase.DECIDED and running.deadline is not None and now > running.deadline:
                 waiting = ", ".join(self._waited_for(running)) or "this server"
-                what = "voted" if running.phase is Phase.ORDER else "were ready"
+                what = _MISSING[running.phase]
                 self._abort(
                     running,
                     Refusal(
@@ -197,8 +223,78 @@ class Coordinator:
     def peer_lost(self, server: ServerId) -> None:
         """End the updates that need a server which is out of reach."""
         for running in list(self._running.values()):
-            if running.phase is not Phase.DECIDED and server in running.asked:
+            if running.phase is Phase.DECIDED or server not in running.asked:
+                continue
+            if running.plan.is_own or (server in running.judges and not running.plan.is_import):
                 self._abort(running, self._out_of_reach(server))
+            else:
+                # What it affects there will be suspended: then it can be done without.
+                self._wait(running)
+
+    def _wait(self, running: Running) -> None:
+        """Let an update begin anew when a view is open."""
+        self._end_without_trace(running)
+        again = Running(
+            running.update_id,
+            running.request_id,
+            running.plan,
+            running.deadline,
+            running.tentative,
+            running.attempt,
+            phase=Phase.WAITING,
+        )
+        self._running[running.update_id] = again
+
+    def decided(self) -> list[tuple[UpdateId, bytes]]:
+        """What was decided and may not be done everywhere, each as an encoded `Commit` of everything; sorted."""
+        return [
+            (update_id, running.everything)
+            for update_id, running in sorted({**self._running, **self._finished}.items())
+            if running.phase is Phase.DECIDED
+        ]
+
+    def end_view(self) -> list[Running]:
+        """End all that is under way: what is decided is finished by others; the rest begins again, if asked for by
+        clients. Returns what was decided."""
+        found = []
+        for running in list(self._running.values()):
+            self._changed[running.update_id] = None
+            if running.phase is Phase.DECIDED:
+                found.append(running)
+                del self._running[running.update_id]
+                self._finished[running.update_id] = running
+            elif running.plan.is_own:
+                del self._running[running.update_id]
+            elif running.phase is not Phase.WAITING:
+                self._running[running.update_id] = Running(
+                    running.update_id,
+                    running.request_id,
+                    running.plan,
+                    running.deadline,
+                    running.tentative,
+                    running.attempt,
+                    phase=Phase.WAITING,
+                )
+        return found
+
+    def open_view(self) -> None:
+        """Answer for what the view before has decided, and begin what waits."""
+        for update_id, running in self._finished.items():
+            if running.plan.is_own:
+                self.own_ended.append((update_id, True))
+                continue
+            self.answerable.append(update_id)
+            if running.told:
+                self.controlled[update_id] = united(running.told)
+        self._finished = {}
+        for running in list(self._running.values()):
+            if running.phase is Phase.WAITING:
+                del self._running[running.update_id]
+                self._changed[running.update_id] = None
+                again = self.start(
+                    running.plan, request_id=running.request_id, deadline=running.deadline, attempt=running.attempt
+                )
+                self.begun_again.append((running.update_id, again))
 
     def is_waited_for(self, counter: int) -> bool:
         """Whether a decided update at or below a counter is not done everywhere."""
@@ -222,7 +318,7 @@ class Coordinator:
     def holding(self, sender: ServerId, holding: Holding) -> None:
         """A server was handed an entry: tell it the final priority, or that the update is over."""
         running = self._running.get(holding.update_id)
-        if running is None or running.phase is Phase.DECIDED:
+        if running is None or running.phase in (Phase.WAITING, Phase.DECIDED):
             self._site.send(sender, Drop(holding.update_id))
             return
         running.holders[sender] = None
@@ -243,6 +339,9 @@ class Coordinator:
             running.told += (Told(sender, done.controlled, done.released),)
         if not running.not_done:
             del self._running[done.update_id]
+            if running.plan.is_own:
+                self.own_ended.append((done.update_id, True))
+                return
             self.answerable.append(done.update_id)
             if running.told:
                 self.controlled[done.update_id] = united(running.told)
@@ -265,7 +364,7 @@ class Coordinator:
             if asked is None or not asked.contains(running.wanted[server]):
                 to_ask.append(server)
         for server in to_ask:
-            if server in self._site.lost:
+            if server in self._site.lost or not self._site.is_in_view(server):
                 self._abort(running, self._out_of_reach(server))
                 return
         is_last = final is None and len(to_ask) == 1 and not running.votes_due.total()
@@ -287,26 +386,30 @@ class Coordinator:
             above = tuple(running.above) if is_last or final is not None else ()
             highest_vote = running.highest_vote if is_last else None
             part = parts.get(server, known)
-            self._site.send(server, Order(part, running.tentative, cover, final, above, highest_vote))
+            over_below = min((*self._running, *self._finished)).number
+            self._site.send(server, Order(part, running.tentative, cover, final, above, highest_vote, over_below))
 
     def _parts(self, running: Running, servers: list[ServerId]) -> dict[ServerId, Update]:
         """What each of these servers, asked for the first time, must know of the update."""
         site, plan = self._site, running.plan
-        concerning: dict[ServerId, list[tuple[int, Operation]]] = {server: [] for server in servers}
+        concerning: dict[ServerId, list[tuple[int, Step]]] = {server: [] for server in servers}
         leaves = []
-        has_joins = any(isinstance(operation, JoinArc) for _, operation in plan.operations)
+        has_joins = any(isinstance(operation, JoinArc | SettleArc) for _, operation in plan.operations)
         for number, operation in plan.operations if servers else ():
             match operation:
                 case CreateGroup(group) | DeleteGroup(group):
                     homes = {site.home_of(group)}
-                case JoinArc(parent, child) | LeaveArc(parent, child):
-                    homes = {site.home_of(parent), site.home_below(parent=parent, child=child)}
+                case SuspendArc(parent, child):
+                    homes = {site.home_of(child)}
+                    leaves.append(ArcId(parent, child))
+                case JoinArc(parent, child) | LeaveArc(parent, child) | SettleArc(parent, child):
+                    homes = site.homes_of(parent=parent, child=child)
                     if isinstance(operation, LeaveArc):
                         leaves.append(ArcId(parent, child))
             for home in homes:
                 if home in concerning:
                     concerning[home].append((number, operation))
-        reports_control = plan.read is None and not plan.is_import
+        reports_control = plan.read is None and not plan.is_import and not plan.is_own
         return {
             server: Update(
                 running.update_id,
@@ -361,6 +464,9 @@ class Coordinator:
     def _abort(self, running: Running, refusal: Refusal, *, place: Priority | None = None) -> None:
         """`place`: where in the order of updates it was refused; None where the time or a server is to blame."""
         self._end_without_trace(running)
+        if running.plan.is_own:
+            self.own_ended.append((running.update_id, False))
+            return
         self.ended.append(Ended(running.update_id, refusal, place))
         self.answerable.append(running.update_id)
 
@@ -368,7 +474,7 @@ class Coordinator:
         self._end_without_trace(running)
         more = [(refuse.number, LeaveArc(arc.parent, arc.child, if_needed=True)) for arc in refuse.to_leave]
         gone = _group_gone(running, refuse)
-        operations: list[tuple[int, Operation]] = []
+        operations: list[tuple[int, Step]] = []
         for number, operation in running.plan.operations:
             if number == refuse.number and isinstance(operation, DeleteGroup):
                 operations += more
@@ -406,6 +512,9 @@ class Coordinator:
         running.phase = Phase.RELEASE
         self._changed[running.update_id] = None
         releases = by_home_of_parent(running.decision.releases.items(), self._site)
+        if not releases:
+            self._decide(running)
+            return
         running.releases_due = len(releases)
         for server, records in releases.items():
             version = RecordVersion(running.final, is_block=False)
@@ -448,14 +557,19 @@ class Coordinator:
         for pending in self._participant.pending_at(here, but=update_id):
             handed_on[pending.update_id] = pending
         pending_entries = tuple(handed_on[update_id] for update_id in sorted(handed_on))
-        commits = decision.parts({server: running.readies[server] for server in participants}, pending_entries)
-        own = commits.pop(site.server)  # as the home of the first parent it takes part
+        readies = {server: running.readies[server] for server in participants}
+        commits = decision.parts(readies, pending_entries)
+        running.everything = encode(decision.everything(readies))
+        own = commits.pop(site.server)  # it takes part, as the home of what is named first
         for server, commit in commits.items():
-            site.send(server, commit)
-        self.ended.append(Ended(update_id, self._committed(running, decision), running.final))
+            # Only among three can one know an outcome that another one lacks when the coordinator is gone.
+            is_shared = len(participants) > 2
+            site.send(server, structs.replace(commit, everything=running.everything) if is_shared else commit)
+        if not running.plan.is_own:
+            self.ended.append(Ended(update_id, self._committed(running, decision), running.final))
         running.decision = None
         running.readies = {}
-        running.plan = Plan((), 0)
+        running.plan = Plan((), 0, is_own=running.plan.is_own)
         return own
 
     def _committed(self, running: Running, decision: Decision) -> Committed:
@@ -496,6 +610,7 @@ class Coordinator:
             assert found.final is not None
             running.final = found.final
             running.not_done = dict.fromkeys(found.servers)
+            running.everything = found.everything
             running.told = found.told
             self._running[found.update_id] = running
             decided.append(found)

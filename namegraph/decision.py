@@ -81,6 +81,23 @@ class Decision:
             found[server] = self._part_of(server, packed, handed_on, homes)
         return found
 
+    def everything(self, readies: Mapping[ServerId, Ready]) -> Commit:
+        """The whole outcome: every participant can apply its part of it, whatever became of the one it was sent."""
+        held = [dict(ready.held) for ready in readies.values()]
+        relay = [record for record, before in self.relay if any(one.get(record.node) != before for one in held)]
+        return Commit(
+            self.update_id,
+            self.final,
+            self.groups,
+            pack_arcs(self.arcs),
+            self.renamed,
+            pack_records(relay),
+            self.bases,
+            (),
+            tuple(self.releases.items()),
+            self.stored,
+        )
+
     def _part_of(
         self,
         server: ServerId,
@@ -148,11 +165,14 @@ def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Pri
 
 def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> tuple[ArcChange, ...]:
     kinds = {truth.child: truth.kind for server in sorted(readies) for truth in readies[server].children}
+    declined = {arc for ready in readies.values() for arc in ready.declined}
     outcomes = []
     for server in sorted(readies):
         # A foreign process lives at each of its parents' homes: what it is there, that home knows.
         kinds_there = {**kinds, **{truth.child: truth.kind for truth in readies[server].children}}
         for change in unpack_arcs(readies[server].arcs):
+            if change.arc in declined:
+                continue
             kind = kinds_there[change.arc.child] if change.is_present else change.kind
             outcomes.append(change._replace(kind=kind))
     return tuple(outcomes)
@@ -212,7 +232,8 @@ def _relay(
         elif after is None:
             relay.append((record._replace(version=final), record.version))
         else:
-            relay.append((_read(after, name, versions, final=final), record.version))
+            suspended = _still_suspended(record, arcs)
+            relay.append((_read(after, name, versions, suspended, final=final), record.version))
     return tuple(relay)
 
 
@@ -227,7 +248,21 @@ def _above(records: Mapping[NodeId, AncestryRecord], tails: Iterable[NodeId]) ->
     return found
 
 
-def _read(after: CollectedGraph, name: NodeId, versions: Mapping[ArcId, int], *, final: Priority) -> AncestryRecord:
+def _still_suspended(record: AncestryRecord, arcs: tuple[ArcChange, ...]) -> tuple[InArc, ...]:
+    if not record.suspended:
+        return ()
+    touched = {outcome.arc for outcome in arcs}
+    return tuple(arc for arc in record.suspended if ArcId(arc.parent, record.node) not in touched)
+
+
+def _read(
+    after: CollectedGraph,
+    name: NodeId,
+    versions: Mapping[ArcId, int],
+    suspended: tuple[InArc, ...],
+    *,
+    final: Priority,
+) -> AncestryRecord:
     """The record of a group that the update changed."""
     graph = after.graph
     node = graph.index[name]
@@ -241,7 +276,7 @@ def _read(after: CollectedGraph, name: NodeId, versions: Mapping[ArcId, int], *,
             in_arcs.append(InArc(named.parent, arc.cost, version, final.counter))
     virtual_node = graph.virtual_node_of.get(node)
     vnid = None if virtual_node is None else Vnid(virtual_node.smallest, virtual_node.made_at)
-    return AncestryRecord(name, tuple(sorted(in_arcs)), vnid, final)
+    return AncestryRecord(name, tuple(sorted(in_arcs)), vnid, final, suspended)
 
 
 def _releases(

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.changes import Changes, Collector, MustLeaveError, group_not_found
-from namegraph.events import JoinArc, LeaveArc
-from namegraph.messages import ArcChange, ArcId, ChildTruth, GroupChange, Refuse, Update
+from namegraph.events import JoinArc, LeaveArc, Operation
+from namegraph.messages import ArcChange, ArcId, ChildTruth, GroupChange, Refuse, SettleArc, SuspendArc, Update
 from namegraph.names import NodeId
 from namegraph.records import NodeKind
 from namegraph.refusals import Reason, Refusal, RefusedError
 from namegraph.site import Site
+from namegraph.suspension import find_inner
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Findings:
     arcs: tuple[ArcChange, ...]
     children: tuple[ChildTruth, ...]
     already_there: int
+    declined: tuple[ArcId, ...] = ()
 
 
 class CannotError(Exception):
@@ -48,10 +50,15 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
         return Findings((), (), (), 0)
     if not update.operations:
         return Findings((), (), (), 0)
+    inner = [operation for _, operation in update.operations if isinstance(operation, SuspendArc | SettleArc)]
+    if inner:
+        arcs, children, declined = find_inner(site, records, inner)
+        return Findings((), arcs, children, 0, declined)
+    operations = [(number, operation) for number, operation in update.operations if isinstance(operation, Operation)]
     interned_from = len(graph.ids)
     collector = Collector(site, is_whole=False)
     try:
-        changes = collector.collect(update.operations, size=update.size)
+        changes = collector.collect(operations, size=update.size)
         return Findings(
             tuple(
                 GroupChange(graph.ids[node], kind is NodeKind.GROUP)
@@ -77,9 +84,9 @@ def _arc_changes(site: Site, changes: Changes) -> tuple[ArcChange, ...]:
     graph = site.graph
     found: dict[ArcId, ArcChange] = {}
     for parent, child in changes.removed:
-        if site.owns(parent):
-            arc = graph.children[parent][child]
-            name = ArcId(graph.ids[parent], graph.ids[child])
+        name = ArcId(graph.ids[parent], graph.ids[child])
+        if site.judge_of(parent=name.parent, child=name.child) == site.server:
+            arc = graph.children[parent].get(child) or graph.suspended[parent, child]
             found[name] = ArcChange(name, False, graph.kind(child), arc.cost, arc.version + 1)
     for parent, child, cost in changes.added:
         if site.owns(parent):

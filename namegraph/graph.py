@@ -77,6 +77,12 @@ class NameGraph:
         self.children: list[dict[NodeIndex, ArcRecord]] = []
         self.parents: list[dict[NodeIndex, ArcRecord]] = []
         self.tombstones: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
+        self.suspended: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
+        """Arcs that are there for those who made them, and not for resolution: their ends are apart."""
+        self.suspended_from: dict[NodeIndex, dict[NodeIndex, None]] = {}
+        """Children of suspended arcs, by parent."""
+        self.suspended_into: dict[NodeIndex, dict[NodeIndex, None]] = {}
+        """Parents of suspended arcs, by child."""
         self.unlike: dict[NodeIndex, dict[NodeIndex, None]] = {}
         """Children by parent, where `children` and `parents` differ about an arc: while updates over several servers
         are under way, the ancestry record of the child can be ahead of what is true at the parent, or behind it."""
@@ -213,6 +219,22 @@ class NameGraph:
     def arc(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
         """The arc, where it is present."""
         return self.children[parent].get(child)
+
+    def suspend(self, arc: ArcRecord) -> None:
+        """Remember an arc that is suspended."""
+        self.suspended[arc.parent, arc.child] = arc
+        self.suspended_from.setdefault(arc.parent, {})[arc.child] = None
+        self.suspended_into.setdefault(arc.child, {})[arc.parent] = None
+
+    def unsuspend(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
+        """Forget a suspended arc, and return it; None where it was not suspended."""
+        arc = self.suspended.pop((parent, child), None)
+        if arc is not None:
+            for ends, one, other in ((self.suspended_from, parent, child), (self.suspended_into, child, parent)):
+                del ends[one][other]
+                if not ends[one]:
+                    del ends[one]
+        return arc
 
     def recorded_children(self, node: NodeIndex) -> Iterable[NodeIndex]:
         """Those in whose ancestry record there is an arc from the node."""

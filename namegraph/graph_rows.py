@@ -85,7 +85,8 @@ class GraphRows:
         owns_parent = truth is not in_record and self._site.owns(parent)
         arc = truth if owns_parent else in_record
         if arc is None:
-            arc = graph.tombstones.get((parent, child)) or _unknown(parent, child)
+            ends = parent, child
+            arc = graph.suspended.get(ends) or graph.tombstones.get(ends) or _unknown(parent, child)
             is_ahead = owns_parent and in_record is not None
         else:
             is_ahead = arc != in_record

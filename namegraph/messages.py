@@ -10,6 +10,9 @@
         | <---------------------- Holding -- |   an entry was handed on to a server that held none
         | -- Final, Drop ------------------> |
 
+What they say of one another, and of what was done while they were apart, is below (`Reach` and what follows). Every
+other message belongs to a view; outside of it, nobody listens.
+
 Nodes travel by id: the numbers of nodes mean something on one server only. Source: protocol.md sections 4 and 5.
 """
 
@@ -42,11 +45,41 @@ class ArcId(NamedTuple):
     child: NodeId
 
 
+class ViewId(NamedTuple):
+    """Names a view: who was asked to agree on it, and by whom. Higher ones come later."""
+
+    number: int
+    leader: ServerId
+
+
+class SuspendArc(Struct, frozen=True, array_like=True, tag=True):
+    """Take an arc out of what is resolved, and remember it: the home of its parent is out of reach."""
+
+    parent: NodeId
+    child: NodeId
+
+
+class SettleArc(Struct, frozen=True, array_like=True, tag=True):
+    """Let both ends of an arc take this state, which its ends came to while they were apart, unless one knows a newer."""
+
+    parent: NodeId
+    child: NodeId
+    is_present: bool
+    kind: NodeKind
+    cost: int
+    version: int
+    writer: int
+
+
+Step = Operation | SuspendArc | SettleArc
+"""What an update is made of: what clients ask for, or what servers do by themselves when they part and meet."""
+
+
 class Update(NamedTuple):
     """What one server must know of an update."""
 
     update_id: UpdateId
-    operations: tuple[tuple[int, Operation], ...]
+    operations: tuple[tuple[int, Step], ...]
     """Those that concern a node of that server, each with its place in the whole update, from 1."""
     size: int
     """Operations of the whole update."""
@@ -102,6 +135,8 @@ class AncestryRecord(NamedTuple):
     in_arcs: tuple[InArc, ...]
     vnid: Vnid | None
     version: Priority
+    suspended: tuple[InArc, ...] = ()
+    """In-arcs that are suspended."""
 
 
 class PendingEntry(NamedTuple):
@@ -129,6 +164,8 @@ class RecordColumns(NamedTuple):
     costs: tuple[int, ...]
     versions: tuple[int, ...]
     writers: tuple[int, ...]
+    suspended: tuple[tuple[int, int, int, int, int], ...] = ()
+    """Of the in-arcs that are suspended: record (from 0), parent, cost, version, writer."""
 
 
 class ArcChange(NamedTuple):
@@ -143,6 +180,8 @@ class ArcChange(NamedTuple):
     kind: NodeKind
     cost: int
     version: int
+    is_suspended: bool = False
+    """It is there no more for resolution, and not forgotten."""
 
 
 class ArcColumns(NamedTuple):
@@ -155,6 +194,8 @@ class ArcColumns(NamedTuple):
     kinds: tuple[NodeKind, ...]
     costs: tuple[int, ...]
     versions: tuple[int, ...]
+    suspended: tuple[int, ...] = ()
+    """The places of arcs that are suspended, from 0."""
 
 
 class ChildTruth(NamedTuple):
@@ -193,6 +234,8 @@ class Order(Struct, frozen=True, array_like=True, tag=True):
     final: Priority | None
     above: tuple[NodeId, ...] = ()
     highest_vote: Priority | None = None
+    over_below: int = 0
+    """All updates of this coordinator with smaller numbers are over everywhere."""
 
 
 class Vote(Struct, frozen=True, array_like=True, tag=True):
@@ -257,6 +300,8 @@ class Ready(Struct, frozen=True, array_like=True, tag=True):
     pending: tuple[PendingEntry, ...]
     members: tuple[Member, ...]
     """What a read reached here."""
+    declined: tuple[ArcId, ...] = ()
+    """Arcs to be settled of which this server knows a newer version, or that cannot be any more."""
 
 
 class Refuse(Struct, frozen=True, array_like=True, tag=True):
@@ -286,6 +331,11 @@ class Commit(Struct, frozen=True, array_like=True, tag=True):
     """Stored records, by arcs of children homed there, that the coordinator released: what stays of them."""
     stored: tuple[tuple[ArcId, tuple[NodeId, ...]], ...]
     """Stored records of arcs that were inside a virtual node which this update dissolves."""
+
+
+    everything: bytes = b""
+    """The whole outcome, as an encoded `Commit` of which any participant can apply its part; for those whose own
+    part was lost with the coordinator."""
 
 
 class Done(Struct, frozen=True, array_like=True, tag=True):
@@ -319,7 +369,152 @@ class Block(Struct, frozen=True, array_like=True, tag=True):
     version: RecordVersion
 
 
-Message = Order | Vote | Final | Abort | Holding | Drop | Ready | Refuse | Commit | Done | Release | Released | Block
+class Reach(Struct, frozen=True, array_like=True, tag=True):
+    """To whom is to lead: these servers are reached from here, and this is the view they are seen from."""
+
+    view: ViewId
+    servers: tuple[ServerId, ...]
+
+
+class Propose(Struct, frozen=True, array_like=True, tag=True):
+    """Stop what is under way, and say what you know of it."""
+
+    view: ViewId
+
+
+class Decline(Struct, frozen=True, array_like=True, tag=True):
+    """Not so: another server is to lead, or a higher view was promised."""
+
+    view: ViewId
+    promised: ViewId
+    leader: ServerId
+    """Who is to lead, as far as this server knows."""
+
+
+class Accept(Struct, frozen=True, array_like=True, tag=True):
+    """What is under way here has stopped."""
+
+    view: ViewId
+    before: ViewId
+    """The view that this server has been in."""
+    reached: tuple[ServerId, ...]
+    counter: int
+    ready: tuple[UpdateId, ...]
+    """Updates that this server is ready for."""
+    decided: tuple[tuple[UpdateId, bytes], ...]
+    """Updates that it knows to be decided and that may not be done everywhere, each as `Commit.everything`."""
+
+
+class Install(Struct, frozen=True, array_like=True, tag=True):
+    """Finish these updates, drop all others that are under way, and be in the view."""
+
+    view: ViewId
+    members: tuple[tuple[ServerId, ViewId], ...]
+    """Each with the view it was in; sorted."""
+    counter: int
+    """Above all that any member has seen."""
+    commits: tuple[bytes, ...]
+
+
+class Outside(Struct, frozen=True, array_like=True, tag=True):
+    """The members of this view do without you: one of them does not reach you."""
+
+    view: ViewId
+    members: tuple[ServerId, ...]
+
+
+class Settled(Struct, frozen=True, array_like=True, tag=True):
+    """To the leader: what had to be suspended is."""
+
+    view: ViewId
+
+
+class Open(Struct, frozen=True, array_like=True, tag=True):
+    """All members are settled: updates may begin."""
+
+    view: ViewId
+
+
+class Recall(Struct, frozen=True, array_like=True, tag=True):
+    """To the children's home: say again what these stored records are to hold; it was released when a view ended."""
+
+    arcs: tuple[ArcId, ...]
+
+
+class KnownArc(NamedTuple):
+    """What one end of an arc knows of it."""
+
+    arc: ArcId
+    is_present: bool
+    kind: NodeKind
+    cost: int
+    version: int
+    writer: int
+
+
+class Held(Struct, frozen=True, array_like=True, tag=True):
+    """From the parents' home to the children's: the arcs between us that are suspended here."""
+
+    arcs: tuple[KnownArc, ...]
+
+
+class HeldToo(Struct, frozen=True, array_like=True, tag=True):
+    """The answer: what is newer here, and what is suspended here and was not named."""
+
+    arcs: tuple[KnownArc, ...]
+
+
+class Offer(Struct, frozen=True, array_like=True, tag=True):
+    """From a coordinator: what updates have made of your nodes that were decided when you were out of reach."""
+
+    final: Priority
+    groups: tuple[GroupChange, ...]
+    arcs: tuple[KnownArc, ...]
+
+
+InView = (
+    Order
+    | Vote
+    | Final
+    | Abort
+    | Holding
+    | Drop
+    | Ready
+    | Refuse
+    | Commit
+    | Done
+    | Release
+    | Released
+    | Settled
+    | Open
+    | Recall
+    | Held
+    | HeldToo
+)
+"""Messages that only those of one view listen to."""
+
+Message = (
+    InView
+    | Block
+    | Reach
+    | Propose
+    | Decline
+    | Accept
+    | Install
+    | Outside
+    | Offer
+)
+
+
+class Enclosed(Struct, frozen=True, array_like=True, tag=True):
+    """A message of a view, encoded."""
+
+    view: ViewId
+    encoded: bytes
+
+
+FIRST_VIEW = ViewId(0, ServerId(""))
+"""The view of servers that have lost nobody: whoever meets is in it."""
 
 COMPRESSED_FROM_BYTES = 64 * 1024
 
@@ -329,7 +524,7 @@ DECOMPRESSED_BYTES_LIMIT = 1024 * 1024 * 1024
 _COMPRESSED = b"x"
 """The first byte of what zlib writes; no array of MessagePack begins with it."""
 
-_DECODER = msgspec.msgpack.Decoder(Message)
+_DECODER = msgspec.msgpack.Decoder(Message | Enclosed)
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -337,18 +532,36 @@ class NotAMessageError(ValueError):
     """Bytes that no server of this version sends."""
 
 
-def encode(message: Message) -> bytes:
-    """The message as bytes; a long one is compressed: names come again and again in it."""
-    return compressed(_ENCODER.encode(message))
+def encode(message: Message, view: ViewId = FIRST_VIEW) -> bytes:
+    """The message as bytes, sent in a view; a long one is compressed: names come again and again in it."""
+    encoded = compressed(_ENCODER.encode(message))
+    if view == FIRST_VIEW or not isinstance(message, InView):
+        return encoded
+    return _ENCODER.encode(Enclosed(view, encoded))
 
 
 def decode(encoded: bytes) -> Message:
     """Read what `encode` wrote, all types checked; raises `NotAMessageError`."""
+    return decode_in_view(encoded)[1]
+
+
+def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
+    """As `decode`, with the view it was sent in; `FIRST_VIEW` for what belongs to none."""
+    found = _decode(encoded)
+    if not isinstance(found, Enclosed):
+        return FIRST_VIEW, found
+    inner = _decode(found.encoded)
+    if isinstance(inner, Enclosed):
+        raise NotAMessageError("a message that is enclosed twice")
+    return found.view, inner
+
+
+def _decode(encoded: bytes) -> Message | Enclosed:
     try:
-        message: Message = _DECODER.decode(decompressed(encoded))
+        found: Message | Enclosed = _DECODER.decode(decompressed(encoded))
     except (msgspec.DecodeError, RecursionError, zlib.error) as error:
         raise NotAMessageError(str(error)) from None
-    return message
+    return found
 
 
 def compressed(encoded: bytes) -> bytes:

@@ -25,7 +25,17 @@ import msgspec
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import JoinArc
-from namegraph.messages import ArcId, Cover, Leads, PendingEntry, Update, UpdateId, compressed, decompressed
+from namegraph.messages import (
+    ArcId,
+    Cover,
+    Leads,
+    PendingEntry,
+    SettleArc,
+    Update,
+    UpdateId,
+    compressed,
+    decompressed,
+)
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, ProtocolRow
@@ -139,7 +149,7 @@ class Entries:
             entry.joins = tuple(
                 ArcId(operation.parent, operation.child)
                 for _, operation in update.operations
-                if isinstance(operation, JoinArc) and self._site.home_of(operation.parent) == self._site.server
+                if isinstance(operation, JoinArc | SettleArc) and self._site.home_of(operation.parent) == self._site.server
             )
         return entry
 

@@ -18,6 +18,7 @@ from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
 from namegraph.columns import children_in, pack_arcs, pack_records, unpack_arcs
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
+from namegraph.decided import DecidedUpdates
 from namegraph.events import Member
 from namegraph.findings import CannotError, Findings, find
 from namegraph.messages import (
@@ -27,6 +28,7 @@ from namegraph.messages import (
     Drop,
     Final,
     Holding,
+    KnownArc,
     Order,
     PendingEntry,
     Ready,
@@ -34,6 +36,7 @@ from namegraph.messages import (
     Release,
     UpdateId,
     Vote,
+    decode,
 )
 from namegraph.names import NodeId
 from namegraph.ordering import Entries, Entry, Part
@@ -45,9 +48,10 @@ class Participant:
     """Handles what coordinators ask of this server."""
 
     def __init__(self, site: Site, records: AncestryRecords, entries: Entries, boundary: Boundary) -> None:
+        self.decided = DecidedUpdates()
         self._site = site
         self._graph = site.graph
-        self._records = records
+        self.records = self._records = records
         self._entries = entries
         self._boundary = boundary
 
@@ -58,6 +62,7 @@ class Participant:
         is_first = update_id not in self._entries.updates
         entry = self._entries.ask(order.update, order.cover)
         site.see(order.tentative)
+        self.decided.over(update_id.coordinator, order.over_below)
         if order.final is not None:
             site.see(order.final)
             entry.final = order.final
@@ -99,7 +104,7 @@ class Participant:
 
     def take_next_turn(self) -> bool:
         """Let the first update whose turn has come check, release and answer; return whether there was one."""
-        entry = self._entries.next_turn()
+        entry = None if self._site.is_frozen else self._entries.next_turn()
         if entry is None:
             return False
         self._entries.of(entry.update_id)
@@ -146,7 +151,44 @@ class Participant:
             self._boundary.store(arc, keep, release.version)
 
     def commit(self, commit: Commit) -> None:
-        """Apply this server's part of an outcome, in one step."""
+        """Apply this server's part of an outcome, in one step, and say that it is done."""
+        if commit.everything:
+            self.decided.keep(commit.update_id, commit.everything)
+        self._site.send(commit.update_id.coordinator, self._commit(commit))
+
+    def finish(self, everything: bytes) -> None:
+        """Apply an outcome that another server knew when the view ended."""
+        commit = decode(everything)
+        assert isinstance(commit, Commit)
+        self.decided.keep(commit.update_id, everything)
+        self._commit(commit)
+
+    def ready_updates(self) -> tuple[UpdateId, ...]:
+        """The updates whose outcome this server waits for, sorted."""
+        waiting = [entry.update_id for entry in self._entries.by_update.values() if entry.is_ready]
+        return tuple(sorted(one for one in waiting if not self._entries.by_update[one].releases_due))
+
+    def end_view(self) -> None:
+        """Drop all that is under way, and block again what was released for it."""
+        for update_id, entry in list(self._entries.by_update.items()):
+            self._boundary.aborted(update_id, final=entry.final)
+            self._entries.remove(update_id)
+        self._prune_and_follow()
+
+    def suspend_leaving(self) -> None:
+        """Suspend all arcs from here to servers that were in another view."""
+        final = self._site.next_priority()
+        for arc in self._records.suspend_leaving(self._site.is_apart):
+            self._boundary.arc_left(arc, final=final)
+        self._records.settle()
+        self._prune_and_follow()
+
+    def set_leaving(self, known: KnownArc) -> None:
+        """Take over what was done to an arc from here while its child's home is away."""
+        self._records.set_leaving(known)
+        self._prune_and_follow()
+
+    def _commit(self, commit: Commit) -> Done:
         reports_control = self._entries.updates[commit.update_id].reports_control
         entry = self._entries.remove(commit.update_id)
         assert entry is not None
@@ -173,7 +215,7 @@ class Participant:
         if controlled is not None:
             compared = affected if entry.controlled is not None else self._owned(children)
             done = self._compared(commit.update_id, controlled, compared)
-        self._site.send(commit.update_id.coordinator, done)
+        return done
 
     def pending_at(self, parents: Iterable[NodeId], *, but: UpdateId) -> tuple[PendingEntry, ...]:
         """Entries to hand on to what becomes reachable from these owned parents."""
@@ -239,6 +281,7 @@ class Participant:
             pack_records(self._records.ancestry_of(tails)),
             self.pending_at(joined_below, but=update.update_id),
             self._members(self._entries.part(entry), update.read) if update.read is not None else (),
+            findings.declined,
         )
         self._site.send(update.update_id.coordinator, ready)
 

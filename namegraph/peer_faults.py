@@ -11,22 +11,35 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from namegraph.columns import fit_arcs, fit_records
+from namegraph.columns import fit_arcs, fit_records, unpack_arcs
 from namegraph.messages import (
     Abort,
+    Accept,
     ArcId,
     Block,
     Commit,
+    Decline,
     Done,
     Drop,
     Final,
+    Held,
+    HeldToo,
     Holding,
+    Install,
+    KnownArc,
     Message,
+    Offer,
+    Open,
     Order,
+    Outside,
+    Propose,
+    Reach,
     Ready,
+    Recall,
     Refuse,
     Release,
     Released,
+    Settled,
     Vote,
 )
 from namegraph.names import NodeId, ServerId
@@ -38,6 +51,8 @@ NOT_OUR_UPDATE = "answers for an update of another coordinator"
 NOT_ITS_NODE = "speaks for a node it does not own"
 NOT_OUR_NODE = "asks for a node not owned here"
 NO_COLUMNS = "brings columns that do not belong together"
+NOT_ITS_VIEW = "leads a view of another leader"
+NOT_OUR_VIEW = "answers for a view of another leader"
 NOT_READY = "commits what this server is not ready for"
 
 
@@ -75,6 +90,21 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return None
         case Block():
             return _fault_in_records(message.records, sender=sender, site=site)
+        case Install(view=view) | Propose(view=view) | Outside(view=view) | Open(view=view):
+            return _unless(view.leader == sender, NOT_ITS_VIEW)
+        case Accept(view=view) | Decline(view=view) | Settled(view=view):
+            return _unless(view.leader == site.server, NOT_OUR_VIEW)
+        case Recall(arcs=arcs):
+            return _unless(all(site.home_of(arc.child) == site.server for arc in arcs), NOT_OUR_NODE)
+        case Held(arcs=arcs):
+            return _unless(_are_between(arcs, parents=sender, children=site.server, site=site), NOT_ITS_NODE)
+        case HeldToo(arcs=arcs):
+            return _unless(_are_between(arcs, parents=site.server, children=sender, site=site), NOT_ITS_NODE)
+        case Offer(groups=groups, arcs=arcs):
+            are_ours = all(site.home_of(change.group) == site.server for change in groups)
+            return _unless(are_ours and all(site.home_of(known.arc.parent) == site.server for known in arcs), NOT_OUR_NODE)
+        case Reach():
+            return None
         case _:
             assert_never(message)
 
@@ -92,10 +122,23 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool
     home_of = site.table.home_of
     return (
         all(home_of(change.group) == sender for change in ready.groups)
-        and all(home_of(ready.arcs.names[number]) == sender for number in sorted(set(ready.arcs.parents)))
+        and all(_is_end_at(sender, arc.arc, site=site) for arc in unpack_arcs(ready.arcs))
         and all(home_of(truth.child) in (sender, None) for truth in ready.children)
         and all(home_of(member.node) in (sender, None) for member in ready.members)
     )
+
+
+def _are_between(arcs: Iterable[KnownArc], *, parents: ServerId, children: ServerId, site: Site) -> bool:
+    return all(
+        site.home_of(known.arc.parent) == parents and site.home_of(known.arc.child) == children for known in arcs
+    )
+
+
+def _is_end_at(server: ServerId, arc: ArcId, *, site: Site) -> bool:
+    """Whether a server may speak for an arc: as its parent's home, or its child's while that one is away."""
+    if site.home_of(arc.parent) == server:
+        return True
+    return site.home_of(arc.child) == server and site.is_apart(site.home_of(arc.parent))
 
 
 def _unless(is_right: bool, fault: str) -> str | None:

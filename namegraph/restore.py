@@ -27,7 +27,7 @@ def restore_graph(state: StoredState, site: Site) -> None:
     owned = [node for node in map(NodeIndex, range(len(graph.ids))) if site.owns(node)]
     kinds = Counter(graph.kinds[node] for node in owned)
     graph.group_count, graph.process_count = kinds[NodeKind.GROUP], kinds[NodeKind.PROCESS]
-    graph.arc_count = sum(len(graph.children[node]) for node in owned)
+    graph.arc_count = sum(len(graph.children[node]) + len(graph.suspended_from.get(node, ())) for node in owned)
 
 
 def _restore_nodes(graph: NameGraph, rows: Iterable[NodeRecord]) -> dict[int, list[NodeIndex]]:
@@ -74,7 +74,9 @@ def _restore_arcs(graph: NameGraph, rows: Iterable[ArcRecord]) -> None:
         parent, child = arc.parent, arc.child
         if parent >= known or child >= known:
             raise InconsistentStateError(f"an arc joins node {parent} to {child}; only {known} are there")
-        if arc.present:
+        if arc.suspended:
+            graph.suspend(arc)
+        elif arc.present:
             if kinds[parent] != NodeKind.GROUP or kinds[child] == NodeKind.ABSENT:
                 raise InconsistentStateError(
                     f"an arc joins {graph.ids[parent]} to {graph.ids[child]}, one of which is gone"

@@ -16,8 +16,8 @@ import msgspec
 
 from namegraph.control import Told
 from namegraph.decision import Decision
-from namegraph.events import Operation, Outcome
-from namegraph.messages import ArcId, Cover, Ready, Refuse, UpdateId
+from namegraph.events import Outcome
+from namegraph.messages import ArcId, Cover, Ready, Refuse, Step, UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import RequestId
@@ -27,6 +27,8 @@ from namegraph.site import NEVER
 class Phase(Enum):
     """How far an update is."""
 
+    WAITING = 0
+    """For a view that is open."""
     ORDER = 1
     READY = 2
     RELEASE = 3
@@ -37,12 +39,14 @@ class Phase(Enum):
 class Plan:
     """What an update is to do. A `read` has no operations."""
 
-    operations: tuple[tuple[int, Operation], ...]
+    operations: tuple[tuple[int, Step], ...]
     """Each with its place in what the client asked for, from 1."""
     size: int
     """Operations that the client asked for."""
     read: NodeId | None = None
     is_import: bool = False
+    is_own: bool = False
+    """Whether this server does it by itself: nobody waits, and no outcome is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ class Involved(NamedTuple):
     """Arcs whose stored records were released for an update that is not decided."""
     told: tuple[Told, ...] = ()
     """What those who are done said became controlled or released."""
+    everything: bytes = b""
+    """What was decided, as an encoded `Commit` of everything."""
 
 
 @dataclass(slots=True)
@@ -100,6 +106,7 @@ class Running:
     decision: Decision | None = None
     not_done: dict[ServerId, None] = field(default_factory=dict)
     told: tuple[Told, ...] = ()
+    everything: bytes = b""
 
     def want(self, server: ServerId, *, ends: Iterable[NodeId] = (), entry_nodes: Iterable[NodeId] = ()) -> None:
         """Let the entry at a server cover these nodes too."""
@@ -127,7 +134,7 @@ class Running:
     @property
     def known_final(self) -> Priority | None:
         """The final priority; None while it is not known."""
-        return None if self.phase is Phase.ORDER else self.final
+        return None if self.phase in (Phase.WAITING, Phase.ORDER) else self.final
 
 
 def encode_running(running: Running) -> bytes:
@@ -143,6 +150,7 @@ def encode_running(running: Running) -> bytes:
             running.known_final,
             running.released,
             running.told,
+            running.everything,
         )
     )
 

@@ -94,6 +94,8 @@ def _all_is_here(
     names = [*tails, *heads]
     if any(site.home_of(name) != site.server for name in names):
         return False
+    if site.graph.suspended and any(_has_suspended(site, name) for name in names):
+        return False
     if not (records.above or records.leaving or entries.by_update):
         return True
     graph = site.graph
@@ -105,3 +107,8 @@ def _all_is_here(
     if not all(records.above.keys().isdisjoint(graph.parents[node]) for node in affected):
         return False
     return not (entries.by_update and entries.affects([*names, *(graph.ids[node] for node in affected)]))
+
+
+def _has_suspended(site: Site, name: NodeId) -> bool:
+    node = site.graph.index.get(name)
+    return node is not None and (node in site.graph.suspended_from or node in site.graph.suspended_into)

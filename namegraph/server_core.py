@@ -20,6 +20,7 @@ from namegraph.changes import Changes, Collector, collect_import
 from namegraph.channels import Channels
 from namegraph.commit import commit, name_effects
 from namegraph.coordinator import Coordinator
+from namegraph.early_letters import EarlyLetters
 from namegraph.events import (
     AddPeer,
     Committed,
@@ -27,6 +28,7 @@ from namegraph.events import (
     Event,
     ImportCommand,
     ImportCounts,
+    LeaveArc,
     Outcome,
     PeerLeaving,
     PeerLost,
@@ -42,22 +44,35 @@ from namegraph.events import (
 from namegraph.graph import NameGraph
 from namegraph.messages import (
     Abort,
+    Accept,
     Block,
     Commit,
+    Decline,
     Done,
     Drop,
     Final,
+    Held,
+    HeldToo,
     Holding,
+    Install,
+    InView,
     Message,
     NotAMessageError,
+    Offer,
+    Open,
     Order,
+    Outside,
+    Propose,
+    Reach,
     Ready,
+    Recall,
     Refuse,
     Release,
     Released,
+    Settled,
     UpdateId,
     Vote,
-    decode,
+    decode_in_view,
     encode,
 )
 from namegraph.names import NodeId, ServerId, Subnet
@@ -82,6 +97,7 @@ from namegraph.scope import (
 )
 from namegraph.site import NEVER, Site
 from namegraph.subnets import SubnetTable
+from namegraph.view_change import ViewChange
 from namegraph.virtual_nodes import compute_topology
 
 
@@ -112,7 +128,7 @@ class ServerCore:
         core._start(site, configured=peers or {}, rows=rows)
         restore_graph(state, site)
         site.counter = state.counter
-        for part in (core.records, core.entries, core.boundary):
+        for part in (core.records, core.entries, core.boundary, core._participant.decided, core._views, core._early):
             part.restore(rows)
         core._outcomes = OutcomeMemory(state.outcomes)
         core._restore_requests(rows)
@@ -131,6 +147,8 @@ class ServerCore:
         self.boundary = Boundary(site, self.records)
         self._participant = Participant(site, self.records, self.entries, self.boundary)
         self._coordinator = Coordinator(site, self._participant)
+        self._views = ViewChange(site, self._participant, self._coordinator, self.boundary)
+        self._early = EarlyLetters()
         self._requests = Requests()
 
     def _restore_requests(self, rows: Iterable[ProtocolRow]) -> None:
@@ -220,13 +238,16 @@ class ServerCore:
                 self.channels.received(peer, through)
             case PeerMet(peer, subnets):
                 self.peers.met(peer, subnets)
+                self._views.agreement.met(peer)
             case PeerLeaving(peer, why):
                 self._site.lost[peer] = why
             case PeerLost(peer, why):
                 self._site.lost[peer] = why
                 self._coordinator.peer_lost(peer)
+                self._views.agreement.lost(peer)
             case AddPeer() | RemovePeer():
                 effects.replies.append(Reply(event.ticket, self._change_peers(event)))
+                self._views.agreement.reconsider()
             case Tick():
                 self._coordinator.tick(now)
             case _:
@@ -301,9 +322,17 @@ class ServerCore:
                 concerns_one = import_concerns_one_server(site, self.records, self.entries, command)
         for name in names:
             self.peers.require_met(name)
-        if first and site.home_of(first[0]) != self.server:
+        if first and site.home_of(first[0]) != self.server and not self._stands_in(command):
             raise not_for_this_server(site, first[0])
         return concerns_one
+
+    def _stands_in(self, command: UpdateCommand | ImportCommand) -> bool:
+        """Whether an update leaves a suspended arc whose child is at home here, and whose parent's home is away."""
+        if not isinstance(command, UpdateCommand) or not isinstance(command.operations[0], LeaveArc):
+            return False
+        parent, child = command.operations[0].parent, command.operations[0].child
+        is_suspended = self._site.is_suspended(parent, child)
+        return is_suspended and self._site.judge_of(parent=parent, child=child) == self.server
 
     def _read(self, command: ReadCommand, now: float, effects: Effects) -> None:
         group = command.group
@@ -337,10 +366,16 @@ class ServerCore:
         if not self.channels.take(sender, letter.number):
             return
         try:
-            message = decode(letter.encoded)
+            view, message = decode_in_view(letter.encoded)
         except NotAMessageError:
             self.channels.faults[sender, "unreadable message"] += 1
             return
+        if isinstance(message, InView) and (view != self._site.view or self._site.is_frozen):
+            self._early.keep(view, sender, letter.encoded, site=self._site)
+            return
+        self._receive_from(sender, message)
+
+    def _receive_from(self, sender: ServerId, message: Message) -> None:
         fault = fault_in(message, sender=sender, site=self._site, entries=self.entries)
         if fault is not None:
             self.channels.faults[sender, fault] += 1
@@ -350,11 +385,15 @@ class ServerCore:
     def _finish_step(self, effects: Effects, counter_before: int) -> None:
         """Handle the server's messages to itself and all turns that have come; then let the rest out."""
         site, records = self._site, effects.records
-        while site.own_messages or self._participant.take_next_turn():
+        self._views.look_after()
+        while site.own_messages or self._early.has_come(site) or self._participant.take_next_turn():
             while site.own_messages:
                 self._receive(self.server, site.own_messages.popleft())
-        for receiver, message in site.outbox:
-            effects.messages.append(self.channels.send(receiver, encode(message)))
+            for sender, message in self._early.take(site):
+                self._receive_from(sender, message)
+            self._views.look_after()
+        for receiver, message, view in site.outbox:
+            effects.messages.append(self.channels.send(receiver, encode(message, view)))
         site.outbox.clear()
         coordinator, requests = self._coordinator, self._requests
         for before, now in coordinator.begun_again:
@@ -380,11 +419,16 @@ class ServerCore:
         records.protocol += self.entries.take_rows()
         records.protocol += self._coordinator.take_rows()
         records.protocol += self.boundary.take_rows()
+        records.protocol += self._participant.decided.take_rows()
+        records.protocol += self._views.take_rows()
+        records.protocol += self._early.take_rows()
         records.protocol += site.rows
         site.rows = []
         records.protocol += self.channels.take_rows()
 
     def _receive(self, sender: ServerId, message: Message) -> None:
+        if self._site.is_frozen and isinstance(message, InView):
+            return  # The view that it belongs to is given up.
         match message:
             case Order():
                 self._participant.order(message)
@@ -414,7 +458,33 @@ class ServerCore:
                     self._coordinator.released(update_id)
             case Block():
                 for arc, nodes in message.records:
-                    self.boundary.store(arc, nodes, message.version)
+                    # Whatever it was to hold, it is known anew when the arc comes back.
+                    if not self._site.is_suspended(arc.parent, arc.child):
+                        self.boundary.store(arc, nodes, message.version)
+            case Reach():
+                self._views.agreement.reach(sender, message)
+            case Propose():
+                self._views.agreement.propose(sender, message)
+            case Decline():
+                self._views.agreement.decline(sender, message)
+            case Accept():
+                self._views.agreement.accept(sender, message)
+            case Outside():
+                self._views.agreement.outside(sender, message)
+            case Install():
+                self._views.install(message)
+            case Settled():
+                self._views.settled(sender)
+            case Open():
+                self._views.open()
+            case Recall():
+                self._views.recall(sender, message)
+            case Held():
+                self._views.healing.held(sender, message)
+            case HeldToo():
+                self._views.healing.held_too(sender, message)
+            case Offer():
+                self._views.healing.offer(sender, message)
             case _:
                 assert_never(message)
 

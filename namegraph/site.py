@@ -9,7 +9,7 @@ from collections import deque
 
 from namegraph.ancestry import AncestorSets
 from namegraph.graph import NameGraph
-from namegraph.messages import Message
+from namegraph.messages import FIRST_VIEW, Message, ViewId
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, ProtocolRow
@@ -28,24 +28,52 @@ class Site:
         self.graph = graph
         self.ancestors = AncestorSets(graph)
         self.counter = 0
-        self.outbox: list[tuple[ServerId, Message]] = []
+        self.outbox: list[tuple[ServerId, Message, ViewId]] = []
+        """Receiver, message, and the view it was sent in."""
         self.own_messages: deque[Message] = deque()
         self.rows: list[ProtocolRow] = []
         """What this step must make durable besides the graph."""
         self.lost: dict[ServerId, str] = {}
         """Servers out of reach, and why."""
+        self.view: ViewId = FIRST_VIEW
+        self.members: dict[ServerId, ViewId] = {}
+        """Who is in the view, each with the view it was in before. In the first view it is whoever was met."""
+        self.promised: ViewId = FIRST_VIEW
+        """The highest view that was proposed here and accepted."""
+        self.is_open = True
+        """Whether updates of clients may begin: all members have suspended what is to be."""
 
     @property
     def is_alone(self) -> bool:
         """Whether no other server is known."""
         return not self.table.has_several_servers
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a new view is being agreed on: nothing of the present one goes on."""
+        return self.promised != self.view
+
+    def is_in_view(self, server: ServerId) -> bool:
+        """Whether updates may involve a server."""
+        return self.view == FIRST_VIEW or server in self.members
+
+    def is_apart(self, server: ServerId) -> bool:
+        """Whether arcs between a server and this one do not count at present: it was in another view."""
+        return self.view != FIRST_VIEW and self.members.get(server) != self.members[self.server]
+
     def send(self, to: ServerId, message: Message) -> None:
-        """Let a message leave when the step's records are durable."""
+        """Let a message of the view leave when the step's records are durable; who is not in it gets none."""
+        if to == self.server:
+            self.own_messages.append(message)
+        elif self.is_in_view(to):
+            self.outbox.append((to, message, self.view))
+
+    def post(self, to: ServerId, message: Message) -> None:
+        """As `send`, for what is said about views, to anybody."""
         if to == self.server:
             self.own_messages.append(message)
         else:
-            self.outbox.append((to, message))
+            self.outbox.append((to, message, self.view))
 
     def see(self, priority: Priority) -> None:
         """Let the counter rise above a priority."""
@@ -65,6 +93,20 @@ class Site:
         """The home of a group, or of a node that is known here: what has no home lives here."""
         home = self.table.home_of(node)
         return self.server if home is None else home
+
+    def homes_of(self, *, parent: NodeId, child: NodeId) -> tuple[ServerId, ...]:
+        """The homes of both ends of an arc, each once."""
+        return tuple(dict.fromkeys((self.home_of(parent), self.home_below(parent=parent, child=child))))
+
+    def is_suspended(self, parent: NodeId, child: NodeId) -> bool:
+        """Whether an arc is known here and suspended."""
+        index = self.graph.index
+        return parent in index and child in index and (index[parent], index[child]) in self.graph.suspended
+
+    def judge_of(self, *, parent: NodeId, child: NodeId) -> ServerId:
+        """Who says whether an arc is there: the home of its parent, or that of its child while the other is away."""
+        home = self.home_of(parent)
+        return home if self.is_in_view(home) else self.home_below(parent=parent, child=child)
 
     def owns(self, node: NodeIndex) -> bool:
         """Whether a node that is known here lives here."""

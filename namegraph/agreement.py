@@ -1,0 +1,205 @@
+"""Agreement on who is reachable: the smallest of those who reach one another proposes, the others accept.
+
+    Reach ---> leader            these I reach
+               leader --- Propose --->  members         stop what is under way
+               leader <--- Accept ----  members         this is what I know of it
+               leader --- Install --->  members         finish this, drop the rest, be in the view
+               leader --- Outside --->  who is reached by the leader, but not by all members
+
+A view is a set of servers of which each reaches each, over a common peer where need be. It has a number higher than any
+that its members have promised. Who accepts gives up the view it was in: nothing of it goes on there, whatever becomes of
+the new one, and a leader that is lost meanwhile is followed by another, with a higher number. Nothing is agreed on while
+nobody was ever lost: the first view is whoever meets.
+
+Source: protocol.md section 7, *Views*; I. Keidar and others on group membership for wide-area networks; what differs is
+that members here are servers of an overlay, where links need not be transitive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from namegraph.messages import FIRST_VIEW, Accept, Decline, Install, Outside, Propose, Reach, UpdateId, ViewId
+from namegraph.names import ServerId
+from namegraph.site import Site
+
+
+@dataclass(slots=True)
+class _Proposal:
+    """A view that this server has proposed."""
+
+    view: ViewId
+    servers: tuple[ServerId, ...]
+    accepted: dict[ServerId, Accept] = field(default_factory=dict)
+
+
+class Agreement:
+    """One server's part in agreeing on views."""
+
+    def __init__(self, site: Site, give_up_view: Callable[[ViewId, tuple[ServerId, ...]], Accept]) -> None:
+        """`give_up_view` stops what is under way, and says what is known of it; the servers are those reached."""
+        self._site = site
+        self._give_up_view = give_up_view
+        self._lost: dict[ServerId, None] = {}
+        self._reports: dict[ServerId, Reach] = {}
+        """What others reach, as they said."""
+        self._outside_of: dict[ServerId, ViewId] = {}
+        """Servers that do without this one, by the view in which they do."""
+        self._declined: dict[ServerId, None] = {}
+        self._proposal: _Proposal | None = None
+        self._highest = 0
+        """The highest number of a view that was heard of."""
+        self._told: tuple[ServerId, Reach] | None = None
+
+    def met(self, server: ServerId) -> None:
+        """A server is reached."""
+        for known in (self._lost, self._outside_of, self._declined):
+            known.pop(server, None)
+        if self._told is not None and self._told[0] == server:
+            self._told = None
+        self.reconsider()
+
+    def lost(self, server: ServerId) -> None:
+        """A server is not reached any more."""
+        self._lost[server] = None
+        for known in (self._reports, self._outside_of, self._declined):
+            known.pop(server, None)
+        self.reconsider()
+
+    def reach(self, sender: ServerId, reach: Reach) -> None:
+        """Another server says whom it reaches; this one is to lead."""
+        self._reports[sender] = reach
+        self._declined.pop(sender, None)
+        self._highest = max(self._highest, reach.view.number)
+        self.reconsider()
+        site = self._site
+        if site.view != FIRST_VIEW and self._proposal is None and sender not in site.members:
+            site.post(sender, Outside(site.view, tuple(site.members)))
+
+    def outside(self, sender: ServerId, outside: Outside) -> None:
+        """The members of another view do without this server."""
+        self._highest = max(self._highest, outside.view.number)
+        self._outside_of.update(dict.fromkeys(outside.members, outside.view))
+        self.reconsider()
+
+    def propose(self, sender: ServerId, propose: Propose) -> None:
+        """Accept a view, or say why not."""
+        site = self._site
+        self._highest = max(self._highest, propose.view.number)
+        reached = self._reached()
+        leaders = {reached[0], self._available()[0]}
+        if sender not in leaders or propose.view <= site.promised:
+            site.post(sender, Decline(propose.view, site.promised, reached[0]))
+            return
+        self._outside_of.clear()
+        self._proposal = None
+        site.post(sender, self._give_up_view(propose.view, tuple(reached)))
+
+    def decline(self, sender: ServerId, decline: Decline) -> None:
+        """A server does not accept."""
+        self._highest = max(self._highest, decline.promised.number)
+        proposal = self._proposal
+        if proposal is None or decline.view != proposal.view:
+            return
+        if decline.leader != self._site.server:
+            self._declined[sender] = None
+        self._proposal = None
+        self.reconsider()
+
+    def accept(self, sender: ServerId, accept: Accept) -> None:
+        """With the last one, the view is installed, unless one does not reach another."""
+        proposal = self._proposal
+        if proposal is None or accept.view != proposal.view or sender not in proposal.servers:
+            return
+        proposal.accepted[sender] = accept
+        self._reports[sender] = Reach(accept.before, accept.reached)
+        if len(proposal.accepted) < len(proposal.servers):
+            return
+        if self._clique(proposal.servers) != proposal.servers:
+            self._proposal = None
+            self.reconsider()
+            return
+        self._install(proposal)
+
+    def installed(self) -> None:
+        """A view was installed: whoever asked this server to lead and is not in it should know."""
+        site = self._site
+        for server in sorted(self._reports):
+            if server not in site.members:
+                site.post(server, Outside(site.view, tuple(site.members)))
+        self.reconsider()
+
+    def reconsider(self) -> None:
+        """Lead, or say to whom it falls to lead what is reached from here, where anything has changed."""
+        site = self._site
+        if site.view == FIRST_VIEW and not (self._lost or self._reports or site.is_frozen):
+            return
+        reached = self._reached()
+        if reached[0] != site.server:
+            told = (reached[0], Reach(site.promised, tuple(reached)))
+            if told != self._told:
+                self._told = told
+                site.post(*told)
+        available = self._available()
+        if available[0] == site.server:
+            self._lead(self._clique([server for server in available if server not in self._declined]))
+
+    def _lead(self, servers: tuple[ServerId, ...]) -> None:
+        site = self._site
+        if self._proposal is not None and self._proposal.servers == servers:
+            return
+        is_agreed = site.view != FIRST_VIEW and not site.is_frozen and tuple(sorted(site.members)) == servers
+        reports = [self._reports[server] for server in servers if server in self._reports]
+        if self._proposal is None and is_agreed and all(report.view == site.view for report in reports):
+            return
+        self._highest = max(self._highest, site.promised.number) + 1
+        view = ViewId(self._highest, site.server)
+        self._proposal = _Proposal(view, servers)
+        own = self._give_up_view(view, tuple(self._reached()))
+        for server in servers:
+            if server != site.server:
+                site.post(server, Propose(view))
+        self.accept(site.server, own)
+
+    def _install(self, proposal: _Proposal) -> None:
+        site = self._site
+        self._proposal = None
+        accepted = proposal.accepted
+        members = tuple((server, accepted[server].before) for server in proposal.servers)
+        counter = max(one.counter for one in accepted.values())
+        decided: dict[UpdateId, bytes] = {}
+        for server in proposal.servers:
+            decided.update(accepted[server].decided)
+        for server in proposal.servers:
+            commits = tuple(decided[update_id] for update_id in accepted[server].ready if update_id in decided)
+            self._reports[server] = Reach(proposal.view, accepted[server].reached)
+            site.post(server, Install(proposal.view, members, counter, commits))
+        for server in self._available():
+            if server not in accepted and server not in self._reports:
+                site.post(server, Outside(proposal.view, proposal.servers))
+
+    def _reached(self) -> list[ServerId]:
+        """This server, and those it reaches; sorted."""
+        return [server for server in self._servers() if server not in self._lost]
+
+    def _available(self) -> list[ServerId]:
+        """Of those, whoever does not do without this server."""
+        return [server for server in self._reached() if server not in self._outside_of]
+
+    def _servers(self) -> list[ServerId]:
+        return sorted({*self._site.table.servers(), self._site.server})
+
+    def _clique(self, servers: Iterable[ServerId]) -> tuple[ServerId, ...]:
+        """Of these, one after another, those that reach all before them and are reached by them, as far as is known."""
+        found: list[ServerId] = []
+        for server in servers:
+            if all(self._reaches(server, other) and self._reaches(other, server) for other in found):
+                found.append(server)
+        return tuple(found)
+
+    def _reaches(self, one: ServerId, other: ServerId) -> bool:
+        if one == self._site.server:
+            return other not in self._lost
+        report = self._reports.get(one)
+        return report is None or other in report.servers

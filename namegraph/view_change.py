@@ -1,0 +1,205 @@
+"""From one view to the next: what is under way ends, what is out of reach is suspended, what came back is settled.
+
+    Propose --> give up the view: no message of it counts any more
+    Install --> finish what any member knows to be decided, drop all else; suspend arcs to whoever was in another view
+                --> Settled to the leader
+    Open    --> updates begin; parents' homes and children's homes compare arcs (Held, HeldToo) and settle them
+
+So no update ever rests on a picture of who is reachable that another server of it does not share. Members that were in
+the same view before hold states that fit together, whatever they missed of others; between members of different views
+before, all arcs are suspended first, and joined again by ordinary updates.
+
+Source: protocol.md section 7; decision 0009.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from namegraph.agreement import Agreement
+from namegraph.boundary import Boundary
+from namegraph.coordinator import Coordinator
+from namegraph.healing import Healing
+from namegraph.messages import (
+    FIRST_VIEW,
+    Accept,
+    ArcId,
+    Install,
+    Open,
+    Recall,
+    Settled,
+    SuspendArc,
+    UpdateId,
+    ViewId,
+)
+from namegraph.names import ServerId
+from namegraph.participant import Participant
+from namegraph.records import ProtocolRow, RequestId
+from namegraph.running import Plan
+from namegraph.site import Site
+
+VIEW = "view"
+"""Rows: the one row that says in which view this server is."""
+
+
+class ViewChange:
+    """What one server does when views end and begin."""
+
+    def __init__(self, site: Site, participant: Participant, coordinator: Coordinator, boundary: Boundary) -> None:
+        self._site = site
+        self._participant = participant
+        self._coordinator = coordinator
+        self._boundary = boundary
+        self._records = participant.records
+        self.agreement = Agreement(site, self.give_up_view)
+        self.healing = Healing(site, participant, coordinator)
+        self._suspending: UpdateId | None = None
+        self._settled: dict[ServerId, None] = {}
+        """Of the view that this server leads: who has suspended what is to be."""
+        self._row: bytes | None = None
+        self._must_resume = False
+
+    def give_up_view(self, view: ViewId, reached: tuple[ServerId, ...]) -> Accept:
+        """Stop what is under way, for good; return what is known of it."""
+        site = self._site
+        site.promised = view
+        decided = {**dict(self._participant.decided.all_kept()), **dict(self._coordinator.decided())}
+        return Accept(
+            view,
+            site.view,
+            reached,
+            site.counter,
+            self._participant.ready_updates(),
+            tuple(sorted(decided.items())),
+        )
+
+    def install(self, install: Install) -> None:
+        """Finish what is decided, drop the rest, and be in the view."""
+        site = self._site
+        if install.view != site.promised:
+            return
+        site.counter = max(site.counter, install.counter)
+        for everything in install.commits:
+            self._participant.finish(everything)
+        self._participant.end_view()
+        undone = self._coordinator.end_view()
+        site.view, site.members, site.is_open = install.view, dict(install.members), False
+        self._settled = {}
+        self._suspending = None
+        self.healing.view_ended(undone)
+        self._participant.decided.installed()
+        self._participant.suspend_leaving()
+        self._recall()
+        self.agreement.installed()
+        self._suspend_entering()
+
+    def settled(self, sender: ServerId) -> None:
+        """As the leader: a member has suspended what is to be."""
+        site = self._site
+        self._settled[sender] = None
+        if site.is_open or not self._settled.keys() >= site.members.keys():
+            return
+        for server in sorted(site.members):
+            site.send(server, Open(site.view))
+
+    def open(self) -> None:
+        """Everybody is settled: let updates begin."""
+        site = self._site
+        if site.is_open:
+            return
+        site.is_open = True
+        self._participant.decided.opened()
+        self._coordinator.open_view()
+        self.healing.view_opened()
+
+    def recall(self, sender: ServerId, recall: Recall) -> None:
+        """As the children's home: say again what stored records are to hold."""
+        self._boundary.send_again(recall.arcs, to=sender, final=self._site.next_priority())
+
+    def look_after(self) -> None:
+        """Go on with what this server does by itself. Called within each step, until nothing is left to do."""
+        if self._must_resume:
+            self._resume()
+        ended, self._coordinator.own_ended = self._coordinator.own_ended, []
+        for update_id, is_done in ended:
+            if update_id == self._suspending:
+                self._suspending = None
+                if is_done:
+                    self._say_settled()
+            else:
+                self.healing.ended(update_id, is_done=is_done)
+
+    def _resume(self) -> None:
+        """After a restart: what was not durable because it can be begun again."""
+        self._must_resume = False
+        self.agreement.reconsider()
+        if self._site.view == FIRST_VIEW or self._site.is_frozen:
+            return
+        if self._site.is_open:
+            self.healing.view_opened()
+        elif self._suspending is None:
+            self._suspend_entering()
+
+    def _suspend_entering(self) -> None:
+        arcs = self._records.entering_from(self._site.is_apart)
+        if not arcs:
+            self._say_settled()
+            return
+        operations = tuple((1, SuspendArc(*arc)) for arc in arcs)
+        plan = Plan(operations, 1, is_own=True)
+        self._suspending = self._coordinator.start(plan, request_id=RequestId(""), deadline=None)
+
+    def _say_settled(self) -> None:
+        site = self._site
+        site.send(site.view.leader, Settled(site.view))
+
+    def _recall(self) -> None:
+        """Ask again for stored records that were released by somebody who may not say what became of it."""
+        site = self._site
+        by_home: dict[ServerId, list[ArcId]] = {}
+        for arc in self._boundary.released_last():
+            by_home.setdefault(site.home_of(arc.child), []).append(arc)
+        for server in sorted(by_home):
+            site.send(server, Recall(tuple(sorted(by_home[server]))))
+
+    def take_rows(self) -> list[ProtocolRow]:
+        """The rows that changed since this was last asked."""
+        rows = self.healing.take_rows()
+        site = self._site
+        if site.promised == FIRST_VIEW:
+            return rows
+        row = _ENCODER.encode(
+            _ViewRow(site.view, tuple(site.members.items()), site.promised, site.is_open, tuple(self._settled))
+        )
+        if row != self._row:
+            self._row = row
+            rows.append(ProtocolRow(VIEW, "", row))
+        return rows
+
+    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+        """Take up the view that this server was in."""
+        self.healing.restore(rows)
+        site = self._site
+        for row in rows:
+            if row.part == VIEW:
+                self._row = row.value
+                found = _DECODER.decode(row.value or b"")
+                site.view, site.members, site.promised = found.view, dict(found.members), found.promised
+                site.is_open = found.is_open
+                self._settled = dict.fromkeys(found.settled)
+                self._must_resume = True
+
+
+class _ViewRow(NamedTuple):
+    view: ViewId
+    members: tuple[tuple[ServerId, ViewId], ...]
+    promised: ViewId
+    is_open: bool
+    settled: tuple[ServerId, ...]
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(_ViewRow)
