@@ -51,6 +51,8 @@ class Agreement:
         self._highest = 0
         """The highest number of a view that was heard of."""
         self._told: tuple[ServerId, Reach] | None = None
+        self._is_stirred = False
+        """Whether anybody was ever lost, as far as was heard here."""
 
     def met(self, server: ServerId) -> None:
         """A server is reached."""
@@ -63,6 +65,7 @@ class Agreement:
     def lost(self, server: ServerId) -> None:
         """A server is not reached any more."""
         self._lost[server] = None
+        self._is_stirred = True
         for known in (self._reports, self._outside_of, self._declined):
             known.pop(server, None)
         self.reconsider()
@@ -70,6 +73,7 @@ class Agreement:
     def reach(self, sender: ServerId, reach: Reach) -> None:
         """Another server says whom it reaches; this one is to lead."""
         self._reports[sender] = reach
+        self._is_stirred = True
         self._declined.pop(sender, None)
         self._highest = max(self._highest, reach.view.number)
         self.reconsider()
@@ -80,6 +84,7 @@ class Agreement:
     def outside(self, sender: ServerId, outside: Outside) -> None:
         """The members of another view do without this server."""
         self._highest = max(self._highest, outside.view.number)
+        self._is_stirred = True
         self._outside_of.update(dict.fromkeys(outside.members, outside.view))
         self.reconsider()
 
@@ -133,7 +138,7 @@ class Agreement:
     def reconsider(self) -> None:
         """Lead, or say to whom it falls to lead what is reached from here, where anything has changed."""
         site = self._site
-        if site.view == FIRST_VIEW and not (self._lost or self._reports or site.is_frozen):
+        if site.promised == FIRST_VIEW and not self._is_stirred:
             return
         reached = self._reached()
         if reached[0] != site.server:

@@ -70,7 +70,7 @@ class Healing:
         site = self._site
         self._waiting, self._under_way = {}, {}
         for running in undone:
-            away = [server for server in sorted(running.not_done) if not site.is_in_view(server)]
+            away = [server for server in sorted(running.not_done) if site.is_apart(server)]
             if not away:
                 continue
             commit = decode(running.everything)
