@@ -77,9 +77,8 @@ class Agreement:
         self._declined.pop(sender, None)
         self._highest = max(self._highest, reach.view.number)
         self.reconsider()
-        site = self._site
-        if site.view != FIRST_VIEW and self._proposal is None and sender not in site.members:
-            site.post(sender, Outside(site.view, tuple(site.members)))
+        if self._site.view != FIRST_VIEW and self._proposal is None:
+            self._leave_outside(sender)
 
     def outside(self, sender: ServerId, outside: Outside) -> None:
         """The members of another view do without this server."""
@@ -129,11 +128,15 @@ class Agreement:
 
     def installed(self) -> None:
         """A view was installed: whoever asked this server to lead and is not in it should know."""
-        site = self._site
         for server in sorted(self._reports):
-            if server not in site.members:
-                site.post(server, Outside(site.view, tuple(site.members)))
+            self._leave_outside(server)
         self.reconsider()
+
+    def _leave_outside(self, server: ServerId) -> None:
+        """Say that this view does without a server. Only to larger ones: smaller ones lead, if they are reached."""
+        site = self._site
+        if server not in site.members and server > site.server:
+            site.post(server, Outside(site.view, tuple(site.members)))
 
     def reconsider(self) -> None:
         """Lead, or say to whom it falls to lead what is reached from here, where anything has changed."""
@@ -181,7 +184,7 @@ class Agreement:
             self._reports[server] = Reach(proposal.view, accepted[server].reached)
             site.post(server, Install(proposal.view, members, counter, commits))
         for server in self._available():
-            if server not in accepted and server not in self._reports:
+            if server not in accepted and server not in self._reports and server > site.server:
                 site.post(server, Outside(proposal.view, proposal.servers))
 
     def _reached(self) -> list[ServerId]:

@@ -126,10 +126,12 @@ class Healing:
             if theirs.kind is NodeKind.ABSENT and not theirs.is_present and not is_newer(theirs, ours):
                 newest.pop(theirs.arc, None)
                 self._reject(theirs.arc, f"{theirs.arc.child} is not there, or something else than this arc takes it for")
-            elif ours is None or is_newer(theirs, ours):
+            elif ours is None:
                 newest[theirs.arc] = theirs
             else:
-                newest[theirs.arc] = ours
+                # Who left an arc may not know any more what its child was.
+                kind = theirs.kind if ours.kind is NodeKind.ABSENT else ours.kind
+                newest[theirs.arc] = (theirs if is_newer(theirs, ours) else ours)._replace(kind=kind)
         for arc in [arc for arc in newest if site.graph.group(arc.parent) is None and newest[arc].is_present]:
             # The group is gone, and with it all its arcs.
             newest[arc] = newest[arc]._replace(is_present=False, version=newest[arc].version + 1)
