@@ -532,10 +532,11 @@ class Coordinator:
         """Decision, sending and this server's own part are one step."""
         own = self._send_decision(running)
         # What it was computed from is free by now: much, where a whole graph is brought.
-        self._participant.commit(own)
+        if own is not None:
+            self._participant.commit(own)
 
-    def _send_decision(self, running: Running) -> Commit:
-        """Let all others know; return this server's own part."""
+    def _send_decision(self, running: Running) -> Commit | None:
+        """Let all others know; return this server's own part, if it has one."""
         decision, site = running.decision, self._site
         update_id = running.update_id
         assert decision is not None
@@ -560,7 +561,7 @@ class Coordinator:
         readies = {server: running.readies[server] for server in participants}
         commits = decision.parts(readies, pending_entries)
         running.everything = encode(decision.everything(readies))
-        own = commits.pop(site.server)  # it takes part, as the home of what is named first
+        own = commits.pop(site.server, None)
         for server, commit in commits.items():
             # Only among three can one know an outcome that another one lacks when the coordinator is gone.
             is_shared = len(participants) > 2

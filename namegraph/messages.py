@@ -423,8 +423,14 @@ class Outside(Struct, frozen=True, array_like=True, tag=True):
     members: tuple[ServerId, ...]
 
 
+class Entering(Struct, frozen=True, array_like=True, tag=True):
+    """To the smallest of those who were in one view before: these arcs enter here from others, and are to be suspended."""
+
+    arcs: tuple[ArcId, ...]
+
+
 class Settled(Struct, frozen=True, array_like=True, tag=True):
-    """To the leader: what had to be suspended is."""
+    """To the leader: those who were in one view before have suspended what is to be."""
 
     view: ViewId
 
@@ -485,6 +491,7 @@ InView = (
     | Done
     | Release
     | Released
+    | Entering
     | Settled
     | Open
     | Recall

@@ -21,6 +21,7 @@ from namegraph.messages import (
     Decline,
     Done,
     Drop,
+    Entering,
     Final,
     Held,
     HeldToo,
@@ -94,6 +95,8 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return _unless(view.leader == sender, NOT_ITS_VIEW)
         case Accept(view=view) | Decline(view=view) | Settled(view=view):
             return _unless(view.leader == site.server, NOT_OUR_VIEW)
+        case Entering(arcs=arcs):
+            return _unless(all(site.home_of(arc.child) == sender for arc in arcs), NOT_ITS_NODE)
         case Recall(arcs=arcs):
             return _unless(all(site.home_of(arc.child) == site.server for arc in arcs), NOT_OUR_NODE)
         case Held(arcs=arcs):

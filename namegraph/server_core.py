@@ -50,6 +50,7 @@ from namegraph.messages import (
     Decline,
     Done,
     Drop,
+    Entering,
     Final,
     Held,
     HeldToo,
@@ -473,6 +474,8 @@ class ServerCore:
                 self._views.agreement.outside(sender, message)
             case Install():
                 self._views.install(message)
+            case Entering():
+                self._views.entering(sender, message)
             case Settled():
                 self._views.settled(sender)
             case Open():

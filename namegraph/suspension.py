@@ -35,7 +35,7 @@ def find_inner(
         name = ArcId(operation.parent, operation.child)
         owns_child = site.home_below(parent=name.parent, child=name.child) == site.server
         if isinstance(operation, SuspendArc):
-            arc = _active(site, name)
+            arc = _active(site, name) if owns_child else None
             if arc is None:
                 continue
             kind = site.graph.kind(arc.child)

@@ -1,8 +1,9 @@
 """From one view to the next: what is under way ends, what is out of reach is suspended, what came back is settled.
 
     Propose --> give up the view: no message of it counts any more
-    Install --> finish what any member knows to be decided, drop all else; suspend arcs to whoever was in another view
-                --> Settled to the leader
+    Install --> finish what any member knows to be decided, drop all else; suspend arcs to whoever was in another view:
+                the arcs that leave at once, those that enter by one update of all who were in one view before (Entering,
+                to the smallest of them) --> Settled to the leader
     Open    --> updates begin; parents' homes and children's homes compare arcs (Held, HeldToo) and settle them
 
 So no update ever rests on a picture of who is reachable that another server of it does not share. Members that were in
@@ -27,6 +28,7 @@ from namegraph.messages import (
     FIRST_VIEW,
     Accept,
     ArcId,
+    Entering,
     Install,
     Open,
     Recall,
@@ -34,6 +36,8 @@ from namegraph.messages import (
     SuspendArc,
     UpdateId,
     ViewId,
+    compressed,
+    decompressed,
 )
 from namegraph.names import ServerId
 from namegraph.participant import Participant
@@ -43,6 +47,8 @@ from namegraph.site import Site
 
 VIEW = "view"
 """Rows: the one row that says in which view this server is."""
+ENTERING = "entering"
+"""Rows: what is to be suspended, by the server that it enters."""
 
 
 class ViewChange:
@@ -57,6 +63,9 @@ class ViewChange:
         self.agreement = Agreement(site, self.give_up_view)
         self.healing = Healing(site, participant, coordinator)
         self._suspending: UpdateId | None = None
+        self._entering: dict[ServerId, tuple[ArcId, ...]] = {}
+        """What is to be suspended, by the server that it enters."""
+        self._entering_changed: dict[ServerId, None] = {}
         self._settled: dict[ServerId, None] = {}
         """Of the view that this server leads: who has suspended what is to be."""
         self._row: bytes | None = None
@@ -87,20 +96,31 @@ class ViewChange:
         self._participant.end_view()
         undone = self._coordinator.end_view()
         site.view, site.members, site.is_open = install.view, dict(install.members), False
-        self._settled = {}
-        self._suspending = None
+        self._settled, self._suspending = {}, None
+        self._forget_entering()
         self.healing.view_ended(undone)
         self._participant.decided.installed()
         self._participant.suspend_leaving()
         self._recall()
         self.agreement.installed()
-        self._suspend_entering()
+        arcs = self._records.entering_from(site.is_apart)
+        site.send(self._smallest_of(site.members[site.server]), Entering(tuple(arcs)))
+
+    def entering(self, sender: ServerId, entering: Entering) -> None:
+        """As the smallest of those who were in one view before: suspend what enters all of them, at once.
+
+        One by one it would not do: what one suspends can be above another only by way of servers that are away.
+        """
+        self._entering[sender] = entering.arcs
+        self._entering_changed[sender] = None
+        self._suspend_all()
 
     def settled(self, sender: ServerId) -> None:
-        """As the leader: a member has suspended what is to be."""
+        """As the leader: those who were in one view before have suspended what is to be."""
         site = self._site
         self._settled[sender] = None
-        if site.is_open or not self._settled.keys() >= site.members.keys():
+        groups = {self._smallest_of(before) for before in site.members.values()}
+        if site.is_open or not self._settled.keys() >= groups:
             return
         for server in sorted(site.members):
             site.send(server, Open(site.view))
@@ -111,6 +131,7 @@ class ViewChange:
         if site.is_open:
             return
         site.is_open = True
+        self._forget_entering()
         self._participant.decided.opened()
         self._coordinator.open_view()
         self.healing.view_opened()
@@ -141,10 +162,18 @@ class ViewChange:
         if self._site.is_open:
             self.healing.view_opened()
         elif self._suspending is None:
-            self._suspend_entering()
+            self._suspend_all()
 
-    def _suspend_entering(self) -> None:
-        arcs = self._records.entering_from(self._site.is_apart)
+    def _smallest_of(self, before: ViewId) -> ServerId:
+        """Of those who were in one view before, who speaks for them."""
+        return min(server for server, view in self._site.members.items() if view == before)
+
+    def _suspend_all(self) -> None:
+        site = self._site
+        group = {server for server in site.members if not site.is_apart(server)}
+        if min(group) != site.server or not self._entering.keys() >= group:
+            return
+        arcs = sorted(arc for server in group for arc in self._entering[server])
         if not arcs:
             self._say_settled()
             return
@@ -155,6 +184,10 @@ class ViewChange:
     def _say_settled(self) -> None:
         site = self._site
         site.send(site.view.leader, Settled(site.view))
+
+    def _forget_entering(self) -> None:
+        self._entering_changed.update(dict.fromkeys(self._entering))
+        self._entering = {}
 
     def _recall(self) -> None:
         """Ask again for stored records that were released by somebody who may not say what became of it."""
@@ -168,6 +201,11 @@ class ViewChange:
     def take_rows(self) -> list[ProtocolRow]:
         """The rows that changed since this was last asked."""
         rows = self.healing.take_rows()
+        for server in self._entering_changed:
+            arcs = self._entering.get(server)
+            value = None if arcs is None else compressed(_ENCODER.encode(arcs))
+            rows.append(ProtocolRow(ENTERING, server, value))
+        self._entering_changed = {}
         site = self._site
         if site.promised == FIRST_VIEW:
             return rows
@@ -184,7 +222,9 @@ class ViewChange:
         self.healing.restore(rows)
         site = self._site
         for row in rows:
-            if row.part == VIEW:
+            if row.part == ENTERING:
+                self._entering[ServerId(row.key)] = _ARCS_DECODER.decode(decompressed(row.value or b""))
+            elif row.part == VIEW:
                 self._row = row.value
                 found = _DECODER.decode(row.value or b"")
                 site.view, site.members, site.promised = found.view, dict(found.members), found.promised
@@ -203,3 +243,4 @@ class _ViewRow(NamedTuple):
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_ViewRow)
+_ARCS_DECODER = msgspec.msgpack.Decoder(tuple[ArcId, ...])
