@@ -181,7 +181,7 @@ class Agreement:
             decided.update(accepted[server].decided)
         for server in proposal.servers:
             commits = tuple(decided[update_id] for update_id in accepted[server].ready if update_id in decided)
-            self._reports[server] = Reach(proposal.view, accepted[server].reached)
+            self._reports[server] = Reach(proposal.view, self._reports[server].servers)
             site.post(server, Install(proposal.view, members, counter, commits))
         for server in self._available():
             if server not in accepted and server not in self._reports and server > site.server:
