@@ -117,10 +117,11 @@ class Agreement:
         if proposal is None or accept.view != proposal.view or sender not in proposal.servers:
             return
         proposal.accepted[sender] = accept
-        self._reports[sender] = Reach(accept.before, accept.reached)
+        self._reports[sender] = Reach(accept.view, accept.reached)
         if len(proposal.accepted) < len(proposal.servers):
             return
-        if self._clique(proposal.servers) != proposal.servers:
+        has_gone_on = any(self._reports[server].view != proposal.view for server in proposal.servers)
+        if has_gone_on or self._clique(proposal.servers) != proposal.servers:
             self._proposal = None
             self.reconsider()
             return
@@ -181,7 +182,6 @@ class Agreement:
             decided.update(accepted[server].decided)
         for server in proposal.servers:
             commits = tuple(decided[update_id] for update_id in accepted[server].ready if update_id in decided)
-            self._reports[server] = Reach(proposal.view, self._reports[server].servers)
             site.post(server, Install(proposal.view, members, counter, commits))
         for server in self._available():
             if server not in accepted and server not in self._reports and server > site.server:

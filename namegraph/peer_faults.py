@@ -15,6 +15,7 @@ from namegraph.columns import fit_arcs, fit_records, unpack_arcs
 from namegraph.messages import (
     Abort,
     Accept,
+    ArcChange,
     ArcId,
     Block,
     Commit,
@@ -125,7 +126,7 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool
     home_of = site.table.home_of
     return (
         all(home_of(change.group) == sender for change in ready.groups)
-        and all(_is_end_at(sender, arc.arc, site=site) for arc in unpack_arcs(ready.arcs))
+        and all(_may_change(sender, change, site=site) for change in unpack_arcs(ready.arcs))
         and all(home_of(truth.child) in (sender, None) for truth in ready.children)
         and all(home_of(member.node) in (sender, None) for member in ready.members)
     )
@@ -137,11 +138,12 @@ def _are_between(arcs: Iterable[KnownArc], *, parents: ServerId, children: Serve
     )
 
 
-def _is_end_at(server: ServerId, arc: ArcId, *, site: Site) -> bool:
-    """Whether a server may speak for an arc: as its parent's home, or its child's while that one is away."""
+def _may_change(server: ServerId, change: ArcChange, *, site: Site) -> bool:
+    """Whether a server may speak for an arc: its parent's home, or its child's where that one is away."""
+    arc = change.arc
     if site.home_of(arc.parent) == server:
         return True
-    return site.home_of(arc.child) == server and site.is_apart(site.home_of(arc.parent))
+    return site.home_of(arc.child) == server and (change.is_suspended or site.is_apart(site.home_of(arc.parent)))
 
 
 def _unless(is_right: bool, fault: str) -> str | None:

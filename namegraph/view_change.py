@@ -66,6 +66,9 @@ class ViewChange:
         self._entering: dict[ServerId, tuple[ArcId, ...]] = {}
         """What is to be suspended, by the server that it enters."""
         self._entering_changed: dict[ServerId, None] = {}
+        self._due: dict[ServerId, None] = {}
+        """Servers from which arcs may enter here that are to be suspended: in this view, or in one before that did not
+        last until all was done."""
         self._settled: dict[ServerId, None] = {}
         """Of the view that this server leads: who has suspended what is to be."""
         self._row: bytes | None = None
@@ -103,7 +106,8 @@ class ViewChange:
         self._participant.suspend_leaving()
         self._recall()
         self.agreement.installed()
-        arcs = self._records.entering_from(site.is_apart)
+        self._due.update(dict.fromkeys(server for server in site.table.servers() if site.is_apart(server)))
+        arcs = self._records.entering_from(self._due.__contains__)
         site.send(self._smallest_of(site.members[site.server]), Entering(tuple(arcs)))
 
     def entering(self, sender: ServerId, entering: Entering) -> None:
@@ -131,6 +135,7 @@ class ViewChange:
         if site.is_open:
             return
         site.is_open = True
+        self._due = {}
         self._forget_entering()
         self._participant.decided.opened()
         self._coordinator.open_view()
@@ -210,7 +215,14 @@ class ViewChange:
         if site.promised == FIRST_VIEW:
             return rows
         row = _ENCODER.encode(
-            _ViewRow(site.view, tuple(site.members.items()), site.promised, site.is_open, tuple(self._settled))
+            _ViewRow(
+                site.view,
+                tuple(site.members.items()),
+                site.promised,
+                site.is_open,
+                tuple(self._settled),
+                tuple(self._due),
+            )
         )
         if row != self._row:
             self._row = row
@@ -229,7 +241,7 @@ class ViewChange:
                 found = _DECODER.decode(row.value or b"")
                 site.view, site.members, site.promised = found.view, dict(found.members), found.promised
                 site.is_open = found.is_open
-                self._settled = dict.fromkeys(found.settled)
+                self._settled, self._due = dict.fromkeys(found.settled), dict.fromkeys(found.due)
                 self._must_resume = True
 
 
@@ -239,6 +251,7 @@ class _ViewRow(NamedTuple):
     promised: ViewId
     is_open: bool
     settled: tuple[ServerId, ...]
+    due: tuple[ServerId, ...]
 
 
 _ENCODER = msgspec.msgpack.Encoder()
