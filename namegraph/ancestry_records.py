@@ -183,6 +183,7 @@ class AncestryRecords:
         else:
             graph.tombstones[parent, child] = arc
         graph.arc_count += known.is_present - (before is not None)
+        self.change.read_anew(parent)
         self._rows_of.arcs[parent, child] = None
 
     def set_group(self, group: NodeId, *, is_present: bool, final: Priority) -> None:

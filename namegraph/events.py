@@ -214,6 +214,8 @@ class Committed:
     effects: tuple[GraphEffect, ...] = ()
     counts: ImportCounts | None = None
     members: tuple[Member, ...] = ()
+    unreachable: tuple[NodeId, ...] = ()
+    """For a read: groups that could not be entered, since arcs to them are suspended."""
 
 
 Outcome = Committed | Refusal

@@ -302,6 +302,8 @@ class Ready(Struct, frozen=True, array_like=True, tag=True):
     """What a read reached here."""
     declined: tuple[ArcId, ...] = ()
     """Arcs to be settled of which this server knows a newer version, or that cannot be any more."""
+    unreachable: tuple[NodeId, ...] = ()
+    """What a read could not enter from here."""
 
 
 class Refuse(Struct, frozen=True, array_like=True, tag=True):

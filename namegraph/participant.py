@@ -40,7 +40,7 @@ from namegraph.messages import (
 )
 from namegraph.names import NodeId
 from namegraph.ordering import Entries, Entry, Part
-from namegraph.records import NodeIndex
+from namegraph.records import NodeIndex, NodeKind
 from namegraph.site import Site
 
 
@@ -282,16 +282,35 @@ class Participant:
             self.pending_at(joined_below, but=update.update_id),
             self._members(self._entries.part(entry), update.read) if update.read is not None else (),
             findings.declined,
+            self._unreachable(self._entries.part(entry), update.read) if update.read is not None else (),
         )
         self._site.send(update.update_id.coordinator, ready)
 
     def _members(self, part: Part, group: NodeId) -> tuple[Member, ...]:
+        """What is owned here and below the group, and processes of servers that are away."""
+        graph = self._graph
+        found = [*self._reached(part, group), *(self._apart(part, group, NodeKind.PROCESS))]
+        return tuple(sorted({Member(graph.ids[node], graph.kind(node)) for node in found}))
+
+    def _unreachable(self, part: Part, group: NodeId) -> tuple[NodeId, ...]:
+        return tuple(sorted(map(self._site.id_of, self._apart(part, group, NodeKind.GROUP))))
+
+    def _apart(self, part: Part, group: NodeId, kind: NodeKind) -> list[NodeIndex]:
+        """Where suspended arcs lead from what is below the group."""
+        graph = self._graph
+        if not graph.suspended:
+            return []
+        ends = dict.fromkeys(
+            child for node in self._reached(part, group) for child in graph.suspended_from.get(node, ())
+        )
+        return [node for node in ends if graph.kind(node) is kind]
+
+    def _reached(self, part: Part, group: NodeId) -> list[NodeIndex]:
         """What is owned here and below the group by now: ways that led here when the read was asked for may be gone."""
-        graph, above = self._graph, self._graph.index.get(group)
+        above = self._graph.index.get(group)
         if above is None:
-            return ()
-        reached = [node for node in self._owned(part.nodes) if above in self._site.ancestors.of(node)]
-        return tuple(sorted(Member(graph.ids[node], graph.kind(node)) for node in reached))
+            return []
+        return [node for node in self._owned(part.nodes) if above in self._site.ancestors.of(node)]
 
     def _forget(self, update_id: UpdateId) -> None:
         self._entries.remove(update_id)

@@ -45,6 +45,7 @@ from namegraph.graph import NameGraph
 from namegraph.messages import (
     Abort,
     Accept,
+    ArcId,
     Block,
     Commit,
     Decline,
@@ -181,6 +182,22 @@ class ServerCore:
     def servers_met(self) -> list[ServerId]:
         """All other servers that are known by name, sorted."""
         return [server for server in self._table.servers() if server != self.server]
+
+    @property
+    def view(self) -> str:
+        """Names the view that this server is in; the same text at all that are in it."""
+        view = self._site.view
+        return f"{view.number}@{view.leader}" if view.number else ""
+
+    @property
+    def members(self) -> tuple[ServerId, ...]:
+        """The servers of the view; empty while nobody was ever lost."""
+        return tuple(self._site.members)
+
+    @property
+    def rejected(self) -> Mapping[ArcId, str]:
+        """Suspended arcs that cannot be, and why."""
+        return self._views.healing.rejected
 
     @property
     def revision(self) -> str:

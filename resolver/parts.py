@@ -60,6 +60,10 @@ class Part:
     onward: tuple[Onward, ...] = ()
     steps: tuple[Delivery, ...] = ()
     """How the walk comes to these nodes, where that was asked for."""
+    apart: tuple[Onward, ...] = ()
+    """Where the walk cannot go on: arcs are suspended."""
+    view: str = ""
+    """The view that the server is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +106,10 @@ class Parts:
         if version == request.known_version:
             return Unchanged()
         steps = deliveries(self._core, plan, group) if request.with_steps else ()
-        return Part(version, plan.processes, plan.groups, plan.onward, steps)
+        return Part(version, plan.processes, plan.groups, plan.onward, steps, plan.apart, self._core.view)
 
     def _version_of(self, plan: Plan) -> str:
-        return f"{self._start}.{plan.number}"
+        return f"{self._start}.{plan.number}.{self._core.view}"
 
     def _originator(self, name: NodeId) -> NodeIndex | None:
         core = self._core

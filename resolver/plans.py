@@ -48,6 +48,8 @@ class Plan:
     """A group on a loop reaches itself; one that is on none does not."""
     onward: tuple[Onward, ...] = ()
     """Where the walk leaves this server, sorted by server."""
+    apart: tuple[Onward, ...] = ()
+    """Where it cannot go on: the arcs that lead there are suspended."""
     number: int = 0
     """No two plans of one cache have the same."""
     encoded: dict[str, object] = field(default_factory=dict)
@@ -120,8 +122,15 @@ def make_plan(core: ServerCore, group: NodeIndex, *, number: int = 0) -> Plan:
     groups = sorted([ids[node] for node in owned if kinds[node] == NodeKind.GROUP])
     if group in owned and group not in graph.virtual_node_of:
         groups.remove(ids[group])
-    onward = _onward_of(core, owned, elsewhere) if elsewhere else ()
-    return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, number)
+    children = graph.children
+    onward = _by_server(core, set().union(*[children[node] for node in owned]) & elsewhere) if elsewhere else ()
+    apart = _by_server(core, suspended_below(graph, owned)) if graph.suspended else ()
+    return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, apart, number)
+
+
+def suspended_below(graph: NameGraph, nodes: Iterable[NodeIndex]) -> set[NodeIndex]:
+    """The children of suspended arcs that leave some nodes."""
+    return set().union(*[graph.suspended_from.get(node, ()) for node in nodes])
 
 
 def nodes_elsewhere(records: AncestryRecords, nodes: Set[NodeIndex]) -> set[NodeIndex]:
@@ -129,9 +138,8 @@ def nodes_elsewhere(records: AncestryRecords, nodes: Set[NodeIndex]) -> set[Node
     return (records.above.keys() & nodes) | (records.leaving.keys() & nodes)
 
 
-def _onward_of(core: ServerCore, owned: Iterable[NodeIndex], elsewhere: set[NodeIndex]) -> tuple[Onward, ...]:
+def _by_server(core: ServerCore, below: Iterable[NodeIndex]) -> tuple[Onward, ...]:
     graph = core.graph
-    below = set().union(*[graph.children[node] for node in owned]) & elsewhere
     found: dict[ServerId, dict[NodeKind, list[NodeId]]] = {}
     for name, node in sorted((graph.ids[node], node) for node in below):
         found.setdefault(core.home_of(name), {}).setdefault(graph.kind(node), []).append(name)

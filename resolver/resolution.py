@@ -170,7 +170,7 @@ class Resolution:
                 return further
         if self._awaited:
             return Ask()
-        if doubts or not self._leads_to_what_is_told():
+        if doubts or not self._leads_to_what_is_told() or self._is_over_views():
             return WalkAgain(True, tuple(sorted(update for update in doubts if update is not None)))
         if self._is_new and len(self._asked.keys() - self._failed.keys()) > 1:
             return WalkAgain(False)
@@ -206,6 +206,10 @@ class Resolution:
                 reached[onward.server].append(onward)
         return reached
 
+    def _is_over_views(self) -> bool:
+        """Whether servers told of different views: what lies between them is being suspended, or healed."""
+        return len({self._parts[server].view for server in self._reached() if server not in self._failed}) > 1
+
     def _leads_to_what_is_told(self) -> bool:
         """Whether each node that a part leads to is reported by its home: no arc is there at one end alone."""
         if self._agreed is not None:
@@ -225,7 +229,7 @@ class Resolution:
         if self._agreed is not None and not self._failed:
             return self._agreed.resolved
         resolved = self._unite(in_transition=False)
-        is_whole = not self._failed and not self._with_steps
+        is_whole = not self._failed and not self._with_steps and not resolved.unreachable
         reached = self._reached()
         self._agreed = AgreedWalk({server: self._parts[server] for server in reached}, resolved) if is_whole else None
         return resolved
@@ -242,6 +246,8 @@ class Resolution:
                 parts.append(part)
                 processes += part.processes
                 groups.update(part.groups)
+                named.update(*(away.processes for away in part.apart))
+                unreachable.update(*(away.groups for away in part.apart))
                 continue
             # What is below these groups is not known, but that these processes are members is.
             named.update(*(onward.processes for onward in leading))
@@ -253,7 +259,7 @@ class Resolution:
         return Resolved(
             processes=tuple(sorted(united | named)),
             groups=tuple(sorted(groups)),
-            unreachable=tuple(sorted(unreachable)),
+            unreachable=tuple(sorted(unreachable - groups)),
             in_transition=in_transition,
             duplicates=len(processes) - len(united),
             walk=tuple(assemble(self._originator, steps)) if self._with_steps else (),

@@ -81,7 +81,7 @@ def _around(
     """Yield (from, to, cost) of each shadow arc in the direction in which the walk crosses it."""
     beside: dict[NodeIndex, list[tuple[NodeIndex, int]]] = {}
     for parent, child in graph.shadow_tree(virtual_node):
-        cost = graph.children[parent][child].cost
+        cost = graph.parents[child][parent].cost
         beside.setdefault(parent, []).append((child, cost))
         beside.setdefault(child, []).append((parent, cost))
     pending = [(entered, entered)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
@@ -10,6 +11,8 @@ from namegraph.events import Committed, CreateGroup, UpdateCommand
 from namegraph.names import ServerId, Subnet, subnet_of
 from namegraph.records import RequestId
 from namegraph.refusals import Reason
+from namegraph.server_core import ServerCore
+from simulation.apart import Apart
 from simulation.checkers import check_all, check_quiet
 from simulation.clients import Population, populate, submit_burst
 from simulation.cluster import Cluster
@@ -97,7 +100,9 @@ class SeedRun:
         self._resolvers = Resolvers(self._cluster, self._decisions, self._population, own_chance)
         troubled = Random(f"troubles of {seed}")  # noqa: S311 - as above
         self._troubles = Troubles(self._cluster, network, self._population, troubled) if faults else None
-        self._reads = Reads(self._cluster, self._population, Random(f"reads of {seed}"))  # noqa: S311 - as above
+        self._apart = Apart()
+        reading = Random(f"reads of {seed}")  # noqa: S311 - as above
+        self._reads = Reads(self._cluster, self._population, reading, self._apart)
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
@@ -136,10 +141,14 @@ class SeedRun:
         if self._troubles is not None:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
+        self._apart.watch(cluster.sent)
         self._resolvers.check(population.commands)
+        # Who is apart forms and breaks other loops than the serial run does.
+        watch = self._effects.check if self._troubles is None else None
         state = run_serially(
-            population.commands, cluster.answers, cluster.places, population.groups, self._effects.check
+            population.commands, cluster.answers, cluster.places, population.groups, watch, self._apart
         )
+        agree_on(cluster.servers, state.arcs, self._apart.arcs)
         self._arcs = state.arcs
         check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
         if self._troubles is not None:
@@ -153,7 +162,10 @@ class SeedRun:
         cluster, population = self._cluster, self._population
         cluster.restart_all()
         cluster.run()
-        state = run_serially(population.commands, cluster.answers, cluster.places, population.groups)
+        state = run_serially(
+            population.commands, cluster.answers, cluster.places, population.groups, apart=self._apart
+        )
+        agree_on(cluster.servers, state.arcs, self._apart.arcs)
         check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
 
     @property
@@ -184,6 +196,18 @@ class SeedRun:
             if not is_expected and not (outcome.reason is Reason.UNAVAILABLE and ticket in self._troubled):
                 raise InvariantViolatedError(f"an update was refused: {outcome.message}")
         return tally
+
+
+def agree_on(servers: Mapping[ServerId, ServerCore], arcs: dict[ArcName, int], apart: Iterable[ArcName]) -> None:
+    """Take from the homes of parents what became of arcs whose ends were apart; that of the child is compared later."""
+    for parent, child in apart:
+        graph = servers[ServerId(subnet_of(parent))].graph
+        ends = graph.index.get(parent), graph.index.get(child)
+        arc = None if None in ends else graph.arc(*ends)
+        if arc is None:
+            arcs.pop((parent, child), None)
+        else:
+            arcs[parent, child] = arc.cost
 
 
 def create_groups(cluster: Cluster, population: Population) -> None:

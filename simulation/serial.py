@@ -19,6 +19,7 @@ from namegraph.events import (
 )
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
+from simulation.apart import Apart
 from simulation.invariants import InvariantViolatedError
 
 ArcName = tuple[NodeId, NodeId]
@@ -86,6 +87,17 @@ class TrueState:
         is_possible = all(state._do(operation) for operation in operations)
         return state if is_possible else None
 
+    def carried_out(self, operations: Iterable[Operation]) -> TrueState:
+        """The state after an update that was done, whatever was there before."""
+        state = TrueState(set(self.groups), dict(self.arcs))
+        carry_out(state.arcs, operations)
+        for operation in operations:
+            if isinstance(operation, CreateGroup):
+                state.groups.add(operation.group)
+            elif isinstance(operation, DeleteGroup):
+                state.groups.discard(operation.group)
+        return state
+
     def _do(self, operation: Operation) -> bool:
         match operation:
             case CreateGroup(group, if_needed):
@@ -125,6 +137,7 @@ def run_serially(
     places: Mapping[int, Priority],
     groups: Iterable[NodeId],
     watch: Watch | None = None,
+    apart: Apart | None = None,
 ) -> TrueState:
     """The state after all updates in the order of final priorities; raises where the serial run has another outcome.
 
@@ -132,7 +145,7 @@ def run_serially(
     shown each commit: ticket, outcome, and the states before and after.
     """
     state = TrueState(set(groups), {})
-    for _, ticket, before, after in states(commands, answers, places, groups):
+    for _, ticket, before, after in states(commands, answers, places, groups, apart):
         if watch is not None and isinstance(answers[ticket], Committed):
             watch(ticket, answers[ticket], before, after)
         state = after
@@ -147,6 +160,7 @@ def states(
     answers: Mapping[int, Outcome],
     places: Mapping[int, Priority],
     groups: Iterable[NodeId],
+    apart: Apart | None = None,
 ) -> Iterator[tuple[Priority, int, TrueState, TrueState]]:
     """Updates in the order of final priorities: place, ticket, states before and after; raises as `run_serially`."""
     state = TrueState(set(groups), {})
@@ -157,7 +171,9 @@ def states(
     for place, is_refused, ticket in in_order:
         operations = commands[ticket].operations
         after = state.after(operations)
-        if (after is None) != is_refused:
+        if (after is None) != is_refused and apart is not None and apart.touches(operations):
+            after = None if is_refused else state.carried_out(operations)
+        elif (after is None) != is_refused:
             possible = "impossible" if after is None else "possible"
             raise InvariantViolatedError(f"I8: {operations} at {place} are {possible}; {answers[ticket]}")
         yield place, ticket, state, after or state
