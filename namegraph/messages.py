@@ -434,13 +434,9 @@ class Entering(Struct, frozen=True, array_like=True, tag=True):
 class Settled(Struct, frozen=True, array_like=True, tag=True):
     """To the leader: those who were in one view before have suspended what is to be."""
 
-    view: ViewId
-
 
 class Open(Struct, frozen=True, array_like=True, tag=True):
     """All members are settled: updates may begin."""
-
-    view: ViewId
 
 
 class Recall(Struct, frozen=True, array_like=True, tag=True):

@@ -46,6 +46,7 @@ from namegraph.messages import (
 )
 from namegraph.names import NodeId, ServerId
 from namegraph.ordering import Entries
+from namegraph.records import NodeKind
 from namegraph.site import Site
 
 NOT_ITS_UPDATE = "speaks for another coordinator"
@@ -92,9 +93,9 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return None
         case Block():
             return _fault_in_records(message.records, sender=sender, site=site)
-        case Install(view=view) | Propose(view=view) | Outside(view=view) | Open(view=view):
+        case Install(view=view) | Propose(view=view):
             return _unless(view.leader == sender, NOT_ITS_VIEW)
-        case Accept(view=view) | Decline(view=view) | Settled(view=view):
+        case Accept(view=view) | Decline(view=view):
             return _unless(view.leader == site.server, NOT_OUR_VIEW)
         case Entering(arcs=arcs):
             return _unless(all(site.home_of(arc.child) == sender for arc in arcs), NOT_ITS_NODE)
@@ -107,7 +108,11 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
         case Offer(groups=groups, arcs=arcs):
             are_ours = all(site.home_of(change.group) == site.server for change in groups)
             return _unless(are_ours and all(site.home_of(known.arc.parent) == site.server for known in arcs), NOT_OUR_NODE)
-        case Reach():
+        case Open():
+            return _unless(site.view.leader == sender, NOT_ITS_VIEW)
+        case Settled():
+            return _unless(site.view.leader == site.server, NOT_OUR_VIEW)
+        case Reach() | Outside():
             return None
         case _:
             assert_never(message)
@@ -128,7 +133,8 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool
         all(home_of(change.group) == sender for change in ready.groups)
         and all(_may_change(sender, change, site=site) for change in unpack_arcs(ready.arcs))
         and all(home_of(truth.child) in (sender, None) for truth in ready.children)
-        and all(home_of(member.node) in (sender, None) for member in ready.members)
+        # A process of a server that is away is told of by the homes of its groups.
+        and all(home_of(member.node) in (sender, None) or member.kind == NodeKind.PROCESS for member in ready.members)
     )
 
 

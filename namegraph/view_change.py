@@ -127,7 +127,7 @@ class ViewChange:
         if site.is_open or not self._settled.keys() >= groups:
             return
         for server in sorted(site.members):
-            site.send(server, Open(site.view))
+            site.send(server, Open())
 
     def open(self) -> None:
         """Everybody is settled: let updates begin."""
@@ -188,7 +188,7 @@ class ViewChange:
 
     def _say_settled(self) -> None:
         site = self._site
-        site.send(site.view.leader, Settled(site.view))
+        site.send(site.view.leader, Settled())
 
     def _forget_entering(self) -> None:
         self._entering_changed.update(dict.fromkeys(self._entering))
