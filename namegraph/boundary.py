@@ -71,7 +71,8 @@ class Boundary:
             return
         self._versions[arc] = version
         self._changed[arc] = None
-        if nodes:
+        # Whatever the record of a suspended arc was to hold, it is known anew when the arc comes back.
+        if nodes and not self._site.is_suspended(*arc):
             self.stored[arc] = nodes
         else:
             self.stored.pop(arc, None)

@@ -476,9 +476,7 @@ class ServerCore:
                     self._coordinator.released(update_id)
             case Block():
                 for arc, nodes in message.records:
-                    # Whatever it was to hold, it is known anew when the arc comes back.
-                    if not self._site.is_suspended(arc.parent, arc.child):
-                        self.boundary.store(arc, nodes, message.version)
+                    self.boundary.store(arc, nodes, message.version)
             case Reach():
                 self._views.agreement.reach(sender, message)
             case Propose():

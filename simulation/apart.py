@@ -24,6 +24,8 @@ class Apart:
 
     def __init__(self) -> None:
         self.arcs: set[ArcName] = set()
+        self.decided_apart: set[ArcName] = set()
+        """Of these, arcs that were joined or left by updates of which an end heard only later."""
         self.groups: set[NodeId] = set()
         self._seen = 0
 
@@ -35,6 +37,7 @@ class Apart:
                     self.arcs.update(tuple(known.arc) for known in arcs)
                 case Offer(_, groups, arcs):
                     self.arcs.update(tuple(known.arc) for known in arcs)
+                    self.decided_apart.update(tuple(known.arc) for known in arcs)
                     self.groups.update(change.group for change in groups)
                 case Order(update):
                     for _, step in update.operations:

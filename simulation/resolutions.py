@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -27,13 +27,14 @@ from resolver.parts import PartAnswer, PartRequest, Parts
 from resolver.plans import PlanCache
 from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain
 from resolver.walk_memory import WalkMemory
+from simulation.apart import Apart
 from simulation.clients import Population
 from simulation.cluster import Cluster
 from simulation.decisions import Decisions
 from simulation.disk import Held
 from simulation.invariants import InvariantViolatedError
 from simulation.networks import SLOWNESS, Errand
-from simulation.serial import TrueGraph
+from simulation.serial import ArcName, TrueGraph
 
 RESOLUTIONS_AT_MOST = 12
 """For each burst of updates."""
@@ -124,11 +125,11 @@ class Resolvers:
         self._under_way -= 1
         self._told.append(told)
 
-    def check(self, commands: Mapping[int, UpdateCommand], apart: Set[NodeId] = frozenset()) -> None:
+    def check(self, commands: Mapping[int, UpdateCommand], apart: Apart) -> None:
         """Compare all that was told since the last check with the graphs there were.
 
-        `apart` are children of arcs that were suspended: such an arc may have been left at its other end by then, and
-        a walk does not lead over it.
+        An arc that was suspended may have been left at its other end by then, and a walk does not lead over it; of
+        what was decided apart, it may have been heard or not.
         """
         if self._under_way:
             raise InvariantViolatedError(f"{self._under_way} resolutions do not end")
@@ -136,35 +137,43 @@ class Resolvers:
         instants = [instant for instant, _ in graphs]
         for told in self._told:
             _, arcs = graphs[bisect_right(instants, told.instant) - 1]
-            self._compare(told, TrueGraph(arcs), apart)
+            self._compare(told, arcs, apart)
         self._told = []
 
-    def _compare(self, told: _Told, truth: TrueGraph, apart: Set[NodeId]) -> None:
+    def _compare(self, told: _Told, arcs: dict[ArcName, int], apart: Apart) -> None:
         resolved, originator = told.resolved, told.originator
+        uncertain = apart.decided_apart
+        # Who says that the answer is incomplete may not know either what was left at the other end of an arc.
+        possible = apart.arcs if resolved.unreachable else uncertain
+        truth = TrueGraph({**dict.fromkeys(possible, 0), **arcs})
+        certain = TrueGraph({arc: cost for arc, cost in arcs.items() if arc not in uncertain})
+        ends = {child for _, child in apart.arcs}
         if resolved.in_transition:
             self.tally["in transition"] += 1
             return
         self.tally["unreachable" if resolved.unreachable else "complete"] += 1
-        expected = truth.below([originator])
+        expected, sure = truth.below([originator]), certain.below([originator])
         if len(truth.loop_of(originator)) == 1:
             expected.remove(originator)
+        if len(certain.loop_of(originator)) == 1:
+            sure.remove(originator)
         found = {*resolved.processes, *resolved.groups}
-        missed, extra = expected - found, found - expected
+        missed, extra = sure - found, found - expected
         hidden = truth.below(resolved.unreachable) if resolved.unreachable else set()
         _require(told, missed <= hidden and not extra, f"missed {sorted(missed)}, met {sorted(extra)}")
-        may_be_named = expected | {originator} | apart
+        may_be_named = expected | {originator} | ends
         _require(told, set(resolved.unreachable) <= may_be_named, f"unreachable {resolved.unreachable}")
         created = set(self._population.spare_groups).intersection(resolved.groups)
         groups = found.intersection([*self._population.groups, *created])
         _require(told, resolved.groups == tuple(sorted(groups)), "groups are not sorted or not once")
         _require(told, resolved.processes == tuple(sorted(found - groups)), "processes are not sorted or not once")
-        if not resolved.unreachable:
+        if not resolved.unreachable and not uncertain:
             duplicates = self._duplicates(originator, truth)
             _require(told, resolved.duplicates == duplicates, f"{resolved.duplicates} duplicates, not {duplicates}")
         if told.has_walk:
             heads = [step.head for step in resolved.walk]
             left_out = found - {originator} - set(heads)
-            is_right = len(heads) == len(set(heads)) and found.issuperset(heads) and left_out <= apart
+            is_right = len(heads) == len(set(heads)) and found.issuperset(heads) and left_out <= ends
             _require(told, is_right, f"its walk leads to {heads}")
             for step in resolved.walk:
                 is_there = (step.tail, step.head) in truth.arcs

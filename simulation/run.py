@@ -142,7 +142,7 @@ class SeedRun:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
         self._apart.watch(cluster.sent)
-        self._resolvers.check(population.commands, {child for _, child in self._apart.arcs})
+        self._resolvers.check(population.commands, self._apart)
         # Who is apart forms and breaks other loops than the serial run does.
         watch = self._effects.check if self._troubles is None else None
         state = run_serially(
