@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
-from namegraph.columns import heads_of
+from namegraph.columns import heads_of, in_arcs_of
 from namegraph.graph import VirtualNode
 from namegraph.graph_change import GraphChange
 from namegraph.graph_rows import GraphRows
@@ -94,7 +94,7 @@ class AncestryRecords:
         graph, site = self._graph, self._site
         numbers = [graph.index.get(name) for name in relay.names]
         is_owned = [site.home_of(name) == site.server for name in relay.names]
-        all_in_arcs = zip(relay.parents, relay.costs, relay.versions, relay.writers, strict=True)
+        all_in_arcs = in_arcs_of(relay)
         new_row = tuple.__new__  # half the time of calling the class, and an import brings half a million
         for place, degree, vnid, version in heads_of(relay):
             in_arcs = list(islice(all_in_arcs, degree))

@@ -1,16 +1,26 @@
 """Many ancestry records, or many arcs, as columns: in a message each name comes once, and reading it makes few objects.
 
-A whole graph, brought by one update, has far more arcs than names.
+A whole graph, brought by one update, has far more arcs than names. A column is the bytes of its numbers, one after
+another, the least significant byte first: four bytes for what numbers a name, a vnid or a priority or counts in-arcs,
+one for kinds and truth values, eight for all else.
 """
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from namegraph.messages import AncestryRecord, ArcChange, ArcColumns, ArcId, InArc, RecordColumns, Vnid
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
+from namegraph.records import NodeKind
+
+_PLACE = "I"
+_NUMBER = "Q"
+
+_KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
 
 
 def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
@@ -18,43 +28,37 @@ def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
     names: dict[NodeId, int] = {}
     vnids: dict[Vnid, int] = {}
     priorities: dict[Priority, int] = {}
-
-    def number(name: NodeId) -> int:
-        return names.setdefault(name, len(names))
-
-    heads: list[tuple[int, int, int, int]] = []
-    in_arcs: list[tuple[int, int, int, int]] = []
+    nodes, degrees, vnid_numbers, version_numbers = array(_PLACE), array(_PLACE), array(_PLACE), array(_PLACE)
+    parents, costs, versions, writers = array(_PLACE), array(_NUMBER), array(_NUMBER), array(_NUMBER)
     for node, arcs, vnid, version in records:
-        heads.append(
-            (
-                number(node),
-                len(arcs),
-                0 if vnid is None else vnids.setdefault(vnid, len(vnids)) + 1,
-                priorities.setdefault(version, len(priorities)),
-            )
-        )
-        in_arcs += [(number(parent), cost, arc_version, writer) for parent, cost, arc_version, writer in arcs]
-    nodes, degrees, vnid_numbers, version_numbers = _columns(heads)
-    parents, costs, versions, writers = _columns(in_arcs)
+        nodes.append(names.setdefault(node, len(names)))
+        degrees.append(len(arcs))
+        vnid_numbers.append(0 if vnid is None else vnids.setdefault(vnid, len(vnids)) + 1)
+        version_numbers.append(priorities.setdefault(version, len(priorities)))
+        for parent, cost, arc_version, writer in arcs:
+            parents.append(names.setdefault(parent, len(names)))
+            costs.append(cost)
+            versions.append(arc_version)
+            writers.append(writer)
     return RecordColumns(
         tuple(names),
-        nodes,
-        degrees,
+        column_of(nodes),
+        column_of(degrees),
         tuple(vnids),
-        vnid_numbers,
+        column_of(vnid_numbers),
         tuple(priorities),
-        version_numbers,
-        parents,
-        costs,
-        versions,
-        writers,
+        column_of(version_numbers),
+        column_of(parents),
+        column_of(costs),
+        column_of(versions),
+        column_of(writers),
     )
 
 
 def unpack_records(columns: RecordColumns) -> Iterator[AncestryRecord]:
     """The records, in their order."""
     names = columns.names
-    in_arcs = zip(columns.parents, columns.costs, columns.versions, columns.writers, strict=True)
+    in_arcs = in_arcs_of(columns)
     for node, degree, vnid, version in heads_of(columns):
         found = [InArc(names[parent], *numbers) for parent, *numbers in islice(in_arcs, degree)]
         yield AncestryRecord(names[node], tuple(found), vnid, version)
@@ -64,62 +68,144 @@ def heads_of(columns: RecordColumns) -> Iterator[tuple[int, int, Vnid | None, Pr
     """Of each record the number of its node among the names, how many in-arcs it has, its vnid and its version."""
     vnids = (None, *columns.vnids)
     for node, degree, vnid, version in zip(
-        columns.nodes, columns.degrees, columns.vnid_numbers, columns.version_numbers, strict=True
+        places_in(columns.nodes),
+        places_in(columns.degrees),
+        places_in(columns.vnid_numbers),
+        places_in(columns.version_numbers),
+        strict=True,
     ):
         yield node, degree, vnids[vnid], columns.priorities[version]
+
+
+def in_arcs_of(columns: RecordColumns) -> Iterator[tuple[int, int, int, int]]:
+    """Of the in-arcs of all records the number of the parent among the names, cost, version and writer."""
+    return zip(
+        places_in(columns.parents),
+        numbers_in(columns.costs),
+        numbers_in(columns.versions),
+        numbers_in(columns.writers),
+        strict=True,
+    )
+
+
+def nodes_in(columns: RecordColumns) -> set[NodeId]:
+    """The nodes whose records these are."""
+    return {columns.names[number] for number in places_in(columns.nodes)}
 
 
 def pack_arcs(changes: Iterable[ArcChange]) -> ArcColumns:
     """What became of arcs in columns, in their order."""
     names: dict[NodeId, int] = {}
-    rows = [
-        (names.setdefault(arc[0], len(names)), names.setdefault(arc[1], len(names)), is_present, kind, cost, version)
-        for arc, is_present, kind, cost, version in changes
-    ]
-    parents, children, present, kinds, costs, versions = zip(*rows, strict=True) if rows else ((), (), (), (), (), ())
-    return ArcColumns(tuple(names), parents, children, present, kinds, costs, versions)
+    parents, children, costs, versions = array(_PLACE), array(_PLACE), array(_NUMBER), array(_NUMBER)
+    present, kinds = bytearray(), bytearray()
+    for (parent, child), is_present, kind, cost, version in changes:
+        parents.append(names.setdefault(parent, len(names)))
+        children.append(names.setdefault(child, len(names)))
+        present.append(is_present)
+        kinds.append(kind)
+        costs.append(cost)
+        versions.append(version)
+    return ArcColumns(
+        tuple(names),
+        column_of(parents),
+        column_of(children),
+        bytes(present),
+        bytes(kinds),
+        column_of(costs),
+        column_of(versions),
+    )
 
 
 def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
     """What became of the arcs, in their order."""
     names = columns.names
     for parent, child, is_present, kind, cost, version in zip(
-        columns.parents, columns.children, columns.present, columns.kinds, columns.costs, columns.versions, strict=True
+        places_in(columns.parents),
+        places_in(columns.children),
+        columns.present,
+        columns.kinds,
+        numbers_in(columns.costs),
+        numbers_in(columns.versions),
+        strict=True,
     ):
-        yield ArcChange(ArcId(names[parent], names[child]), is_present, kind, cost, version)
+        yield ArcChange(ArcId(names[parent], names[child]), is_present != 0, _KINDS[kind], cost, version)
 
 
 def children_in(columns: ArcColumns) -> list[NodeId]:
     """The children of the arcs, each once, in the order in which they come."""
-    return [columns.names[number] for number in dict.fromkeys(columns.children)]
+    return [columns.names[number] for number in dict.fromkeys(places_in(columns.children))]
+
+
+def parents_in(columns: ArcColumns) -> list[NodeId]:
+    """As `children_in`, for the parents."""
+    return [columns.names[number] for number in dict.fromkeys(places_in(columns.parents))]
 
 
 def fit_records(columns: RecordColumns) -> bool:
     """Whether columns of another server belong together, so that they can be read."""
+    places = (
+        columns.nodes,
+        columns.degrees,
+        columns.vnid_numbers,
+        columns.version_numbers,
+        columns.parents,
+    )
+    if not _are_whole(places, (columns.costs, columns.versions, columns.writers)):
+        return False
     count = len(columns.nodes)
     return (
         _are_below(len(columns.names), columns.nodes, columns.parents)
         and _are_below(len(columns.vnids) + 1, columns.vnid_numbers)
         and _are_below(len(columns.priorities), columns.version_numbers)
         and len(columns.degrees) == len(columns.vnid_numbers) == len(columns.version_numbers) == count
-        and min(columns.degrees, default=0) >= 0
-        and sum(columns.degrees) == len(columns.parents)
-        and len(columns.costs) == len(columns.versions) == len(columns.writers) == len(columns.parents)
+        and 4 * sum(places_in(columns.degrees)) == len(columns.parents)
+        and len(columns.costs) == len(columns.versions) == len(columns.writers) == 2 * len(columns.parents)
     )
 
 
 def fit_arcs(columns: ArcColumns) -> bool:
     """As `fit_records`, for arcs."""
-    count = len(columns.parents)
-    return _are_below(len(columns.names), columns.parents, columns.children) and all(
-        len(column) == count
-        for column in (columns.children, columns.present, columns.kinds, columns.costs, columns.versions)
+    if not _are_whole((columns.parents, columns.children), (columns.costs, columns.versions)):
+        return False
+    count = len(columns.present)
+    return (
+        _are_below(len(columns.names), columns.parents, columns.children)
+        and len(columns.parents) == len(columns.children) == 4 * count
+        and len(columns.costs) == len(columns.versions) == 8 * count
+        and len(columns.kinds) == count
+        and max(columns.present, default=0) <= 1
+        and max(columns.kinds, default=0) < len(_KINDS)
     )
 
 
-def _are_below(limit: int, *columns: Sequence[int]) -> bool:
-    return all(min(column) >= 0 and max(column) < limit for column in columns if column)
+def column_of(numbers: array[int]) -> bytes:
+    """The column of numbers; their type code is that of a place or of any number."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
-def _columns(rows: Sequence[tuple[int, int, int, int]]) -> Sequence[tuple[int, ...]]:
-    return list(zip(*rows, strict=True)) if rows else ((), (), (), ())
+def places_in(column: bytes) -> array[int]:
+    """The numbers of a column that stand for names, vnids or priorities, or count in-arcs."""
+    return _read(array(_PLACE), column)
+
+
+def numbers_in(column: bytes) -> array[int]:
+    """The numbers of a column that may be large."""
+    return _read(array(_NUMBER), column)
+
+
+def _read(empty: array[int], column: bytes) -> array[int]:
+    empty.frombytes(column)
+    if sys.byteorder == "big":
+        empty.byteswap()
+    return empty
+
+
+def _are_whole(places: Sequence[bytes], numbers: Sequence[bytes]) -> bool:
+    return not any(len(column) % 4 for column in places) and not any(len(column) % 8 for column in numbers)
+
+
+def _are_below(limit: int, *columns: bytes) -> bool:
+    return all(max(places_in(column), default=-1) < limit for column in columns)

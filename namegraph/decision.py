@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from namegraph.ancestry_records import newest
 from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
-from namegraph.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
+from namegraph.columns import nodes_in, pack_arcs, pack_records, unpack_arcs, unpack_records
 from namegraph.events import EffectKind
 from namegraph.messages import (
     AncestryRecord,
@@ -89,7 +89,7 @@ class Decision:
         homes: Mapping[NodeId, ServerId],
     ) -> Commit:
         """Arcs that end there, or whose child it may hold a record of that stays."""
-        relayed = {relay.names[number] for number in relay.nodes}
+        relayed = nodes_in(relay)
         return Commit(
             self.update_id,
             self.final,

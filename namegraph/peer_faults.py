@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from namegraph.columns import fit_arcs, fit_records
+from namegraph.columns import fit_arcs, fit_records, parents_in
 from namegraph.messages import (
     Abort,
     ArcId,
@@ -92,7 +92,7 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool
     home_of = site.table.home_of
     return (
         all(home_of(change.group) == sender for change in ready.groups)
-        and all(home_of(ready.arcs.names[number]) == sender for number in sorted(set(ready.arcs.parents)))
+        and all(home_of(parent) == sender for parent in parents_in(ready.arcs))
         and all(home_of(truth.child) in (sender, None) for truth in ready.children)
         and all(home_of(member.node) in (sender, None) for member in ready.members)
     )
