@@ -437,8 +437,7 @@ class Coordinator:
         for server in sorted(running.holders):
             if server not in running.asked:
                 site.send(server, Drop(update_id))
-        tails = dict.fromkeys(outcome.arc.parent for outcome in decision.arcs if outcome.is_present)
-        here = [tail for tail in tails if site.home_of(tail) == site.server]
+        here = [tail for tail in decision.arcs.joined_parents() if site.home_of(tail) == site.server]
         handed_on = {
             pending.update_id: pending
             for server in participants
@@ -461,9 +460,8 @@ class Coordinator:
     def _committed(self, running: Running, decision: Decision) -> Committed:
         revision = revision_of(running.final, coordinator=self._site.server)
         if running.plan.is_import:
-            arcs = sum(outcome.is_present for outcome in decision.arcs)
             created = sum(change.is_present for change in decision.groups)
-            return Committed(revision, counts=ImportCounts(arcs, created, decision.already_there))
+            return Committed(revision, counts=ImportCounts(decision.arcs.joined_count, created, decision.already_there))
         effects = name_effects(decision.after.graph, self._site.table, self._site.server, decision.effects)
         return Committed(revision, effects)
 
