@@ -72,6 +72,10 @@ COORDINATED = "coordinated"
 ATTEMPTS_LIMIT = 100
 """How often the deletion of a group begins again because others keep joining it, or it others."""
 
+OWN_PART_LATER_FROM = 10_000
+"""Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
+a second or more, in which the others can work too."""
+
 BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
 
@@ -81,6 +85,7 @@ class Coordinator:
     def __init__(self, site: Site, participant: Participant) -> None:
         self._site = site
         self._participant = participant
+        self.own_part_later_from = OWN_PART_LATER_FROM
         self._running: dict[UpdateId, Running] = {}
         self._changed: dict[UpdateId, None] = {}
         self.ended: list[Ended] = []
@@ -133,9 +138,11 @@ class Coordinator:
             return
         running.final, running.phase = running.highest_vote, Phase.READY
         knows_it = sender == running.last_voter and not vote.leads
+        is_large = len(running.plan.operations) >= self.own_part_later_from
+        send = self._site.send_letter if is_large else self._site.send
         for server in self._involved(running):
             if not (knows_it and server == sender):
-                self._site.send(server, Final(vote.update_id, running.final, tuple(running.above)))
+                send(server, Final(vote.update_id, running.final, tuple(running.above)))
         for early_one, answer in running.early:
             if isinstance(answer, Ready):
                 self.ready(early_one, answer)
@@ -206,6 +213,11 @@ class Coordinator:
             running.phase is Phase.DECIDED and running.final.counter <= counter for running in self._running.values()
         )
 
+    def has_decided(self, update_id: UpdateId) -> bool:
+        """Whether an update of this coordinator is decided, and not done everywhere."""
+        running = self._running.get(update_id)
+        return running is not None and running.phase is Phase.DECIDED
+
     def under_way(self) -> list[UpdateId]:
         """The updates that are not over, sorted."""
         return sorted(self._running)
@@ -246,7 +258,8 @@ class Coordinator:
             self.answerable.append(done.update_id)
             if running.told:
                 self.controlled[done.update_id] = united(running.told)
-            if sender != self._site.server:
+            # This server's own part is durable too then: it was done before the others could know.
+            if sender != self._site.server and not running.own_part_later:
                 self.confirmed.append(done.update_id)
 
     def is_idle(self) -> bool:
@@ -420,10 +433,13 @@ class Coordinator:
         self.answerable.append(running.update_id)
 
     def _decide(self, running: Running) -> None:
-        """Decision, sending and this server's own part are one step."""
+        """Decision, sending and this server's own part are one step, unless that is large."""
         own = self._send_decision(running)
-        # What it was computed from is free by now: much, where a whole graph is brought.
-        self._participant.commit(own)
+        if len(own.arcs.present) >= self.own_part_later_from:
+            running.own_part_later = True
+            self._site.send_letter(self._site.server, own)
+        else:
+            self._participant.commit(own)
 
     def _send_decision(self, running: Running) -> Commit:
         """Let all others know; return this server's own part."""
@@ -495,6 +511,7 @@ class Coordinator:
             running.final = found.final
             running.not_done = dict.fromkeys(found.servers)
             running.told = found.told
+            running.own_part_later = True  # or not: nobody knows any more
             self._running[found.update_id] = running
             decided.append(found)
         return decided

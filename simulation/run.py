@@ -87,7 +87,9 @@ class SeedRun:
         self._restart_share = chance.choice(RESTART_SHARES)
         if faults:
             self._restart_share = 0.0
-        self._cluster = Cluster(subnets, network, crashes=chance, restart_share=self._restart_share)
+        self._cluster = Cluster(
+            subnets, network, crashes=chance, restart_share=self._restart_share, own_parts_later=seed % 2 == 1
+        )
         self._population = populate(chance, subnets)
         self._arcs: dict[ArcName, int] = {}
         """Those there are by now, with their costs."""
