@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from namegraph.columns import heads_of, suspended_in
+from namegraph.columns import heads_of, in_arcs_of, suspended_in
 from namegraph.graph import VirtualNode
 from namegraph.graph_change import GraphChange
 from namegraph.graph_rows import GraphRows
@@ -94,7 +94,8 @@ class AncestryRecords:
         graph, site = self._graph, self._site
         numbers = [graph.index.get(name) for name in relay.names]
         is_owned = [site.home_of(name) == site.server for name in relay.names]
-        all_in_arcs = zip(relay.parents, relay.costs, relay.versions, relay.writers, strict=True)
+        is_group = bytearray(len(numbers))
+        all_in_arcs = in_arcs_of(relay)
         new_row = tuple.__new__  # half the time of calling the class, and an import brings half a million
         suspended = suspended_in(relay)
         for number, (place, degree, vnid, version) in enumerate(heads_of(relay)):
@@ -107,7 +108,12 @@ class AncestryRecords:
             if not is_owned[place]:
                 self.above[node] = None
                 self._in_question[node] = None
-            if graph.parents[node]:
+            is_new = not graph.parents[node]
+            if is_new:
+                # Noted as a whole: an import brings half a million arcs.
+                self.change.new_record(node)
+                self._rows_of.records[node] = None
+            else:
                 kept = {numbers[parent_place] for parent_place, *_ in in_arcs}
                 for gone in [parent for parent in graph.parents[node] if parent not in kept]:
                     self._erase(gone, node)
@@ -118,8 +124,11 @@ class AncestryRecords:
                 if parent is None:
                     parent = numbers[parent_place] = graph.intern(relay.names[parent_place])
                 arc = new_row(ArcRecord, (parent, node, cost, arc_version, writer, True, False))
+                if not is_new:
+                    self._note_write((parent, node))
                 self._write(arc, owns_parent=is_owned[parent_place])
-                if not is_owned[parent_place]:
+                if not (is_owned[parent_place] or is_group[parent_place]):
+                    is_group[parent_place] = True
                     self._set_kind(parent, NodeKind.GROUP)
             self._renamed[node] = vnid
             self._install_suspended(node, suspended.get(number, ()))
@@ -228,6 +237,7 @@ class AncestryRecords:
         if is_news:
             self._set_version(child, final)
             if outcome.is_present:
+                self._note_write((parent, child))
                 self._write(arc, owns_parent=owns_parent)
             else:
                 self._erase(parent, child)
@@ -376,12 +386,14 @@ class AncestryRecords:
         if virtual_node is not None:
             self._graph.forget_shadow_tree(virtual_node)
 
+    def _note_write(self, ends: tuple[NodeIndex, NodeIndex]) -> None:
+        """Before `_write`, unless the whole record of the child is noted."""
+        self._rows_of.arcs[ends] = None
+        self.change.arc(ends)
+
     def _write(self, arc: ArcRecord, *, owns_parent: bool) -> None:
         """Put an arc into its child's record."""
         graph = self._graph
-        ends = arc.parent, arc.child
-        self._rows_of.arcs[ends] = None
-        self.change.arc(ends)
         if owns_parent:
             # One object where truth and record agree.
             truth = graph.children[arc.parent].get(arc.child)

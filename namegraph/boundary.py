@@ -165,6 +165,10 @@ class Boundary:
                 if sent and self._says(sent, controlled.blocked):
                     found[ends] = sent
                     continue
+                if controlled.arc.parent in controlled.blocked:
+                    # All that is blocked is above the tail.
+                    found[ends] = (min(map(self._site.id_of, graph.components(controlled.arc.parent))),)
+                    continue
                 # Many arcs of one tail block the same.
                 key = controlled.blocked.serialize()
                 if key not in minimal:

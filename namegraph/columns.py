@@ -1,16 +1,29 @@
 """Many ancestry records, or many arcs, as columns: in a message each name comes once, and reading it makes few objects.
 
-A whole graph, brought by one update, has far more arcs than names.
+A whole graph, brought by one update, has far more arcs than names. A column is the bytes of its numbers, one after
+another, the least significant byte first: four bytes for what numbers a name, a vnid or a priority or counts in-arcs,
+one for kinds and truth values, eight for all else.
 """
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from namegraph.messages import AncestryRecord, ArcChange, ArcColumns, ArcId, InArc, RecordColumns, Vnid
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
+from namegraph.records import NodeKind
+
+_PLACE = "I"
+_NUMBER = "Q"
+
+GONE, PRESENT, SUSPENDED = 0, 1, 2
+"""What becomes of an arc, in the column `present`."""
+
+_KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
 
 
 def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
@@ -18,39 +31,34 @@ def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
     names: dict[NodeId, int] = {}
     vnids: dict[Vnid, int] = {}
     priorities: dict[Priority, int] = {}
-
-    def number(name: NodeId) -> int:
-        return names.setdefault(name, len(names))
-
-    heads: list[tuple[int, int, int, int]] = []
-    in_arcs: list[tuple[int, int, int, int]] = []
+    nodes, degrees, vnid_numbers, version_numbers = array(_PLACE), array(_PLACE), array(_PLACE), array(_PLACE)
+    parents, costs, versions, writers = array(_PLACE), array(_NUMBER), array(_NUMBER), array(_NUMBER)
     all_suspended: list[tuple[int, int, int, int, int]] = []
     for node, arcs, vnid, version, suspended in records:
-        if suspended:
-            all_suspended += [(len(heads), number(parent), *rest) for parent, *rest in suspended]
-        heads.append(
-            (
-                number(node),
-                len(arcs),
-                0 if vnid is None else vnids.setdefault(vnid, len(vnids)) + 1,
-                priorities.setdefault(version, len(priorities)),
-            )
-        )
-        in_arcs += [(number(parent), cost, arc_version, writer) for parent, cost, arc_version, writer in arcs]
-    nodes, degrees, vnid_numbers, version_numbers = _columns(heads)
-    parents, costs, versions, writers = _columns(in_arcs)
+        for parent, cost, arc_version, writer in suspended:
+            place = names.setdefault(parent, len(names))
+            all_suspended.append((len(nodes), place, cost, arc_version, writer))
+        nodes.append(names.setdefault(node, len(names)))
+        degrees.append(len(arcs))
+        vnid_numbers.append(0 if vnid is None else vnids.setdefault(vnid, len(vnids)) + 1)
+        version_numbers.append(priorities.setdefault(version, len(priorities)))
+        for parent, cost, arc_version, writer in arcs:
+            parents.append(names.setdefault(parent, len(names)))
+            costs.append(cost)
+            versions.append(arc_version)
+            writers.append(writer)
     return RecordColumns(
         tuple(names),
-        nodes,
-        degrees,
+        column_of(nodes),
+        column_of(degrees),
         tuple(vnids),
-        vnid_numbers,
+        column_of(vnid_numbers),
         tuple(priorities),
-        version_numbers,
-        parents,
-        costs,
-        versions,
-        writers,
+        column_of(version_numbers),
+        column_of(parents),
+        column_of(costs),
+        column_of(versions),
+        column_of(writers),
         tuple(all_suspended),
     )
 
@@ -58,89 +66,165 @@ def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
 def unpack_records(columns: RecordColumns) -> Iterator[AncestryRecord]:
     """The records, in their order."""
     names = columns.names
-    in_arcs = zip(columns.parents, columns.costs, columns.versions, columns.writers, strict=True)
-    suspended = suspended_in(columns)
+    in_arcs, suspended = in_arcs_of(columns), suspended_in(columns)
     for place, (node, degree, vnid, version) in enumerate(heads_of(columns)):
         found = [InArc(names[parent], *numbers) for parent, *numbers in islice(in_arcs, degree)]
         yield AncestryRecord(names[node], tuple(found), vnid, version, tuple(suspended.get(place, ())))
-
-
-def suspended_in(columns: RecordColumns) -> dict[int, list[InArc]]:
-    """The in-arcs that are suspended, by the place of their record."""
-    found: dict[int, list[InArc]] = {}
-    for place, parent, *numbers in columns.suspended:
-        found.setdefault(place, []).append(InArc(columns.names[parent], *numbers))
-    return found
 
 
 def heads_of(columns: RecordColumns) -> Iterator[tuple[int, int, Vnid | None, Priority]]:
     """Of each record the number of its node among the names, how many in-arcs it has, its vnid and its version."""
     vnids = (None, *columns.vnids)
     for node, degree, vnid, version in zip(
-        columns.nodes, columns.degrees, columns.vnid_numbers, columns.version_numbers, strict=True
+        places_in(columns.nodes),
+        places_in(columns.degrees),
+        places_in(columns.vnid_numbers),
+        places_in(columns.version_numbers),
+        strict=True,
     ):
         yield node, degree, vnids[vnid], columns.priorities[version]
+
+
+def in_arcs_of(columns: RecordColumns) -> Iterator[tuple[int, int, int, int]]:
+    """Of the in-arcs of all records the number of the parent among the names, cost, version and writer."""
+    return zip(
+        places_in(columns.parents),
+        numbers_in(columns.costs),
+        numbers_in(columns.versions),
+        numbers_in(columns.writers),
+        strict=True,
+    )
+
+
+def nodes_in(columns: RecordColumns) -> set[NodeId]:
+    """The nodes whose records these are."""
+    return {columns.names[number] for number in places_in(columns.nodes)}
 
 
 def pack_arcs(changes: Iterable[ArcChange]) -> ArcColumns:
     """What became of arcs in columns, in their order."""
     names: dict[NodeId, int] = {}
-    rows = []
-    suspended = []
-    for arc, is_present, kind, cost, version, is_suspended in changes:
-        if is_suspended:
-            suspended.append(len(rows))
-        ends = names.setdefault(arc[0], len(names)), names.setdefault(arc[1], len(names))
-        rows.append((*ends, is_present, kind, cost, version))
-    parents, children, present, kinds, costs, versions = zip(*rows, strict=True) if rows else ((), (), (), (), (), ())
-    return ArcColumns(tuple(names), parents, children, present, kinds, costs, versions, tuple(suspended))
+    parents, children, costs, versions = array(_PLACE), array(_PLACE), array(_NUMBER), array(_NUMBER)
+    present, kinds = bytearray(), bytearray()
+    for (parent, child), is_present, kind, cost, version, is_suspended in changes:
+        parents.append(names.setdefault(parent, len(names)))
+        children.append(names.setdefault(child, len(names)))
+        present.append(SUSPENDED if is_suspended else is_present)
+        kinds.append(kind)
+        costs.append(cost)
+        versions.append(version)
+    return ArcColumns(
+        tuple(names),
+        column_of(parents),
+        column_of(children),
+        bytes(present),
+        bytes(kinds),
+        column_of(costs),
+        column_of(versions),
+    )
 
 
 def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
     """What became of the arcs, in their order."""
     names = columns.names
-    suspended = frozenset(columns.suspended)
-    rows = zip(
-        columns.parents, columns.children, columns.present, columns.kinds, columns.costs, columns.versions, strict=True
-    )
-    for place, (parent, child, is_present, kind, cost, version) in enumerate(rows):
+    for parent, child, is_present, kind, cost, version in zip(
+        places_in(columns.parents),
+        places_in(columns.children),
+        columns.present,
+        columns.kinds,
+        numbers_in(columns.costs),
+        numbers_in(columns.versions),
+        strict=True,
+    ):
         arc = ArcId(names[parent], names[child])
-        yield ArcChange(arc, is_present, kind, cost, version, place in suspended)
+        yield ArcChange(arc, is_present == PRESENT, _KINDS[kind], cost, version, is_present == SUSPENDED)
 
 
 def children_in(columns: ArcColumns) -> list[NodeId]:
     """The children of the arcs, each once, in the order in which they come."""
-    return [columns.names[number] for number in dict.fromkeys(columns.children)]
+    return [columns.names[number] for number in dict.fromkeys(places_in(columns.children))]
+
+
+def parents_in(columns: ArcColumns) -> list[NodeId]:
+    """As `children_in`, for the parents."""
+    return [columns.names[number] for number in dict.fromkeys(places_in(columns.parents))]
 
 
 def fit_records(columns: RecordColumns) -> bool:
     """Whether columns of another server belong together, so that they can be read."""
+    places = (
+        columns.nodes,
+        columns.degrees,
+        columns.vnid_numbers,
+        columns.version_numbers,
+        columns.parents,
+    )
+    if not _are_whole(places, (columns.costs, columns.versions, columns.writers)):
+        return False
     count = len(columns.nodes)
     return (
         _are_below(len(columns.names), columns.nodes, columns.parents)
         and _are_below(len(columns.vnids) + 1, columns.vnid_numbers)
         and _are_below(len(columns.priorities), columns.version_numbers)
         and len(columns.degrees) == len(columns.vnid_numbers) == len(columns.version_numbers) == count
-        and min(columns.degrees, default=0) >= 0
-        and sum(columns.degrees) == len(columns.parents)
-        and len(columns.costs) == len(columns.versions) == len(columns.writers) == len(columns.parents)
-        and _are_below(count, [place for place, *_ in columns.suspended])
-        and _are_below(len(columns.names), [parent for _, parent, *_ in columns.suspended])
+        and 4 * sum(places_in(columns.degrees)) == len(columns.parents)
+        and len(columns.costs) == len(columns.versions) == len(columns.writers) == 2 * len(columns.parents)
+        and all(0 <= record < count // 4 for record, *_ in columns.suspended)
+        and all(0 <= parent < len(columns.names) for _, parent, *_ in columns.suspended)
     )
+
+
+def suspended_in(columns: RecordColumns) -> dict[int, list[InArc]]:
+    """The in-arcs that are suspended, by the place of their record."""
+    found: dict[int, list[InArc]] = {}
+    for record, parent, *numbers in columns.suspended:
+        found.setdefault(record, []).append(InArc(columns.names[parent], *numbers))
+    return found
 
 
 def fit_arcs(columns: ArcColumns) -> bool:
     """As `fit_records`, for arcs."""
-    count = len(columns.parents)
-    return _are_below(len(columns.names), columns.parents, columns.children) and all(
-        len(column) == count
-        for column in (columns.children, columns.present, columns.kinds, columns.costs, columns.versions)
+    if not _are_whole((columns.parents, columns.children), (columns.costs, columns.versions)):
+        return False
+    count = len(columns.present)
+    return (
+        _are_below(len(columns.names), columns.parents, columns.children)
+        and len(columns.parents) == len(columns.children) == 4 * count
+        and len(columns.costs) == len(columns.versions) == 8 * count
+        and len(columns.kinds) == count
+        and max(columns.present, default=0) <= SUSPENDED
+        and max(columns.kinds, default=0) < len(_KINDS)
     )
 
 
-def _are_below(limit: int, *columns: Sequence[int]) -> bool:
-    return all(min(column) >= 0 and max(column) < limit for column in columns if column)
+def column_of(numbers: array[int]) -> bytes:
+    """The column of numbers; their type code is that of a place or of any number."""
+    if sys.byteorder == "big":
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()
 
 
-def _columns(rows: Sequence[tuple[int, int, int, int]]) -> Sequence[tuple[int, ...]]:
-    return list(zip(*rows, strict=True)) if rows else ((), (), (), ())
+def places_in(column: bytes) -> array[int]:
+    """The numbers of a column that stand for names, vnids or priorities, or count in-arcs."""
+    return _read(array(_PLACE), column)
+
+
+def numbers_in(column: bytes) -> array[int]:
+    """The numbers of a column that may be large."""
+    return _read(array(_NUMBER), column)
+
+
+def _read(empty: array[int], column: bytes) -> array[int]:
+    empty.frombytes(column)
+    if sys.byteorder == "big":
+        empty.byteswap()
+    return empty
+
+
+def _are_whole(places: Sequence[bytes], numbers: Sequence[bytes]) -> bool:
+    return not any(len(column) % 4 for column in places) and not any(len(column) % 8 for column in numbers)
+
+
+def _are_below(limit: int, *columns: bytes) -> bool:
+    return all(max(places_in(column), default=-1) < limit for column in columns)

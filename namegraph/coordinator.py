@@ -85,6 +85,10 @@ _MISSING = {
 }
 """What servers had not done yet when a deadline passed."""
 
+OWN_PART_LATER_FROM = 10_000
+"""Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
+a second or more, in which the others can work too."""
+
 BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
 
@@ -94,6 +98,7 @@ class Coordinator:
     def __init__(self, site: Site, participant: Participant) -> None:
         self._site = site
         self._participant = participant
+        self.own_part_later_from = OWN_PART_LATER_FROM
         self._running: dict[UpdateId, Running] = {}
         self._changed: dict[UpdateId, None] = {}
         self.ended: list[Ended] = []
@@ -159,9 +164,11 @@ class Coordinator:
             return
         running.final, running.phase = running.highest_vote, Phase.READY
         knows_it = sender == running.last_voter and not vote.leads
+        is_large = len(running.plan.operations) >= self.own_part_later_from
+        send = self._site.send_letter if is_large else self._site.send
         for server in self._involved(running):
             if not (knows_it and server == sender):
-                self._site.send(server, Final(vote.update_id, running.final, tuple(running.above)))
+                send(server, Final(vote.update_id, running.final, tuple(running.above)))
         for early_one, answer in running.early:
             if isinstance(answer, Ready):
                 self.ready(early_one, answer)
@@ -302,6 +309,11 @@ class Coordinator:
             running.phase is Phase.DECIDED and running.final.counter <= counter for running in self._running.values()
         )
 
+    def has_decided(self, update_id: UpdateId) -> bool:
+        """Whether an update of this coordinator is decided, and not done everywhere."""
+        running = self._running.get(update_id)
+        return running is not None and running.phase is Phase.DECIDED
+
     def under_way(self) -> list[UpdateId]:
         """The updates that are not over, sorted."""
         return sorted(self._running)
@@ -345,7 +357,8 @@ class Coordinator:
             self.answerable.append(done.update_id)
             if running.told:
                 self.controlled[done.update_id] = united(running.told)
-            if sender != self._site.server:
+            # This server's own part is durable too then: it was done before the others could know.
+            if sender != self._site.server and not running.own_part_later:
                 self.confirmed.append(done.update_id)
 
     def is_idle(self) -> bool:
@@ -398,9 +411,9 @@ class Coordinator:
         for number, operation in plan.operations if servers else ():
             match operation:
                 case CreateGroup(group) | DeleteGroup(group):
-                    homes = {site.home_of(group)}
+                    homes = (site.home_of(group),)
                 case SuspendArc(parent, child):
-                    homes = {site.home_of(child)}
+                    homes = (site.home_of(child),)
                     leaves.append(ArcId(parent, child))
                 case JoinArc(parent, child) | LeaveArc(parent, child) | SettleArc(parent, child):
                     homes = site.homes_of(parent=parent, child=child)
@@ -531,10 +544,14 @@ class Coordinator:
         self.answerable.append(running.update_id)
 
     def _decide(self, running: Running) -> None:
-        """Decision, sending and this server's own part are one step."""
+        """Decision, sending and this server's own part are one step, unless that is large."""
         own = self._send_decision(running)
-        # What it was computed from is free by now: much, where a whole graph is brought.
-        if own is not None:
+        if own is None:
+            return
+        if len(own.arcs.present) >= self.own_part_later_from:
+            running.own_part_later = True
+            self._site.send_letter(self._site.server, own)
+        else:
             self._participant.commit(own)
 
     def _send_decision(self, running: Running) -> Commit | None:
@@ -549,8 +566,7 @@ class Coordinator:
         for server in sorted(running.holders):
             if server not in running.asked:
                 site.send(server, Drop(update_id))
-        tails = dict.fromkeys(outcome.arc.parent for outcome in decision.arcs if outcome.is_present)
-        here = [tail for tail in tails if site.home_of(tail) == site.server]
+        here = [tail for tail in decision.arcs.joined_parents() if site.home_of(tail) == site.server]
         handed_on = {
             pending.update_id: pending
             for server in participants
@@ -578,9 +594,8 @@ class Coordinator:
     def _committed(self, running: Running, decision: Decision) -> Committed:
         revision = revision_of(running.final, coordinator=self._site.server)
         if running.plan.is_import:
-            arcs = sum(outcome.is_present for outcome in decision.arcs)
             created = sum(change.is_present for change in decision.groups)
-            return Committed(revision, counts=ImportCounts(arcs, created, decision.already_there))
+            return Committed(revision, counts=ImportCounts(decision.arcs.joined_count, created, decision.already_there))
         effects = name_effects(decision.after.graph, self._site.table, self._site.server, decision.effects)
         return Committed(revision, effects)
 
@@ -615,6 +630,7 @@ class Coordinator:
             running.not_done = dict.fromkeys(found.servers)
             running.everything = found.everything
             running.told = found.told
+            running.own_part_later = True  # or not: nobody knows any more
             self._running[found.update_id] = running
             decided.append(found)
         return decided

@@ -11,17 +11,18 @@ Source: NG 4.5 to 4.7; protocol.md section 5, items 4 and 5.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from namegraph.ancestry_records import newest
+from namegraph.arc_outcomes import ArcOutcomes
 from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
-from namegraph.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
+from namegraph.columns import PRESENT, nodes_in, pack_records, unpack_records
 from namegraph.events import EffectKind
 from namegraph.messages import (
     AncestryRecord,
-    ArcChange,
     ArcId,
     Commit,
     GroupChange,
@@ -49,12 +50,11 @@ class Decision:
     final: Priority
     after: CollectedGraph
     groups: tuple[GroupChange, ...]
-    arcs: tuple[ArcChange, ...]
+    arcs: ArcOutcomes
     already_there: int
     """Arcs that were to be joined if needed, and were there."""
     renamed: tuple[tuple[NodeId, Vnid | None], ...]
-    relay: tuple[tuple[AncestryRecord, Priority], ...]
-    """Records above joined parents, each with the version that it had before."""
+    relay: Relay
     bases: tuple[tuple[NodeId, Priority], ...]
     releases: dict[ArcId, Minimal]
     """Stored records that the new order of arcs into a virtual node makes wrong, and what may stay of them."""
@@ -64,66 +64,45 @@ class Decision:
 
     def parts(self, readies: Mapping[ServerId, Ready], handed_on: tuple[PendingEntry, ...]) -> dict[ServerId, Commit]:
         """What each participant is sent."""
-        homes = {change.group: self.home_of(change.group) for change in self.groups}
-        for arc in (*[outcome.arc for outcome in self.arcs], *self.releases, *[arc for arc, _ in self.stored]):
-            for node in arc:
-                if node not in homes:
-                    homes[node] = self.home_of(node)
-        everything: RecordColumns | None = None
-        found = {}
-        for server, ready in readies.items():
-            held = dict(ready.held)
-            relay = [record for record, before in self.relay if held.get(record.node) != before]
-            is_everything = len(relay) == len(self.relay)
-            packed = everything if is_everything and everything is not None else pack_records(relay)
-            if is_everything:
-                everything = packed
-            found[server] = self._part_of(server, packed, handed_on, homes)
-        return found
+        return {
+            server: self._part_of(server, self.relay.columns(dict(ready.held)), handed_on)
+            for server, ready in readies.items()
+        }
 
     def everything(self, readies: Mapping[ServerId, Ready]) -> Commit:
         """The whole outcome: every participant can apply its part of it, whatever became of the one it was sent."""
-        held = [dict(ready.held) for ready in readies.values()]
-        relay = [record for record, before in self.relay if any(one.get(record.node) != before for one in held)]
+        first, *others = [ready.held for ready in readies.values()]
+        held_by_all = set(first).intersection(*others)
         return Commit(
             self.update_id,
             self.final,
             self.groups,
-            pack_arcs(self.arcs),
+            self.arcs.all_columns(),
             self.renamed,
-            pack_records(relay),
+            self.relay.columns(dict(held_by_all)),
             self.bases,
             (),
             tuple(self.releases.items()),
             self.stored,
         )
 
-    def _part_of(
-        self,
-        server: ServerId,
-        relay: RecordColumns,
-        handed_on: tuple[PendingEntry, ...],
-        homes: Mapping[NodeId, ServerId],
-    ) -> Commit:
+    def _part_of(self, server: ServerId, relay: RecordColumns, handed_on: tuple[PendingEntry, ...]) -> Commit:
         """Arcs that end there, or whose child it may hold a record of that stays."""
-        relayed = {relay.names[number] for number in relay.nodes}
+        relayed, home_of = nodes_in(relay), self.home_of
         return Commit(
             self.update_id,
             self.final,
-            tuple(change for change in self.groups if homes[change.group] == server),
-            pack_arcs(
-                outcome
-                for outcome in self.arcs
-                if homes[outcome.arc.parent] == server
-                or homes[outcome.arc.child] == server
-                or (outcome.kind is NodeKind.GROUP and outcome.arc.child not in relayed)
+            tuple(change for change in self.groups if home_of(change.group) == server),
+            self.arcs.concerning(
+                lambda name: home_of(name) == server,
+                group_children=lambda name: name not in relayed,
             ),
             self.renamed,
             relay,
             self.bases,
             handed_on,
-            tuple((arc, keep) for arc, keep in self.releases.items() if homes[arc.child] == server),
-            tuple((arc, nodes) for arc, nodes in self.stored if server in (homes[arc.parent], homes[arc.child])),
+            tuple((arc, keep) for arc, keep in self.releases.items() if home_of(arc.child) == server),
+            tuple((arc, nodes) for arc, nodes in self.stored if server in (home_of(arc.parent), home_of(arc.child))),
         )
 
 
@@ -133,19 +112,20 @@ def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Pri
     for server in sorted(readies):
         records = newest(unpack_records(readies[server].ancestry), records)
     arcs = _arc_outcomes(readies)
+    children = arcs.children()
     # Where no child is above a parent, nothing that was collected changes.
-    in_order = [records[node] for node in sorted(records)] if any(arc.arc.child in records for arc in arcs) else []
+    in_order = [records[node] for node in sorted(records)] if any(child in records for child in children) else []
     after = CollectedGraph(in_order)
     changes = _changes(after, arcs, records)
     topology = after.topology(changes, final=final)
     after.apply(changes, topology, final=final)
+    del changes
     renamed = _renamed(after, topology)
     groups = tuple(change for server in sorted(readies) for change in readies[server].groups)
-    old_versions = {node: record.version for node, record in records.items()}
-    bases = {node: old_versions[node] for node, _ in renamed}
+    bases = {node: records[node].version for node, _ in renamed}
     for server in sorted(readies):
         bases.update({child.child: child.version for child in readies[server].children})
-    changed = {*dict(renamed), *(outcome.arc.child for outcome in arcs), *(change.group for change in groups)}
+    changed = {*dict(renamed), *children, *(change.group for change in groups)}
     return Decision(
         update_id,
         final,
@@ -163,35 +143,34 @@ def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Pri
     )
 
 
-def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> tuple[ArcChange, ...]:
+def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> ArcOutcomes:
     kinds = {truth.child: truth.kind for server in sorted(readies) for truth in readies[server].children}
     declined = {arc for ready in readies.values() for arc in ready.declined}
-    outcomes = []
+    outcomes = ArcOutcomes()
     for server in sorted(readies):
         # A foreign process lives at each of its parents' homes: what it is there, that home knows.
-        kinds_there = {**kinds, **{truth.child: truth.kind for truth in readies[server].children}}
-        for change in unpack_arcs(readies[server].arcs):
-            if change.arc in declined:
-                continue
-            kind = kinds_there[change.arc.child] if change.is_present else change.kind
-            outcomes.append(change._replace(kind=kind))
-    return tuple(outcomes)
+        kinds_there = {truth.child: truth.kind for truth in readies[server].children}
+        outcomes.add(readies[server].arcs, ChainMap(kinds_there, kinds), declined)
+    return outcomes
 
 
-def _changes(graph: CollectedGraph, arcs: tuple[ArcChange, ...], records: Mapping[NodeId, AncestryRecord]) -> Changes:
+def _changes(graph: CollectedGraph, arcs: ArcOutcomes, records: Mapping[NodeId, AncestryRecord]) -> Changes:
     """The arcs that matter to what is above the parents: those whose child is above one too."""
     changes = Changes()
-    for outcome in arcs:
-        if outcome.arc.child not in records or (outcome.is_present and outcome.kind is not NodeKind.GROUP):
+    group = NodeKind.GROUP.value
+    numbers = [graph.graph.index.get(name) if name in records else None for name in arcs.names]
+    for parent_place, child_place, is_present, kind, cost, _ in arcs.rows():
+        child = numbers[child_place]
+        if child is None or (is_present == PRESENT and kind != group):
             continue
-        ends = graph.numbers(outcome.arc)
-        assert ends is not None, "the ancestry of every parent was collected"
-        held = graph.graph.arc(*ends)
-        if held is not None and not (outcome.is_present and held.cost == outcome.cost):
-            changes.removed.append(ends)
+        parent = numbers[parent_place]
+        assert parent is not None, "the ancestry of every parent was collected"
+        held = graph.graph.arc(parent, child)
+        if held is not None and not (is_present == PRESENT and held.cost == cost):
+            changes.removed.append((parent, child))
             held = None
-        if outcome.is_present and held is None:
-            changes.added.append((*ends, outcome.cost))
+        if is_present == PRESENT and held is None:
+            changes.added.append((parent, child, cost))
     return changes
 
 
@@ -206,35 +185,54 @@ def _renamed(after: CollectedGraph, topology: Topology) -> tuple[tuple[NodeId, V
     return tuple(sorted(renamed.items()))
 
 
+class Relay:
+    """The records above joined parents, as they are after the update.
+
+    Each is made when it is asked for: all together may be as large as a graph.
+    """
+
+    def __init__(self, before: Mapping[NodeId, Priority], read: Callable[[NodeId], AncestryRecord]) -> None:
+        """`before`: the version that each record had before the update, sorted by node."""
+        self._before = before
+        self._read = read
+        self._everything: RecordColumns | None = None
+
+    def columns(self, held: Mapping[NodeId, Priority]) -> RecordColumns:
+        """The records for a server that held some, in these versions, before the update."""
+        wanted = [node for node, version in self._before.items() if held.get(node) != version]
+        if len(wanted) < len(self._before):
+            return pack_records(map(self._read, wanted))
+        if self._everything is None:
+            self._everything = pack_records(map(self._read, wanted))
+        return self._everything
+
+
 def _relay(
     records: Mapping[NodeId, AncestryRecord],
     after: CollectedGraph | None,
-    arcs: tuple[ArcChange, ...],
+    arcs: ArcOutcomes,
     changed: Set[NodeId],
     *,
     final: Priority,
-) -> tuple[tuple[AncestryRecord, Priority], ...]:
+) -> Relay:
     """The records above joined parents. `after`: None where no arc among them changed."""
-    tails = [outcome.arc.parent for outcome in arcs if outcome.is_present]
-    if not tails:
-        return ()
+    tails = arcs.joined_parents()
+    versions: dict[tuple[NodeIndex, NodeIndex], int] = {}
     if after is None:
         above = _above(records, tails)
     else:
         graph = after.graph
         above = {graph.ids[node] for node in graph.ancestors(graph.index[tail] for tail in tails)} & records.keys()
-    versions = {outcome.arc: outcome.version for outcome in arcs} if after is not None else {}
-    relay = []
-    for name in sorted(above):
-        record = records[name]
+        versions = _other_versions(after, arcs, final=final)
+
+    def read(name: NodeId) -> AncestryRecord:
         if name not in changed:
-            relay.append((record, record.version))
-        elif after is None:
-            relay.append((record._replace(version=final), record.version))
-        else:
-            suspended = _still_suspended(record, arcs)
-            relay.append((_read(after, name, versions, suspended, final=final), record.version))
-    return tuple(relay)
+            return records[name]
+        if after is None:
+            return records[name]._replace(version=final)
+        return _read(after, name, versions, _still_suspended(records[name], arcs), final=final)
+
+    return Relay({name: records[name].version for name in sorted(above)}, read)
 
 
 def _above(records: Mapping[NodeId, AncestryRecord], tails: Iterable[NodeId]) -> set[NodeId]:
@@ -248,32 +246,49 @@ def _above(records: Mapping[NodeId, AncestryRecord], tails: Iterable[NodeId]) ->
     return found
 
 
-def _still_suspended(record: AncestryRecord, arcs: tuple[ArcChange, ...]) -> tuple[InArc, ...]:
+def _other_versions(
+    after: CollectedGraph, arcs: ArcOutcomes, *, final: Priority
+) -> dict[tuple[NodeIndex, NodeIndex], int]:
+    """The versions of the update's arcs, where the collected graph does not say the same of an arc after the update."""
+    graph = after.graph
+    numbers = [graph.index.get(name) for name in arcs.names]
+    found = {}
+    for parent_place, child_place, is_present, _, _, version in arcs.rows():
+        parent, child = numbers[parent_place], numbers[child_place]
+        if is_present != PRESENT or parent is None or child is None:
+            continue
+        arc = graph.parents[child].get(parent)
+        if arc is not None and (arc.version != version or arc.writer != final.counter):
+            found[parent, child] = version
+    return found
+
+
+def _still_suspended(record: AncestryRecord, arcs: ArcOutcomes) -> tuple[InArc, ...]:
     if not record.suspended:
         return ()
-    touched = {outcome.arc for outcome in arcs}
-    return tuple(arc for arc in record.suspended if ArcId(arc.parent, record.node) not in touched)
+    names = arcs.names
+    touched = {(names[parent], names[child]) for parent, child, *_ in arcs.rows()}
+    return tuple(arc for arc in record.suspended if (arc.parent, record.node) not in touched)
 
 
 def _read(
     after: CollectedGraph,
     name: NodeId,
-    versions: Mapping[ArcId, int],
+    versions: Mapping[tuple[NodeIndex, NodeIndex], int],
     suspended: tuple[InArc, ...],
     *,
     final: Priority,
 ) -> AncestryRecord:
     """The record of a group that the update changed."""
-    graph = after.graph
+    graph, ids = after.graph, after.graph.ids
     node = graph.index[name]
     in_arcs = []
-    for arc in graph.parents[node].values():
-        named = after.name_arc(arc)
-        version = versions.get(named)
+    for parent, arc in graph.parents[node].items():
+        version = versions.get((parent, node)) if versions else None
         if version is None:
-            in_arcs.append(InArc(named.parent, arc.cost, arc.version, arc.writer))
+            in_arcs.append(InArc(ids[parent], arc.cost, arc.version, arc.writer))
         else:
-            in_arcs.append(InArc(named.parent, arc.cost, version, final.counter))
+            in_arcs.append(InArc(ids[parent], arc.cost, version, final.counter))
     virtual_node = graph.virtual_node_of.get(node)
     vnid = None if virtual_node is None else Vnid(virtual_node.smallest, virtual_node.made_at)
     return AncestryRecord(name, tuple(sorted(in_arcs)), vnid, final, suspended)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from namegraph.ancestry import AncestorSets, Shift
+from namegraph.ancestry import ARCS_FOLLOWED_LIMIT, AncestorSets, Shift
 from namegraph.commit import CHANGED_TAILS_LISTED_LIMIT
 from namegraph.graph import NameGraph
 from namegraph.records import ArcRecord, NodeIndex
@@ -27,6 +27,8 @@ class GraphChange:
         self._ancestors = ancestors
         self._arcs_before: dict[ArcKey, ArcRecord | None] = {}
         """Arcs in ancestry records that were touched."""
+        self._new_records: dict[NodeIndex, None] = {}
+        """Nodes that had no arc in their ancestry record but those, and got a whole record."""
         self._read_anew: dict[NodeIndex, None] = {}
         """Nodes from which readers must look again."""
         self._regrouped: dict[NodeIndex, None] = {}
@@ -37,7 +39,12 @@ class GraphChange:
     def arc(self, ends: ArcKey) -> None:
         """An arc in the record of its child is about to change; `ends`: (parent, child)."""
         parent, child = ends
-        self._arcs_before.setdefault(ends, self._graph.parents[child].get(parent))
+        before = None if child in self._new_records else self._graph.parents[child].get(parent)
+        self._arcs_before.setdefault(ends, before)
+
+    def new_record(self, node: NodeIndex) -> None:
+        """All arcs of a node's record are about to be written; there are none as yet."""
+        self._new_records[node] = None
 
     def read_anew(self, node: NodeIndex) -> None:
         """A node's kind changes, or which arcs leave it."""
@@ -53,7 +60,7 @@ class GraphChange:
 
     def follow(self) -> Shift | None:
         """Follow what was noted, and forget it; None where no ancestor set can be relied on."""
-        if not (self._arcs_before or self._read_anew):
+        if not (self._arcs_before or self._new_records or self._read_anew):
             return Shift(set(), set())
         graph = self._graph
         added: list[ArcKey] = []
@@ -70,11 +77,18 @@ class GraphChange:
             else:
                 continue
             self._read_anew[parent] = None
+        for child in self._new_records:
+            new = [parent for parent in graph.parents[child] if (parent, child) not in self._arcs_before]
+            self._read_anew.update(dict.fromkeys(new))
+            if len(added) <= ARCS_FOLLOWED_LIMIT:
+                # Beyond, they are too many anyway.
+                added += [(parent, child) for parent in new]
         shift = self._ancestors.follow(added=added, removed=removed, regrouped=self._regrouped)
         if self._read_anew:
             graph.update_count += 1
             is_listed = len(self._read_anew) <= CHANGED_TAILS_LISTED_LIMIT
             graph.changed_tails.append((graph.update_count, frozenset(self._read_anew) if is_listed else None))
         regrouped = set(map(graph.representative, self._without_set))
-        self._arcs_before, self._read_anew, self._regrouped, self._without_set = {}, {}, {}, {}
+        self._arcs_before, self._new_records, self._read_anew = {}, {}, {}
+        self._regrouped, self._without_set = {}, {}
         return None if shift is None else Shift(shift.seen | reordered | regrouped, shift.changed | regrouped)

@@ -28,6 +28,8 @@ class GraphRows:
         self._graph = site.graph
         self.nodes: dict[NodeIndex, None] = {}
         self.arcs: dict[ArcKey, None] = {}
+        self.records: dict[NodeIndex, None] = {}
+        """Nodes of whose ancestry record every arc must be written."""
         self.virtual_nodes: dict[int, VirtualNode] = {}
         """By number; those that are gone too."""
         self.recorded = 0
@@ -42,11 +44,15 @@ class GraphRows:
         records.nodes += [self._node_row(node) for node in sorted(self.nodes)]
         for parent, child in self.arcs:
             self._add_arc_rows(parent, child, records)
+        for child in self.records:
+            for parent in graph.parents[child]:
+                if (parent, child) not in self.arcs:
+                    self._add_arc_rows(parent, child, records)
         for number, virtual_node in self.virtual_nodes.items():
             counter, server = virtual_node.made_at
             is_present = number in graph.virtual_nodes
             records.virtual_nodes.append(VirtualNodeRecord(number, virtual_node.smallest, counter, server, is_present))
-        self.nodes, self.arcs, self.virtual_nodes = {}, {}, {}
+        self.nodes, self.arcs, self.records, self.virtual_nodes = {}, {}, {}, {}
 
     def restore(self, rows: Iterable[ProtocolRow]) -> None:
         """Put ancestry records that were ahead of the truth back into a restored graph."""

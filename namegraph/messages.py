@@ -148,22 +148,25 @@ class PendingEntry(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """Many ancestry records, as `columns` packs them: numbers stand for names, vnids and priorities listed here."""
+    """Many ancestry records, as `columns` packs them: numbers stand for names, vnids and priorities listed here.
+
+    Each column is the bytes of its numbers: half a million of them as objects would be tens of megabytes.
+    """
 
     names: tuple[NodeId, ...]
-    nodes: tuple[int, ...]
-    degrees: tuple[int, ...]
+    nodes: bytes
+    degrees: bytes
     """How many in-arcs each record has."""
     vnids: tuple[Vnid, ...]
-    vnid_numbers: tuple[int, ...]
+    vnid_numbers: bytes
     """From 1; 0 for a node that is in no virtual node."""
     priorities: tuple[Priority, ...]
-    version_numbers: tuple[int, ...]
-    parents: tuple[int, ...]
+    version_numbers: bytes
+    parents: bytes
     """Of the in-arcs of all records, one record after another; so are the next three."""
-    costs: tuple[int, ...]
-    versions: tuple[int, ...]
-    writers: tuple[int, ...]
+    costs: bytes
+    versions: bytes
+    writers: bytes
     suspended: tuple[tuple[int, int, int, int, int], ...] = ()
     """Of the in-arcs that are suspended: record (from 0), parent, cost, version, writer."""
 
@@ -185,17 +188,16 @@ class ArcChange(NamedTuple):
 
 
 class ArcColumns(NamedTuple):
-    """Many arc changes, as `columns` packs them: numbers stand for the names."""
+    """Many arc changes, as `columns` packs them: numbers stand for the names; columns as in `RecordColumns`."""
 
     names: tuple[NodeId, ...]
-    parents: tuple[int, ...]
-    children: tuple[int, ...]
-    present: tuple[bool, ...]
-    kinds: tuple[NodeKind, ...]
-    costs: tuple[int, ...]
-    versions: tuple[int, ...]
-    suspended: tuple[int, ...] = ()
-    """The places of arcs that are suspended, from 0."""
+    parents: bytes
+    children: bytes
+    present: bytes
+    """0: it is not there; 1: it is; 2: it is suspended."""
+    kinds: bytes
+    costs: bytes
+    versions: bytes
 
 
 class ChildTruth(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Set
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
-from namegraph.columns import children_in, pack_arcs, pack_records, unpack_arcs
+from namegraph.columns import children_in, nodes_in, pack_arcs, pack_records, unpack_arcs
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
 from namegraph.events import Member
@@ -226,7 +226,7 @@ class Participant:
 
     def _apply(self, commit: Commit) -> None:
         records = self._records
-        relayed = {commit.relay.names[number] for number in commit.relay.nodes}
+        relayed = nodes_in(commit.relay)
         records.install(commit.relay)
         for node, base in commit.bases:
             if node not in relayed:

@@ -104,6 +104,8 @@ class Running:
     """Servers that were handed an entry and may be no participants."""
     releases_due: int = 0
     decision: Decision | None = None
+    own_part_later: bool = False
+    """Whether this server does its own part of the outcome in a later step."""
     not_done: dict[ServerId, None] = field(default_factory=dict)
     told: tuple[Told, ...] = ()
     everything: bytes = b""

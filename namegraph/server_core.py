@@ -163,6 +163,11 @@ class ServerCore:
             asked.outcome = self._outcomes.first_answer(found.request_id, digest) if digest else None
             self._requests.begin(found.update_id, asked)
 
+    def leave_own_parts_for_later(self) -> None:
+        """Do this server's own part of every update that it coordinates as that of a large one is done: in a step of
+        its own. For simulations, whose updates are small."""
+        self._coordinator.own_part_later_from = 0
+
     @property
     def ancestors(self) -> AncestorSets:
         """The ancestor sets of all nodes that are known here."""
@@ -215,6 +220,10 @@ class ServerCore:
     def in_doubt(self) -> list[UpdateId]:
         """The updates that this server is ready for and whose outcome it does not know, sorted."""
         return sorted(update_id for update_id, entry in self.entries.by_update.items() if entry.is_ready)
+
+    def has_decided(self, update_id: UpdateId) -> bool:
+        """Whether this server coordinates an update that is decided, and not done everywhere."""
+        return self._coordinator.has_decided(update_id)
 
     def home_of(self, node: NodeId) -> ServerId:
         """The server that owns a node that exists here."""

@@ -1,6 +1,7 @@
 """What the parts of the update protocol share on one server: its graph, its counter, and where its messages go.
 
-Messages of a server to itself never leave: they wait in `own_messages` and are handled before the step ends.
+Messages of a server to itself never leave: they wait in `own_messages` and are handled before the step ends. What
+takes seconds is a letter like others instead (`send_letter`): those to other servers leave before it is handled.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class Site:
             self.own_messages.append(message)
         else:
             self.outbox.append((to, message, self.view))
+
+    def send_letter(self, to: ServerId, message: Message) -> None:
+        """As `send`; this server handles its own message in a later step too, once it is durable."""
+        self.outbox.append((to, message, self.view))
 
     def see(self, priority: Priority) -> None:
         """Let the counter rise above a priority."""

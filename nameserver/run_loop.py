@@ -38,6 +38,7 @@ from namegraph.events import (
     ImportCommand,
     Outcome,
     PeerMessage,
+    PeerReceived,
     RemovePeer,
     Tick,
 )
@@ -73,6 +74,7 @@ LONGEST_RETRY_SECONDS = 5.0
 class Core(Protocol):
     """The part of the core that the loop drives."""
 
+    server: ServerId
     channels: Channels
     told_revision: str | None
     """What to tell as the newest revision, where that is not the newest one in memory."""
@@ -294,6 +296,7 @@ class RunLoop:
 
         Raises `DatabaseLostError`, and whatever a bug raised in a step or a commit: the server must end then.
         """
+        await self._take_own_letters()
         while True:
             if not await self._is_woken():
                 await self._probe()
@@ -301,6 +304,7 @@ class RunLoop:
             self._wake.clear()
             while self._collecting is not None and self._bug is None:
                 await self._flush_collected()
+                await self._take_own_letters()
             if self._bug is not None:
                 raise self._bug
             if self._ends:
@@ -448,6 +452,21 @@ class RunLoop:
         self._expected_replies = len(batch.replies) + came_meanwhile
         self.notify_peers(batch.first_letters | batch.handled_before)
         batch.release()
+
+    async def _take_own_letters(self) -> None:
+        """Take what this server has written to itself, once it is durable and what was to leave with it has left."""
+        core, server = self._core, self._core.server
+        handled_before = self.handled_before_flush(server)
+        handled = core.channels.handled_through(server) if handled_before is None else handled_before
+        if handled > core.channels.forgotten_through(server):
+            self._step(PeerReceived(server, handled))
+        first_held = self.first_letter_held(server)
+        for letter in list(core.channels.kept(server, after=core.channels.handled_through(server))):
+            if first_held is not None and letter.number >= first_held:
+                return
+            if len(letter.encoded) > LARGE_LETTER_BYTES:
+                await self.before_long_step()
+            self._step(PeerMessage(server, letter.number, letter.encoded))
 
     def _recover(self) -> None:
         if self.storage_failure is not None:

@@ -34,10 +34,10 @@ class Apart:
         for one in sent[self._seen :]:
             match one.message:
                 case Held(arcs) | HeldToo(arcs):
-                    self.arcs.update(tuple(known.arc) for known in arcs)
+                    self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
                 case Offer(_, groups, arcs):
-                    self.arcs.update(tuple(known.arc) for known in arcs)
-                    self.decided_apart.update(tuple(known.arc) for known in arcs)
+                    self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
+                    self.decided_apart.update((known.arc.parent, known.arc.child) for known in arcs)
                     self.groups.update(change.group for change in groups)
                 case Order(update):
                     for _, step in update.operations:

@@ -100,9 +100,11 @@ class Cluster:
         *,
         crashes: Random | None = None,
         restart_share: float = 0.0,
+        own_parts_later: bool = False,
     ) -> None:
         """One server for each subnet, named after it.
 
+        `own_parts_later`: coordinators do their own part of an update after the others were told, as with large ones.
         `restart_share`: of all steps, those at which the server crashes and starts again, before or after what the
         step changes is durable, as `crashes` has it.
         """
@@ -137,6 +139,7 @@ class Cluster:
         self._disks: dict[ServerId, Disk] = {}
         self._crashes = crashes
         self._restart_share = restart_share
+        self._own_parts_later = own_parts_later
         self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
         self._asking: dict[int, tuple[ServerId, UpdateCommand | ReadCommand]] = {}
@@ -256,6 +259,8 @@ class Cluster:
         self.take(Arrival(self.now, server, Tick(), None))
         if self.connections is not None and server not in self.down:
             self.connections.started(server)
+        if server not in self.down:
+            self._send_own_kept(server)
         self._ask_again(server)
 
     def learn_unknown(self) -> None:
@@ -288,6 +293,7 @@ class Cluster:
             self.network.lose(server, other)
         effects = core.step(Tick(), self.now)
         self._disks[server].write(effects.records)
+        self._send_own_kept(server)
         for reply in effects.replies:
             assert reply.ticket not in self._asking, "nobody waits at a server that starts"
         for other in others:
@@ -309,6 +315,12 @@ class Cluster:
             if first_held is not None and letter.number >= first_held:
                 break
             self._send(sender, letter)
+
+    def _send_own_kept(self, server: ServerId) -> None:
+        """Send a server that has started what it had sent to itself and not handled."""
+        receipt = PeerReceived(server, self.durable_through(server, server))
+        self._disks[server].write(self.servers[server].step(receipt, self.now).records)
+        self.send_kept(server, server)
 
     def _ask_again(self, server: ServerId) -> None:
         for asked_at, command in list(self._asking.values()):
@@ -350,6 +362,7 @@ class Cluster:
             self.decided.append(Undone(server, lost[0].instant))
             tickets = {taken.event.ticket for taken in lost if isinstance(taken.event, UpdateCommand | ReadCommand)}
             self._tickets = {update_id: known for update_id, known in self._tickets.items() if known not in tickets}
+        self.network.lose(server, server)
         self.history.append(Restart(server))
         self._start(server)
         for taken in [*written, *lost]:
@@ -417,6 +430,8 @@ class Cluster:
         own = Subnet(server)
         peers = {subnet: f"{subnet}:7400" for subnet in self.subnets if subnet != own}
         self.servers[server] = ServerCore.restore(self._disks[server].read(), subnets=[own], peers=peers)
+        if self._own_parts_later:
+            self.servers[server].leave_own_parts_for_later()
         self._armed.pop(server, None)
 
     def _meet_all(self, server: ServerId) -> None:

@@ -1,8 +1,9 @@
 """When each update was decided: the order in which updates happen to somebody who watches all servers at once.
 
-A coordinator's entry goes in the step in which it decides; an update that concerns one server alone is decided in the
-step that answers it. Updates that affect a common node are decided in the order of their final priorities, so this
-order gives the same graph, and every instant has a graph of its own.
+A coordinator's entry goes in the step in which it decides, unless it leaves its own part of the outcome for later; an
+update that concerns one server alone is decided in the step that answers it. Updates that affect a common node are
+decided in the order of their final priorities, so this order gives the same graph, and every instant has a graph of its
+own.
 """
 
 from __future__ import annotations
@@ -42,16 +43,24 @@ class Decisions:
         for undone in places:
             if isinstance(undone, Undone):
                 self._forget(undone)
-        for update_id in [held for held in self._open if held not in servers[held.coordinator].entries.by_update]:
+        for update_id in [held for held in self._open if not self._is_open(held)]:
             self._decided_at[self._open.pop(update_id)] = (self.instant, update_id.coordinator)
         for server, core in servers.items():
             for update_id, entry in core.entries.by_update.items():
-                if update_id.coordinator == server and entry.final is not None:
+                if update_id.coordinator != server or entry.final is None:
+                    continue
+                if core.has_decided(update_id):
+                    self._decided_at.setdefault(entry.final, (self.instant, server))
+                else:
                     self._open[update_id] = entry.final
         for decided in places:
             if not isinstance(decided, Undone):
                 server, place = decided
                 self._decided_at.setdefault(place, (self.instant, server))
+
+    def _is_open(self, update_id: UpdateId) -> bool:
+        core = self._cluster.servers[update_id.coordinator]
+        return update_id in core.entries.by_update and not core.has_decided(update_id)
 
     def _forget(self, undone: Undone) -> None:
         """A server decides anew what it had decided and a crash has undone; it may use a place again."""

@@ -90,7 +90,9 @@ class SeedRun:
         self._restart_share = chance.choice(RESTART_SHARES)
         if faults:
             self._restart_share = 0.0
-        self._cluster = Cluster(subnets, network, crashes=chance, restart_share=self._restart_share)
+        self._cluster = Cluster(
+            subnets, network, crashes=chance, restart_share=self._restart_share, own_parts_later=seed % 2 == 1
+        )
         self._population = populate(chance, subnets)
         self._arcs: dict[ArcName, int] = {}
         """Those there are by now, with their costs."""
@@ -202,8 +204,8 @@ def agree_on(servers: Mapping[ServerId, ServerCore], arcs: dict[ArcName, int], a
     """Take from the homes of parents what became of arcs whose ends were apart; that of the child is compared later."""
     for parent, child in apart:
         graph = servers[ServerId(subnet_of(parent))].graph
-        ends = graph.index.get(parent), graph.index.get(child)
-        arc = None if None in ends else graph.arc(*ends)
+        above, below = graph.index.get(parent), graph.index.get(child)
+        arc = None if above is None or below is None else graph.arc(above, below)
         if arc is None:
             arcs.pop((parent, child), None)
         else:

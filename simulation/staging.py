@@ -71,7 +71,9 @@ class Stage:
         self._walks = walks
         self._held: dict[Selection, None] = {}
         self._network = SteppedNetwork(self._is_held, choose)
-        self._cluster = Cluster(scenario.servers, self._network)
+        deliveries = [step.messages.channel for step in scenario.steps if isinstance(step, Deliver)]
+        own_parts_later = any(channel.sender == channel.receiver for channel in deliveries)
+        self._cluster = Cluster(scenario.servers, self._network, own_parts_later=own_parts_later)
         self._effects = EffectsCheck(self._cluster.servers)
         self._commands: dict[int, UpdateCommand] = {}
         self._deadlines = {

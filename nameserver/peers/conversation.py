@@ -54,8 +54,10 @@ class Conversation:
         self._heard = heard
         self._clock = clock
         self._relays: deque[Relay] = deque()
-        self._busy: tuple[int, asyncio.Future[None]] | None = None
-        """For how many seconds this server will be silent, which is to be said."""
+        self._busy_seconds: int | None = None
+        """For how long this server will be silent, which is to be said."""
+        self._waiting: list[asyncio.Future[None]] = []
+        """Done when nothing is left to be sent."""
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -76,9 +78,10 @@ class Conversation:
         return True
 
     async def say_busy(self, seconds: int) -> None:
-        """Tell the peer that this server may be silent from now on; returns when that is on its way."""
+        """Tell the peer that this server may be silent from now on; returns when that and all letters have left."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._busy = (seconds, told)
+        self._busy_seconds = seconds
+        self._waiting.append(told)
         self.wake()
         await told
 
@@ -139,11 +142,10 @@ class Conversation:
         try:
             while True:
                 self._wake.clear()
-                busy = self._busy if session.state is State.OPEN else None
-                if busy is not None:
-                    self._busy = None
-                    await self._stream.write(encode(self._beat(busy_seconds=busy[0])))
-                    busy[1].set_result(None)
+                busy_seconds = self._busy_seconds if session.state is State.OPEN else None
+                if busy_seconds is not None:
+                    self._busy_seconds = None
+                    await self._stream.write(encode(self._beat(busy_seconds=busy_seconds)))
                     continue
                 frame = self._relay() or session.next_frame() or self._heartbeat()
                 if frame is not None:
@@ -153,9 +155,16 @@ class Conversation:
                     await self._stream.finish()
                     return
                 else:
+                    self._say_all_left()
                     await self._wake.wait()
         except StreamBrokenError as error:
             session.lost(str(error))
+
+    def _say_all_left(self) -> None:
+        for told in self._waiting:
+            if not told.done():
+                told.set_result(None)
+        self._waiting = []
 
     def _relay(self) -> Frame | None:
         """The next frame of another stream. They go first: windows keep them few."""

@@ -1,10 +1,12 @@
 """Columns say what the records and arcs said that were packed, and those that do not belong together are noticed."""
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namegraph.columns import fit_arcs, fit_records, pack_arcs, pack_records, unpack_arcs, unpack_records
+from namegraph.columns import column_of, fit_arcs, fit_records, pack_arcs, pack_records, unpack_arcs, unpack_records
 from namegraph.messages import AncestryRecord, ArcChange, ArcId, InArc, Vnid
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
@@ -41,6 +43,19 @@ def test_arcs_come_out_as_they_went_in(batch):
     assert list(unpack_arcs(packed)) == batch
 
 
+def places(*found):
+    return column_of(array("I", found))
+
+
+def numbers_column(*found):
+    return column_of(array("Q", found))
+
+
+def test_columns_are_the_same_on_all_machines():
+    assert places(1, 256) == b"\1\0\0\0\0\1\0\0"
+    assert numbers_column(2) == b"\2\0\0\0\0\0\0\0"
+
+
 RECORDS = pack_records(
     [
         AncestryRecord(NodeId("a@x"), (InArc(NodeId("b@x"), 0, 1, 2),), None, Priority(1, ServerId("x"))),
@@ -53,19 +68,20 @@ ARCS = pack_arcs([ArcChange(ArcId(NodeId("a@x"), NodeId("b@x")), True, NodeKind.
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"nodes": (0, 2)},
-        {"nodes": (0, -1)},
-        {"nodes": (0,)},
-        {"degrees": (2, 0)},
-        {"degrees": (2, -1)},
-        {"degrees": (1,)},
-        {"vnid_numbers": (0, 2)},
-        {"version_numbers": (0, 2)},
-        {"parents": (2,)},
-        {"parents": ()},
-        {"costs": ()},
-        {"versions": (1, 1)},
-        {"writers": ()},
+        {"nodes": places(0, 2)},
+        {"nodes": places(0)},
+        {"nodes": places(0, 0)[:-1]},
+        {"degrees": places(2, 0)},
+        {"degrees": places(1)},
+        {"vnid_numbers": places(0, 2)},
+        {"version_numbers": places(0, 2)},
+        {"parents": places(2)},
+        {"parents": b""},
+        {"parents": places(1) + b"0"},
+        {"costs": b""},
+        {"costs": places(0)},
+        {"versions": numbers_column(1, 1)},
+        {"writers": b""},
     ],
 )
 def test_records_that_do_not_belong_together_are_noticed(wrong):
@@ -74,7 +90,18 @@ def test_records_that_do_not_belong_together_are_noticed(wrong):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"parents": (2,)}, {"children": (-1,)}, {"children": ()}, {"present": ()}, {"kinds": ()}, {"versions": ()}],
+    [
+        {"parents": places(2)},
+        {"children": places(2)},
+        {"children": b""},
+        {"children": b"abc"},
+        {"present": b""},
+        {"present": b"\2"},
+        {"kinds": b""},
+        {"kinds": b"\3"},
+        {"versions": b""},
+        {"costs": b"abcd"},
+    ],
 )
 def test_arcs_that_do_not_belong_together_are_noticed(wrong):
     assert not fit_arcs(ARCS._replace(**wrong))
