@@ -6,13 +6,12 @@
                leader --- Install --->  members         finish this, drop the rest, be in the view
                leader --- Outside --->  who is reached by the leader, but not by all members
 
-A view is a set of servers of which each reaches each, over a common peer where need be. It has a number higher than any
-that its members have promised. Who accepts gives up the view it was in: nothing of it goes on there, whatever becomes of
-the new one, and a leader that is lost meanwhile is followed by another, with a higher number. Nothing is agreed on while
-nobody was ever lost: the first view is whoever meets.
+A view is a set of servers of which each reaches each, over a common peer where need be. It has a number higher than
+any that its members have promised. Who accepts gives up the view it was in: nothing of it goes on there, whatever
+becomes of the new one, and a leader that is lost meanwhile is followed by another, with a higher number. Nothing is
+agreed on while nobody was ever lost: the first view is whoever meets.
 
-Source: protocol.md section 7, *Views*; I. Keidar and others on group membership for wide-area networks; what differs is
-that members here are servers of an overlay, where links need not be transitive.
+Source: protocol.md section 7, *Views*; decision 0009.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ class Agreement:
         if self._site.view != FIRST_VIEW and self._proposal is None:
             self._leave_outside(sender)
 
-    def outside(self, sender: ServerId, outside: Outside) -> None:
+    def outside(self, outside: Outside) -> None:
         """The members of another view do without this server."""
         self._highest = max(self._highest, outside.view.number)
         self._is_stirred = True

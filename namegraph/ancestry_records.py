@@ -249,6 +249,8 @@ class AncestryRecords:
             return
         if not outcome.is_suspended:
             self._apply_kind(child, outcome, owns_child=owns_child)
+        elif graph.kinds[child] == NodeKind.ABSENT and not owns_child:
+            self._set_kind(child, outcome.kind)
         if not owns_parent and outcome.is_present:
             self._set_kind(parent, NodeKind.GROUP)
         if stays:

@@ -26,9 +26,7 @@ class ArcOutcomes:
         self._costs = array("Q")
         self._versions = array("Q")
 
-    def add(
-        self, columns: ArcColumns, kinds: Mapping[NodeId, NodeKind], declined: Set[ArcId] = frozenset()
-    ) -> None:
+    def add(self, columns: ArcColumns, kinds: Mapping[NodeId, NodeKind], declined: Set[ArcId] = frozenset()) -> None:
         """Add what one server found; `kinds` says what children are after the update, as far as arcs to them stay.
 
         Arcs that are `declined` are left out.
@@ -67,7 +65,9 @@ class ArcOutcomes:
     def joined_parents(self) -> list[NodeId]:
         """The parents of joined arcs, each once."""
         names = self.names
-        joined = (parent for parent, is_present in zip(self._parents, self._present, strict=True) if is_present == PRESENT)
+        joined = (
+            parent for parent, is_present in zip(self._parents, self._present, strict=True) if is_present == PRESENT
+        )
         return [names[number] for number in dict.fromkeys(joined)]
 
     def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:

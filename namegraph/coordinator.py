@@ -137,6 +137,8 @@ class Coordinator:
                     # Whoever of its homes is there can leave it.
                     for home in filter(site.is_in_view, site.homes_of(parent=parent, child=child)):
                         covers.setdefault(home, ({}, {}))[1][child] = None
+                case JoinArc(parent, child, offline=True) if site.is_away(site.home_below(parent=parent, child=child)):
+                    covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
                 case JoinArc(parent, child) | LeaveArc(parent, child) | SettleArc(parent, child):
                     covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
                     below = site.home_below(parent=parent, child=child)
@@ -377,7 +379,7 @@ class Coordinator:
             if asked is None or not asked.contains(running.wanted[server]):
                 to_ask.append(server)
         for server in to_ask:
-            if server in self._site.lost or not self._site.is_in_view(server):
+            if self._site.is_away(server):
                 self._abort(running, self._out_of_reach(server))
                 return
         is_last = final is None and len(to_ask) == 1 and not running.votes_due.total()
@@ -408,6 +410,7 @@ class Coordinator:
         concerning: dict[ServerId, list[tuple[int, Step]]] = {server: [] for server in servers}
         leaves = []
         has_joins = any(isinstance(operation, JoinArc | SettleArc) for _, operation in plan.operations)
+        homes: tuple[ServerId, ...]
         for number, operation in plan.operations if servers else ():
             match operation:
                 case CreateGroup(group) | DeleteGroup(group):

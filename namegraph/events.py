@@ -38,13 +38,17 @@ class DeleteGroup(Struct, frozen=True, array_like=True, tag=True):
 
 
 class JoinArc(Struct, frozen=True, array_like=True, tag=True):
-    """Add the arc parent -> child. With `if_needed`, an arc that exists is left as it is."""
+    """Add the arc parent -> child. With `if_needed`, an arc that exists is left as it is.
+
+    With `offline`, where the child's home is out of reach, it is suspended until that is back.
+    """
 
     parent: NodeId
     child: NodeId
     kind: ChildKind = ChildKind.AUTO
     cost: int = 0
     if_needed: bool = False
+    offline: bool = False
 
 
 class LeaveArc(Struct, frozen=True, array_like=True, tag=True):

@@ -8,6 +8,7 @@ Nothing is changed, and no node is numbered that was not known before. Source: p
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from namegraph.ancestry_records import AncestryRecords
@@ -65,7 +66,7 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
                 for node, kind in changes.kinds.items()
                 if site.owns(node) and NodeKind.GROUP in (kind, graph.kind(node))
             ),
-            _arc_changes(site, changes),
+            _arc_changes(site, changes, _waiting_kinds(site, operations)),
             _children(site, records, update, collector),
             changes.already_there,
         )
@@ -79,8 +80,19 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
         graph.forget_interned(interned_from)
 
 
-def _arc_changes(site: Site, changes: Changes) -> tuple[ArcChange, ...]:
-    """The arcs whose parents are owned here."""
+def _waiting_kinds(site: Site, operations: Iterable[tuple[int, Operation]]) -> dict[ArcId, NodeKind]:
+    """Arcs that are to wait for their child's home, with what they take the child for."""
+    return {
+        ArcId(operation.parent, operation.child): NodeKind(operation.kind.value)
+        for _, operation in operations
+        if isinstance(operation, JoinArc)
+        and operation.offline
+        and site.is_away(site.home_below(parent=operation.parent, child=operation.child))
+    }
+
+
+def _arc_changes(site: Site, changes: Changes, waiting: Mapping[ArcId, NodeKind]) -> tuple[ArcChange, ...]:
+    """The arcs of which this server says whether they are there."""
     graph = site.graph
     found: dict[ArcId, ArcChange] = {}
     for parent, child in changes.removed:
@@ -94,7 +106,10 @@ def _arc_changes(site: Site, changes: Changes) -> tuple[ArcChange, ...]:
             left = found.get(name)
             buried = graph.tombstones.get((parent, child))
             version = left.version if left is not None else 0 if buried is None else buried.version
-            found[name] = ArcChange(name, True, NodeKind.ABSENT, cost, version + 1)
+            if name in waiting:
+                found[name] = ArcChange(name, False, waiting[name], cost, version + 1, is_suspended=True)
+            else:
+                found[name] = ArcChange(name, True, NodeKind.ABSENT, cost, version + 1)
     return tuple(found.values())
 
 

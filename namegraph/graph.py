@@ -236,6 +236,16 @@ class NameGraph:
                     del ends[one]
         return arc
 
+    def arcs_from(self, node: NodeIndex) -> list[tuple[NodeIndex, ArcRecord]]:
+        """All children of a node with their arcs, suspended ones too."""
+        apart = self.suspended_from.get(node, ())
+        return [*self.children[node].items(), *((child, self.suspended[node, child]) for child in apart)]
+
+    def arcs_into(self, node: NodeIndex) -> list[tuple[NodeIndex, ArcRecord]]:
+        """All parents of a node with their arcs, suspended ones too."""
+        apart = self.suspended_into.get(node, ())
+        return [*self.parents[node].items(), *((parent, self.suspended[parent, node]) for parent in apart)]
+
     def recorded_children(self, node: NodeIndex) -> Iterable[NodeIndex]:
         """Those in whose ancestry record there is an arc from the node."""
         unlike = self.unlike.get(node) if self.unlike else None

@@ -1,7 +1,7 @@
 """Healing: what the two ends of an arc came to while they were apart is compared, and settled by ordinary updates.
 
     parents' home -- Held ------> children's home      the arcs between us that are suspended here
-                  <-- HeldToo --                       what is newer here, and what is suspended here and you did not name
+                  <-- HeldToo --                       what is newer here, or suspended here and was not named
     parents' home: SettleArc for each arc at its newest state, in batches
 
 What a coordinator decided and could not tell, it offers (`Offer`) as soon as it is in a view with whom it concerns. An
@@ -125,7 +125,9 @@ class Healing:
             ours = known_arc(site, theirs.arc)
             if theirs.kind is NodeKind.ABSENT and not theirs.is_present and not is_newer(theirs, ours):
                 newest.pop(theirs.arc, None)
-                self._reject(theirs.arc, f"{theirs.arc.child} is not there, or something else than this arc takes it for")
+                self._reject(
+                    theirs.arc, f"{theirs.arc.child} is not there, or something else than this arc takes it for"
+                )
             elif ours is None:
                 newest[theirs.arc] = theirs
             else:

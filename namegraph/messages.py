@@ -60,7 +60,7 @@ class SuspendArc(Struct, frozen=True, array_like=True, tag=True):
 
 
 class SettleArc(Struct, frozen=True, array_like=True, tag=True):
-    """Let both ends of an arc take this state, which its ends came to while they were apart, unless one knows a newer."""
+    """Let both ends of an arc take this state, to which one came while they were apart, unless one knows a newer."""
 
     parent: NodeId
     child: NodeId
@@ -336,7 +336,6 @@ class Commit(Struct, frozen=True, array_like=True, tag=True):
     stored: tuple[tuple[ArcId, tuple[NodeId, ...]], ...]
     """Stored records of arcs that were inside a virtual node which this update dissolves."""
 
-
     everything: bytes = b""
     """The whole outcome, as an encoded `Commit` of which any participant can apply its part; for those whose own
     part was lost with the coordinator."""
@@ -428,7 +427,7 @@ class Outside(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Entering(Struct, frozen=True, array_like=True, tag=True):
-    """To the smallest of those who were in one view before: these arcs enter here from others, and are to be suspended."""
+    """To the smallest of those who were in one view before: these arcs enter here from others; suspend them."""
 
     arcs: tuple[ArcId, ...]
 
@@ -500,17 +499,7 @@ InView = (
 )
 """Messages that only those of one view listen to."""
 
-Message = (
-    InView
-    | Block
-    | Reach
-    | Propose
-    | Decline
-    | Accept
-    | Install
-    | Outside
-    | Offer
-)
+Message = InView | Block | Reach | Propose | Decline | Accept | Install | Outside | Offer
 
 
 class Enclosed(Struct, frozen=True, array_like=True, tag=True):

@@ -149,7 +149,8 @@ class Entries:
             entry.joins = tuple(
                 ArcId(operation.parent, operation.child)
                 for _, operation in update.operations
-                if isinstance(operation, JoinArc | SettleArc) and self._site.home_of(operation.parent) == self._site.server
+                if isinstance(operation, JoinArc | SettleArc)
+                and self._site.home_of(operation.parent) == self._site.server
             )
         return entry
 

@@ -107,7 +107,9 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return _unless(_are_between(arcs, parents=site.server, children=sender, site=site), NOT_ITS_NODE)
         case Offer(groups=groups, arcs=arcs):
             are_ours = all(site.home_of(change.group) == site.server for change in groups)
-            return _unless(are_ours and all(site.home_of(known.arc.parent) == site.server for known in arcs), NOT_OUR_NODE)
+            return _unless(
+                are_ours and all(site.home_of(known.arc.parent) == site.server for known in arcs), NOT_OUR_NODE
+            )
         case Open():
             return _unless(site.view.leader == sender, NOT_ITS_VIEW)
         case Settled():

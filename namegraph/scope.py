@@ -77,6 +77,18 @@ def names_in(operations: Iterable[Operation]) -> list[NodeId]:
     return list(found)
 
 
+def require_kinds_of_waiting(operations: Iterable[Operation]) -> None:
+    """Raise `RefusedError` where an arc is to wait for its child's home, and nobody says what the child is."""
+    for operation in operations:
+        if isinstance(operation, JoinArc) and operation.offline and operation.kind is ChildKind.AUTO:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"say whether {operation.child} is a group or a process: its server may be out of reach",
+                field="kind",
+                member=operation.child,
+            )
+
+
 def not_for_this_server(site: Site, node: NodeId) -> RefusedError:
     """The refusal of an update that another server coordinates."""
     home = site.home_of(node)

@@ -44,34 +44,21 @@ from namegraph.events import (
 from namegraph.graph import NameGraph
 from namegraph.messages import (
     Abort,
-    Accept,
     ArcId,
     Block,
     Commit,
-    Decline,
     Done,
     Drop,
-    Entering,
     Final,
-    Held,
-    HeldToo,
     Holding,
-    Install,
     InView,
     Message,
     NotAMessageError,
-    Offer,
-    Open,
     Order,
-    Outside,
-    Propose,
-    Reach,
     Ready,
-    Recall,
     Refuse,
     Release,
     Released,
-    Settled,
     UpdateId,
     Vote,
     decode_in_view,
@@ -96,9 +83,11 @@ from namegraph.scope import (
     names_in,
     not_for_this_server,
     operations_of_import,
+    require_kinds_of_waiting,
 )
 from namegraph.site import NEVER, Site
 from namegraph.subnets import SubnetTable
+from namegraph.suspension import suspended_arcs
 from namegraph.view_change import ViewChange
 from namegraph.virtual_nodes import compute_topology
 
@@ -199,10 +188,9 @@ class ServerCore:
         """The servers of the view; empty while nobody was ever lost."""
         return tuple(self._site.members)
 
-    @property
-    def rejected(self) -> Mapping[ArcId, str]:
-        """Suspended arcs that cannot be, and why."""
-        return self._views.healing.rejected
+    def suspended_arcs(self) -> list[tuple[ArcId, str]]:
+        """The suspended arcs with an end here, sorted, and why they are."""
+        return suspended_arcs(self._site, self._views.healing.rejected)
 
     @property
     def revision(self) -> str:
@@ -347,6 +335,8 @@ class ServerCore:
             case ImportCommand(names=names):
                 first = [names[position] for position in (*command.parents[:1], *command.groups[:1])]
                 concerns_one = import_concerns_one_server(site, self.records, self.entries, command)
+        if isinstance(command, UpdateCommand):
+            require_kinds_of_waiting(command.operations)
         for name in names:
             self.peers.require_met(name)
         if first and site.home_of(first[0]) != self.server and not self._stands_in(command):
@@ -486,34 +476,8 @@ class ServerCore:
             case Block():
                 for arc, nodes in message.records:
                     self.boundary.store(arc, nodes, message.version)
-            case Reach():
-                self._views.agreement.reach(sender, message)
-            case Propose():
-                self._views.agreement.propose(sender, message)
-            case Decline():
-                self._views.agreement.decline(sender, message)
-            case Accept():
-                self._views.agreement.accept(sender, message)
-            case Outside():
-                self._views.agreement.outside(sender, message)
-            case Install():
-                self._views.install(message)
-            case Entering():
-                self._views.entering(sender, message)
-            case Settled():
-                self._views.settled(sender)
-            case Open():
-                self._views.open()
-            case Recall():
-                self._views.recall(sender, message)
-            case Held():
-                self._views.healing.held(sender, message)
-            case HeldToo():
-                self._views.healing.held_too(sender, message)
-            case Offer():
-                self._views.healing.offer(sender, message)
             case _:
-                assert_never(message)
+                self._views.receive(sender, message)
 
     def _execute(self, command: UpdateCommand | ImportCommand, records: Records) -> Outcome:
         graph = self.graph

@@ -58,6 +58,10 @@ class Site:
         """Whether updates may involve a server."""
         return self.view == FIRST_VIEW or server in self.members
 
+    def is_away(self, server: ServerId) -> bool:
+        """Whether a server is out of reach, or in another view."""
+        return server in self.lost or not self.is_in_view(server)
+
     def is_apart(self, server: ServerId) -> bool:
         """Whether arcs between a server and this one do not count at present: it was in another view."""
         return self.view != FIRST_VIEW and self.members.get(server) != self.members[self.server]

@@ -12,7 +12,7 @@ Source: protocol.md section 7, *Heal*; NG 6.3 to 6.5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.messages import ArcChange, ArcId, ChildTruth, KnownArc, SettleArc, SuspendArc
@@ -24,9 +24,7 @@ InnerFindings = tuple[tuple[ArcChange, ...], tuple[ChildTruth, ...], tuple[ArcId
 """Arcs, children, and arcs that are declined."""
 
 
-def find_inner(
-    site: Site, records: AncestryRecords, operations: Sequence[SuspendArc | SettleArc]
-) -> InnerFindings:
+def find_inner(site: Site, records: AncestryRecords, operations: Sequence[SuspendArc | SettleArc]) -> InnerFindings:
     """What this server finds of arcs to be suspended or settled, at the update's turn."""
     arcs: list[ArcChange] = []
     children: dict[NodeId, ChildTruth] = {}
@@ -108,3 +106,23 @@ def can_be_child(site: Site, child: NodeId, kind: NodeKind) -> bool:
     found = site.graph.index.get(child)
     now = NodeKind.ABSENT if found is None else site.graph.kind(NodeIndex(found))
     return now is kind or (now is NodeKind.ABSENT and kind is NodeKind.PROCESS)
+
+
+def suspended_arcs(site: Site, rejected: Mapping[ArcId, str]) -> list[tuple[ArcId, str]]:
+    """The suspended arcs with an end here, sorted, each with the reason in one line."""
+    graph = site.graph
+    found = []
+    for parent, child in graph.suspended:
+        ends = [node for node in (parent, child) if not site.owns(node)]
+        name = ArcId(graph.ids[parent], graph.ids[child])
+        if len(ends) != 1:
+            continue
+        server = site.home_of(graph.ids[ends[0]])
+        if name in rejected:
+            reason = f"rejected: {rejected[name]}"
+        elif site.is_away(server):
+            reason = f"the server {server} is out of reach"
+        else:
+            reason = f"being joined again with the server {server}"
+        found.append((name, reason))
+    return sorted(found)

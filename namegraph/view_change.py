@@ -2,8 +2,8 @@
 
     Propose --> give up the view: no message of it counts any more
     Install --> finish what any member knows to be decided, drop all else; suspend arcs to whoever was in another view:
-                the arcs that leave at once, those that enter by one update of all who were in one view before (Entering,
-                to the smallest of them) --> Settled to the leader
+                those that leave at once, those that enter by one update of all who were in one view before
+                (Entering, to the smallest of them) --> Settled to the leader
     Open    --> updates begin; parents' homes and children's homes compare arcs (Held, HeldToo) and settle them
 
 So no update ever rests on a picture of who is reachable that another server of it does not share. Members that were in
@@ -16,7 +16,7 @@ Source: protocol.md section 7; decision 0009.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 import msgspec
 
@@ -28,14 +28,22 @@ from namegraph.messages import (
     FIRST_VIEW,
     Accept,
     ArcId,
+    Decline,
     Entering,
+    Held,
+    HeldToo,
     Install,
+    Offer,
     Open,
+    Outside,
+    Propose,
+    Reach,
     Recall,
     Settled,
     SuspendArc,
     UpdateId,
     ViewId,
+    ViewMessage,
     compressed,
     decompressed,
 )
@@ -87,6 +95,38 @@ class ViewChange:
             self._participant.ready_updates(),
             tuple(sorted(decided.items())),
         )
+
+    def receive(self, sender: ServerId, message: ViewMessage) -> None:
+        """Take what another server, or this one, says of views, or of what was done while apart."""
+        match message:
+            case Reach():
+                self.agreement.reach(sender, message)
+            case Propose():
+                self.agreement.propose(sender, message)
+            case Decline():
+                self.agreement.decline(sender, message)
+            case Accept():
+                self.agreement.accept(sender, message)
+            case Outside():
+                self.agreement.outside(message)
+            case Install():
+                self.install(message)
+            case Entering():
+                self.entering(sender, message)
+            case Settled():
+                self.settled(sender)
+            case Open():
+                self.open()
+            case Recall():
+                self.recall(sender, message)
+            case Held():
+                self.healing.held(sender, message)
+            case HeldToo():
+                self.healing.held_too(sender, message)
+            case Offer():
+                self.healing.offer(sender, message)
+            case _:
+                assert_never(message)
 
     def install(self, install: Install) -> None:
         """Finish what is decided, drop the rest, and be in the view."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import cast
 
-from namegraph.names import NodeId, subnet_of
+from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
 from resolver.membership import MembershipResolver
@@ -22,6 +22,8 @@ class PairFinding(IntEnum):
     """No group of this id is known here. Its home would know it."""
     SETTLED = 3
     """Not below, and the group and all groups below it are owned here: nobody could know better."""
+    APART = 4
+    """Not below, but an arc to something above the member is suspended: who is away may know better."""
 
 
 SETTLING_NODES_LIMIT = 20_000
@@ -41,9 +43,24 @@ class PairChecks:
         """One `PairFinding` for each pair of canonical names; `settles` where others might know better."""
         known = self.all_known(groups, members)
         found = known if known is not None else bytearray(map(self.finding, groups, members))
+        if self._core.graph.suspended:
+            self._mark_apart(members, found)
         if settles:
             self._settle(groups, members, found)
         return found
+
+    def apart_of(self, members: Iterable[str]) -> list[ServerId]:
+        """The servers from which suspended arcs lead to something above one of the members; sorted."""
+        return sorted({server for member in members for server in self._resolver.apart_above(NodeId(member))})
+
+    def _mark_apart(self, members: Sequence[str], found: bytearray) -> None:
+        is_apart: dict[str, bool] = {}
+        for place, member in enumerate(members):
+            if found[place] == PairFinding.NOT_BELOW:
+                if member not in is_apart:
+                    is_apart[member] = bool(self._resolver.apart_above(NodeId(member)))
+                if is_apart[member]:
+                    found[place] = PairFinding.APART
 
     def all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytearray | None:
         """The findings, many times faster, where all names are known, in their one spelling, and all groups exist."""
@@ -74,7 +91,10 @@ class PairChecks:
         room = SETTLING_NODES_LIMIT
         is_closed: dict[str, bool] = {}
         for place, (group, member) in enumerate(zip(groups, members, strict=True)):
-            if found[place] != PairFinding.NOT_BELOW or core.owner_of(subnet_of(NodeId(member))) == core.server:
+            if (
+                found[place] not in (PairFinding.NOT_BELOW, PairFinding.APART)
+                or core.owner_of(subnet_of(NodeId(member))) == core.server
+            ):
                 continue
             if group not in is_closed:
                 reached = core.graph.descendants((core.graph.index[NodeId(group)],), limit=room) if room > 0 else None

@@ -91,11 +91,11 @@ def describe(
         ),
         parents=tuple(
             Neighbour(ids[parent], NodeKind.GROUP, graph.arc_state(arc))
-            for parent, arc in sorted(graph.parents[node].items(), key=lambda item: ids[item[0]])
+            for parent, arc in sorted(graph.arcs_into(node), key=lambda item: ids[item[0]])
         ),
         children=tuple(
             Neighbour(ids[child], graph.kind(child), graph.arc_state(arc))
-            for child, arc in sorted(graph.children[node].items(), key=lambda item: ids[item[0]])
+            for child, arc in sorted(graph.arcs_from(node), key=lambda item: ids[item[0]])
         ),
         rd_records=rd_records,
         rd_records_truncated=rd_records_truncated,

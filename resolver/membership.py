@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from namegraph.ancestry import ancestor_groups, prove
 from namegraph.changes import group_not_found
-from namegraph.names import NodeId, Subnet, subnet_of
+from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
 from resolver.descriptions import GroupDescription, describe
@@ -70,6 +70,19 @@ class MembershipResolver:
         ids = self._graph.ids
         return sorted([ids[group] for group in ancestor_groups(self._graph, self._ancestors, node)])
 
+    def apart_above(self, member: NodeId) -> list[ServerId]:
+        """The servers from which arcs that are suspended lead to something above the member, or to itself; sorted.
+
+        They may know of further groups that the member is in.
+        """
+        graph = self._graph
+        node = graph.index.get(member)
+        if node is None or not graph.suspended_into:
+            return []
+        above = self._ancestors.of(node)
+        tails = {tail for head, tails in graph.suspended_into.items() if head in above for tail in tails}
+        return sorted({self._core.home_of(graph.ids[tail]) for tail in tails} - {self._core.server})
+
     def describe(self, group: NodeId, *, pathname_limit: int) -> GroupDescription:
         """The group's place in both views of the graph."""
         node = self._require_group(group)
@@ -103,7 +116,8 @@ class MembershipResolver:
             node = graph.group(group)
             if node is None:
                 continue
-            children = sorted([(graph.ids[child], graph.kind(child)) for child in graph.children[node]])
+            known = [*graph.children[node], *graph.suspended_from.get(node, ())]
+            children = sorted([(graph.ids[child], graph.kind(child)) for child in known])
             for child, kind in children:
                 yield ExportRow(group, child, kind)
             if not children:

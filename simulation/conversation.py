@@ -8,22 +8,36 @@ from typing import assert_never
 from namegraph.columns import unpack_arcs
 from namegraph.messages import (
     Abort,
+    Accept,
     ArcId,
     Block,
     Commit,
+    Decline,
     Done,
     Drop,
+    Entering,
     Final,
+    Held,
+    HeldToo,
     Holding,
+    Install,
     Leads,
     Message,
+    Offer,
+    Open,
     Order,
+    Outside,
     PendingEntry,
+    Propose,
+    Reach,
     Ready,
+    Recall,
     Refuse,
     Release,
     Released,
+    Settled,
     UpdateId,
+    ViewId,
     Vnid,
     Vote,
 )
@@ -54,25 +68,40 @@ def describe(message: Message) -> str:
         case Done(_, controlled, released):
             told = (("controlled", controlled), ("released", released))
             return ", ".join(f"{what} {' '.join(nodes)}" for what, nodes in told if nodes)
-        case Abort() | Holding() | Drop() | Released():
+        case Reach(view, servers):
+            return f"in view {_view(view)}, {_nodes(servers)}"
+        case Propose(view) | Accept(view) | Decline(view):
+            return _view(view)
+        case Install(view, members):
+            return f"{_view(view)}: {_nodes(server for server, _ in members)}"
+        case Outside(view, members):
+            return f"{_view(view)}: {_nodes(members)}"
+        case Entering(arcs) | Recall(arcs):
+            return ", ".join(map(_arc, arcs))
+        case Held(arcs) | HeldToo(arcs) | Offer(_, _, arcs):
+            return ", ".join(f"{'+' if known.is_present else '-'}{_arc(known.arc)}" for known in arcs)
+        case Abort() | Holding() | Drop() | Released() | Settled() | Open():
             return ""
         case _:
             assert_never(message)
 
 
 def update_of(message: Message) -> UpdateId | None:
-    """The update that a message belongs to."""
+    """The update that a message belongs to; None where it is about records, views or healing."""
     match message:
         case Order():
             return message.update.update_id
-        case Block():
-            return None
-        case _:
+        case Vote() | Final() | Abort() | Holding() | Drop() | Ready() | Refuse() | Commit() | Done():
             return message.update_id
+        case Release() | Released():
+            return message.update_id
+        case _:
+            return None
 
 
 def _show_commit(commit: Commit) -> str:
-    changes = [f"{'+' if arc.is_present else '-'}{_arc(arc.arc)}" for arc in unpack_arcs(commit.arcs)]
+    signs = {(True, False): "+", (False, True): "~", (False, False): "-"}
+    changes = [f"{signs[arc.is_present, arc.is_suspended]}{_arc(arc.arc)}" for arc in unpack_arcs(commit.arcs)]
     parts = [" ".join(changes), f"at {_place(commit.final)}"]
     if commit.renamed:
         parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in commit.renamed))
@@ -95,6 +124,10 @@ def _update(entry: PendingEntry) -> str:
 
 def _place(priority: Priority) -> str:
     return f"{priority.counter}@{priority.server}"
+
+
+def _view(view: ViewId) -> str:
+    return f"{view.number}@{view.leader}"
 
 
 def _vnid(vnid: Vnid | None) -> str:

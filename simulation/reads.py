@@ -76,12 +76,14 @@ class Reads:
         match answer:
             case Committed(members=members) if state is not None:
                 self.tally["told"] += 1
-                truth = TrueGraph(state.arcs)
-                expected = truth.below([group])
+                uncertain = self._apart.arcs if answer.unreachable else self._apart.decided_apart
+                truth = TrueGraph({**dict.fromkeys(uncertain, 0), **state.arcs})
+                certain = TrueGraph({arc: cost for arc, cost in state.arcs.items() if arc not in uncertain})
+                expected, sure = truth.below([group]), certain.below([group])
                 found = [member.node for member in members]
                 hidden = truth.below(answer.unreachable)
                 self.tally["told of a part"] += bool(answer.unreachable)
-                is_right = expected - hidden <= set(found) <= expected and found == sorted(set(found))
+                is_right = sure - hidden <= set(found) <= expected and found == sorted(set(found))
                 _require(ticket, group in state.groups, f"{group} is not there")
                 _require(ticket, is_right, f"{group} is told to have {found}, not {sorted(expected)}")
             case None | Committed():

@@ -164,9 +164,7 @@ class SeedRun:
         cluster, population = self._cluster, self._population
         cluster.restart_all()
         cluster.run()
-        state = run_serially(
-            population.commands, cluster.answers, cluster.places, population.groups, apart=self._apart
-        )
+        state = run_serially(population.commands, cluster.answers, cluster.places, population.groups, apart=self._apart)
         agree_on(cluster.servers, state.arcs, self._apart.arcs)
         check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
 

@@ -52,6 +52,11 @@ class AdminCalls:
             revision=core.revision,
             database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],
+            suspended=[
+                messages.ServerStatus.SuspendedArc(parent=arc.parent, child=arc.child, reason=reason)
+                for arc, reason in core.suspended_arcs()
+            ],
+            view=core.members,
             peers=[
                 messages.ServerStatus.Peer(address=report.address, subnets=report.subnets, state=report.state)
                 for report in self._transport.reports()

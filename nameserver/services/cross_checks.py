@@ -205,7 +205,10 @@ class _Inquiry:
         groups, members = self._columns(positions)
         for position in positions:
             self._pairs[position].asked |= {own}
-        self._take(own, positions, self._checks.findings(groups, members, settles=True))
+        findings = self._checks.findings(groups, members, settles=True)
+        self._take(own, positions, findings)
+        if PairFinding.APART in findings:
+            self._take_apart(positions, findings, self._checks.apart_of(members))
         if self._question.explain:
             self._take_pathname(self._checks.pathname(groups[0], members[0]))
 
@@ -226,6 +229,7 @@ class _Inquiry:
         else:
             self._revisions.append(part.revision)
             self._take(server, positions, part.answers)
+            self._take_apart(positions, part.answers, part.apart)
             self._take_pathname(part.pathname)
 
     def _take(self, server: ServerId, positions: list[int], findings: Iterable[int]) -> None:
@@ -237,6 +241,12 @@ class _Inquiry:
                 pair.exists = True
                 pair.is_below = pair.is_below or finding == PairFinding.BELOW
                 pair.is_settled = pair.is_settled or finding == PairFinding.SETTLED
+
+    def _take_apart(self, positions: list[int], findings: Iterable[int], apart: Iterable[str]) -> None:
+        """Note who is away and might know better."""
+        for position, finding in zip(positions, findings, strict=True):
+            if finding == PairFinding.APART:
+                self._pairs[position].silent.update(apart)
 
     def _take_pathname(self, pathname: Iterable[str]) -> None:
         names = list(pathname)

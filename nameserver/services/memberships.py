@@ -45,12 +45,14 @@ class MembershipCalls:
         whose = self._routing.whose(member)
         own: list[str] = [*self._resolver.memberships(member)]
         if whose is Whose.OURS or self._routing.is_alone or is_forwarded(context):
-            return _chunks(_Found(groups=own, revisions=[self._core.revision]))
+            apart = set[str](self._resolver.apart_above(member))
+            return _chunks(_Found(groups=own, revisions=[self._core.revision], silent=apart))
         found = _Found()
         if whose is Whose.ANOTHERS and await self._ask_home(member, request, context, found):
             return _chunks(found)
         servers, never_met = await self._routing.others()
         found.groups += own
+        found.silent.update(self._resolver.apart_above(member))
         found.revisions.append(self._core.revision)
         found.silent.update(never_met)
         whom = [server for server in servers if server not in found.silent]
@@ -82,6 +84,7 @@ class MembershipCalls:
             on_silence=found.silent.add,
         ):
             found.groups += chunk.groups
+            found.silent.update(chunk.unreachable)
             if chunk.revision:
                 found.revisions.append(chunk.revision)
 

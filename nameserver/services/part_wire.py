@@ -39,12 +39,13 @@ def part_chunks(answer: PartAnswer, revision: str) -> Iterator[bytes]:
             state = messages.ResolvePartChunk.STATE_IN_DOUBT
             yield messages.ResolvePartChunk(state=state, revision=revision).SerializeToString()
         case Part():
-            header = messages.ResolvePartChunk(version=answer.version, revision=revision)
+            header = messages.ResolvePartChunk(version=answer.version, revision=revision, view=answer.view)
             yield header.SerializeToString()
             yield from chunks_of(answer.processes, _processes)
             yield from chunks_of(answer.groups, _groups)
             yield from chunks_of(list(_split(answer.onward)), _onward, 1)
             yield from chunks_of(answer.steps, _steps)
+            yield from chunks_of(list(_split(answer.apart)), _apart, 1)
 
 
 def read_part(chunks: Sequence[messages.ResolvePartChunk]) -> PartAnswer:
@@ -66,6 +67,8 @@ def read_part(chunks: Sequence[messages.ResolvePartChunk]) -> PartAnswer:
         tuple(map(NodeId, chain.from_iterable(chunk.groups for chunk in chunks))),
         tuple(_united(chain.from_iterable(chunk.onward for chunk in chunks))),
         tuple(_delivery(step) for chunk in chunks for step in chunk.steps),
+        tuple(_united(chain.from_iterable(chunk.apart for chunk in chunks))),
+        chunks[0].view,
     )
 
 
@@ -104,12 +107,15 @@ def _groups(groups: Sequence[NodeId]) -> bytes:
 
 
 def _onward(onward: Sequence[Onward]) -> bytes:
-    return messages.ResolvePartChunk(
-        onward=[
-            messages.ResolvePartChunk.Onward(server=one.server, groups=one.groups, processes=one.processes)
-            for one in onward
-        ]
-    ).SerializeToString()
+    return messages.ResolvePartChunk(onward=map(_led_to, onward)).SerializeToString()
+
+
+def _apart(apart: Sequence[Onward]) -> bytes:
+    return messages.ResolvePartChunk(apart=map(_led_to, apart)).SerializeToString()
+
+
+def _led_to(one: Onward) -> messages.ResolvePartChunk.Onward:
+    return messages.ResolvePartChunk.Onward(server=one.server, groups=one.groups, processes=one.processes)
 
 
 def _steps(steps: Sequence[Delivery]) -> bytes:

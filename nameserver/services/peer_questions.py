@@ -6,7 +6,7 @@ from namegraph.refusals import Reason, refuse
 from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.forwarding import Forwarder
-from nameserver.pair_checks import PairChecks
+from nameserver.pair_checks import PairChecks, PairFinding
 from nameserver.routing import PeerDirectory
 from nameserver.run_loop import RunLoop
 from nameserver.services.bulk_checks import CHECK_PAIRS_LIMIT
@@ -37,8 +37,11 @@ class PeerQuestionCalls:
                 "(of one, where the path is to be told)",
                 field="members",
             )
+        findings = self._checks.findings(groups, members, settles=True)
+        uncertain = {member for member, found in zip(members, findings, strict=True) if found == PairFinding.APART}
         return messages.CheckPartResponse(
-            answers=bytes(self._checks.findings(groups, members, settles=True)),
+            answers=bytes(findings),
+            apart=self._checks.apart_of(uncertain),
             revision=self._core.revision,
             pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import secrets
 
+from msgspec import structs
+
 from namegraph.events import Operation, UpdateCommand
 from namegraph.graph import NameGraph
 from namegraph.records import RequestId
@@ -49,7 +51,8 @@ class UpdateCalls:
 
     async def join(self, request: messages.JoinRequest, context: Context) -> values.Change:
         """Add one arc."""
-        return await self._update((wire.join_operation(request, self._known),), request.request_id, context)
+        join = structs.replace(wire.join_operation(request, self._known), offline=request.offline)
+        return await self._update((join,), request.request_id, context)
 
     async def leave(self, request: messages.LeaveRequest, context: Context) -> values.Change:
         """Remove one arc."""

@@ -23,16 +23,31 @@ _process_option = click.option(
 @click.argument("member")
 @_group_option
 @_process_option
+@click.option(
+    "--offline",
+    "is_offline",
+    is_flag=True,
+    help="Where the server of MEMBER is out of reach, let it join when that server is back. Needs --group or --process.",
+)
 @request_id_option
 @everywhere()
 @in_session
 def join_command(
-    session: Session, parent: str, member: str, is_group: bool, is_process: bool, request_id: str | None
+    session: Session,
+    parent: str,
+    member: str,
+    is_group: bool,
+    is_process: bool,
+    is_offline: bool,
+    request_id: str | None,
 ) -> None:
     """Make MEMBER an immediate member of the group PARENT.
 
     MEMBER is a group if one of that id exists, else a process; --group and --process say which. Prints what the join
     changed: a loop that was closed (formed, grown), groups that are now reached in several ways (controlled).
+
+    With --offline a member whose server is out of reach is remembered, and joined when the server is back; `shadowtree
+    status` shows it as suspended until then, and says so if it cannot be.
 
     \b
     Examples:
@@ -40,7 +55,8 @@ def join_command(
       shadowtree join staff@ubc.example lab@sfu.example --group
     """
     with session.connect() as names:
-        change = names.join(parent, member, _kind(is_group=is_group, is_process=is_process), request_id=request_id)
+        kind = _kind(is_group=is_group, is_process=is_process)
+        change = names.join(parent, member, kind, offline=is_offline, request_id=request_id)
     print_change(change, is_json=session.is_json)
 
 

@@ -73,15 +73,16 @@ def delete_group(group: GroupId, *, force: bool, request_id: RequestId | None) -
 
 
 def join(
-    parent: GroupId, member: MemberId, *, kind: ChildKind, request_id: RequestId | None
+    parent: GroupId, member: MemberId, *, kind: ChildKind, offline: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
-    """Add the arc parent -> member."""
+    """Add the arc parent -> member; with `offline`, as soon as the member's server is there."""
     request_id = request_id or new_request_id()
     request = _message(
         name_service_pb2.JoinRequest,
         parent=parent,
         child=member,
         kind=_choice(_CHILD_KINDS, kind, "kind"),
+        offline=offline,
         request_id=request_id,
     )
     return UnaryCall("Join", request, answers.read_change, request_id)

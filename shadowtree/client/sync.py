@@ -93,11 +93,12 @@ class Client:
         member: MemberId,
         kind: ChildKind = "auto",
         *,
+        offline: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Make `member` an immediate member of `parent`."""
-        return self._call(calls.join(parent, member, kind=kind, request_id=request_id), timeout)
+        """Make `member` an immediate member of `parent`; with `offline`, as soon as the member's server is there."""
+        return self._call(calls.join(parent, member, kind=kind, offline=offline, request_id=request_id), timeout)
 
     def leave(
         self,

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19shadowtree/v1/admin.proto\x12\rshadowtree.v1\"\x12\n\x10GetStatusRequest\"\x9b\x03\n\x0cServerStatus\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x0e\n\x06groups\x18\x03 \x01(\x04\x12\x11\n\tprocesses\x18\x04 \x01(\x04\x12\x0c\n\x04\x61rcs\x18\x05 \x01(\x04\x12\x15\n\rvirtual_nodes\x18\x06 \x01(\x04\x12\x10\n\x08revision\x18\x07 \x01(\t\x12\x10\n\x08in_doubt\x18\x08 \x03(\t\x12;\n\tsuspended\x18\t \x03(\x0b\x32(.shadowtree.v1.ServerStatus.SuspendedArc\x12/\n\x05peers\x18\n \x03(\x0b\x32 .shadowtree.v1.ServerStatus.Peer\x12\x18\n\x10\x64\x61tabase_failure\x18\x0b \x01(\t\x1a=\n\x0cSuspendedArc\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\r\n\x05\x63hild\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x1a\x37\n\x04Peer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\r\n\x05state\x18\x03 \x01(\t\"\x12\n\x10ListPeersRequest\"1\n\x0e\x41\x64\x64PeerRequest\x12\x0e\n\x06subnet\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"#\n\x11RemovePeerRequest\x12\x0e\n\x06subnet\x18\x01 \x01(\t\"\xcd\x03\n\x08PeerList\x12+\n\x05peers\x18\x01 \x03(\x0b\x32\x1c.shadowtree.v1.PeerList.Peer\x12\x30\n\tstrangers\x18\x02 \x03(\x0b\x32\x1d.shadowtree.v1.PeerList.Fault\x1a$\n\x05\x46\x61ult\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x1a\xbb\x02\n\x04Peer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x0e\n\x06server\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x17\n\x0fletters_waiting\x18\x05 \x01(\x04\x12-\n\x06\x66\x61ults\x18\x06 \x03(\x0b\x32\x1d.shadowtree.v1.PeerList.Fault\x12\x0c\n\x04life\x18\x07 \x01(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x0b\n\x03phi\x18\t \x01(\x01\x12\x1f\n\x12last_heard_seconds\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x1a\n\rround_trip_ms\x18\x0b \x01(\x01H\x01\x88\x01\x01\x12\x0b\n\x03via\x18\x0c \x01(\t\x12\x0f\n\x07relayed\x18\r \x01(\x04\x42\x15\n\x13_last_heard_secondsB\x10\n\x0e_round_trip_ms2\xac\x02\n\x0c\x41\x64minService\x12I\n\tGetStatus\x12\x1f.shadowtree.v1.GetStatusRequest\x1a\x1b.shadowtree.v1.ServerStatus\x12\x45\n\tListPeers\x12\x1f.shadowtree.v1.ListPeersRequest\x1a\x17.shadowtree.v1.PeerList\x12\x41\n\x07\x41\x64\x64Peer\x12\x1d.shadowtree.v1.AddPeerRequest\x1a\x17.shadowtree.v1.PeerList\x12G\n\nRemovePeer\x12 .shadowtree.v1.RemovePeerRequest\x1a\x17.shadowtree.v1.PeerListb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19shadowtree/v1/admin.proto\x12\rshadowtree.v1\"\x12\n\x10GetStatusRequest\"\xa9\x03\n\x0cServerStatus\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x0e\n\x06groups\x18\x03 \x01(\x04\x12\x11\n\tprocesses\x18\x04 \x01(\x04\x12\x0c\n\x04\x61rcs\x18\x05 \x01(\x04\x12\x15\n\rvirtual_nodes\x18\x06 \x01(\x04\x12\x10\n\x08revision\x18\x07 \x01(\t\x12\x10\n\x08in_doubt\x18\x08 \x03(\t\x12;\n\tsuspended\x18\t \x03(\x0b\x32(.shadowtree.v1.ServerStatus.SuspendedArc\x12/\n\x05peers\x18\n \x03(\x0b\x32 .shadowtree.v1.ServerStatus.Peer\x12\x18\n\x10\x64\x61tabase_failure\x18\x0b \x01(\t\x12\x0c\n\x04view\x18\x0c \x03(\t\x1a=\n\x0cSuspendedArc\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\r\n\x05\x63hild\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x1a\x37\n\x04Peer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\r\n\x05state\x18\x03 \x01(\t\"\x12\n\x10ListPeersRequest\"1\n\x0e\x41\x64\x64PeerRequest\x12\x0e\n\x06subnet\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"#\n\x11RemovePeerRequest\x12\x0e\n\x06subnet\x18\x01 \x01(\t\"\xcd\x03\n\x08PeerList\x12+\n\x05peers\x18\x01 \x03(\x0b\x32\x1c.shadowtree.v1.PeerList.Peer\x12\x30\n\tstrangers\x18\x02 \x03(\x0b\x32\x1d.shadowtree.v1.PeerList.Fault\x1a$\n\x05\x46\x61ult\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x1a\xbb\x02\n\x04Peer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x0e\n\x06server\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x17\n\x0fletters_waiting\x18\x05 \x01(\x04\x12-\n\x06\x66\x61ults\x18\x06 \x03(\x0b\x32\x1d.shadowtree.v1.PeerList.Fault\x12\x0c\n\x04life\x18\x07 \x01(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x0b\n\x03phi\x18\t \x01(\x01\x12\x1f\n\x12last_heard_seconds\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x1a\n\rround_trip_ms\x18\x0b \x01(\x01H\x01\x88\x01\x01\x12\x0b\n\x03via\x18\x0c \x01(\t\x12\x0f\n\x07relayed\x18\r \x01(\x04\x42\x15\n\x13_last_heard_secondsB\x10\n\x0e_round_trip_ms2\xac\x02\n\x0c\x41\x64minService\x12I\n\tGetStatus\x12\x1f.shadowtree.v1.GetStatusRequest\x1a\x1b.shadowtree.v1.ServerStatus\x12\x45\n\tListPeers\x12\x1f.shadowtree.v1.ListPeersRequest\x1a\x17.shadowtree.v1.PeerList\x12\x41\n\x07\x41\x64\x64Peer\x12\x1d.shadowtree.v1.AddPeerRequest\x1a\x17.shadowtree.v1.PeerList\x12G\n\nRemovePeer\x12 .shadowtree.v1.RemovePeerRequest\x1a\x17.shadowtree.v1.PeerListb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,23 +34,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTATUSREQUEST']._serialized_start=44
   _globals['_GETSTATUSREQUEST']._serialized_end=62
   _globals['_SERVERSTATUS']._serialized_start=65
-  _globals['_SERVERSTATUS']._serialized_end=476
-  _globals['_SERVERSTATUS_SUSPENDEDARC']._serialized_start=358
-  _globals['_SERVERSTATUS_SUSPENDEDARC']._serialized_end=419
-  _globals['_SERVERSTATUS_PEER']._serialized_start=421
-  _globals['_SERVERSTATUS_PEER']._serialized_end=476
-  _globals['_LISTPEERSREQUEST']._serialized_start=478
-  _globals['_LISTPEERSREQUEST']._serialized_end=496
-  _globals['_ADDPEERREQUEST']._serialized_start=498
-  _globals['_ADDPEERREQUEST']._serialized_end=547
-  _globals['_REMOVEPEERREQUEST']._serialized_start=549
-  _globals['_REMOVEPEERREQUEST']._serialized_end=584
-  _globals['_PEERLIST']._serialized_start=587
-  _globals['_PEERLIST']._serialized_end=1048
-  _globals['_PEERLIST_FAULT']._serialized_start=694
-  _globals['_PEERLIST_FAULT']._serialized_end=730
-  _globals['_PEERLIST_PEER']._serialized_start=733
-  _globals['_PEERLIST_PEER']._serialized_end=1048
-  _globals['_ADMINSERVICE']._serialized_start=1051
-  _globals['_ADMINSERVICE']._serialized_end=1351
+  _globals['_SERVERSTATUS']._serialized_end=490
+  _globals['_SERVERSTATUS_SUSPENDEDARC']._serialized_start=372
+  _globals['_SERVERSTATUS_SUSPENDEDARC']._serialized_end=433
+  _globals['_SERVERSTATUS_PEER']._serialized_start=435
+  _globals['_SERVERSTATUS_PEER']._serialized_end=490
+  _globals['_LISTPEERSREQUEST']._serialized_start=492
+  _globals['_LISTPEERSREQUEST']._serialized_end=510
+  _globals['_ADDPEERREQUEST']._serialized_start=512
+  _globals['_ADDPEERREQUEST']._serialized_end=561
+  _globals['_REMOVEPEERREQUEST']._serialized_start=563
+  _globals['_REMOVEPEERREQUEST']._serialized_end=598
+  _globals['_PEERLIST']._serialized_start=601
+  _globals['_PEERLIST']._serialized_end=1062
+  _globals['_PEERLIST_FAULT']._serialized_start=708
+  _globals['_PEERLIST_FAULT']._serialized_end=744
+  _globals['_PEERLIST_PEER']._serialized_start=747
+  _globals['_PEERLIST_PEER']._serialized_end=1062
+  _globals['_ADMINSERVICE']._serialized_start=1065
+  _globals['_ADMINSERVICE']._serialized_end=1365
 # @@protoc_insertion_point(module_scope)

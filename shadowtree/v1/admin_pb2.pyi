@@ -11,7 +11,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ServerStatus(_message.Message):
-    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure")
+    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure", "view")
     class SuspendedArc(_message.Message):
         __slots__ = ("parent", "child", "reason")
         PARENT_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,7 @@ class ServerStatus(_message.Message):
     SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     PEERS_FIELD_NUMBER: _ClassVar[int]
     DATABASE_FAILURE_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
     server: str
     subnets: _containers.RepeatedScalarFieldContainer[str]
     groups: int
@@ -52,7 +53,8 @@ class ServerStatus(_message.Message):
     suspended: _containers.RepeatedCompositeFieldContainer[ServerStatus.SuspendedArc]
     peers: _containers.RepeatedCompositeFieldContainer[ServerStatus.Peer]
     database_failure: str
-    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ...) -> None: ...
+    view: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., view: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListPeersRequest(_message.Message):
     __slots__ = ()

@@ -27,16 +27,18 @@ class DeleteGroupRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., force: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
-    __slots__ = ("parent", "child", "kind", "request_id")
+    __slots__ = ("parent", "child", "kind", "request_id", "offline")
     PARENT_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_FIELD_NUMBER: _ClassVar[int]
     parent: str
     child: str
     kind: _names_pb2.ChildKind
     request_id: str
-    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    offline: bool
+    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ..., offline: _Optional[bool] = ...) -> None: ...
 
 class LeaveRequest(_message.Message):
     __slots__ = ("parent", "child", "kind", "request_id")

@@ -171,14 +171,16 @@ class CheckPartRequest(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ..., explain: _Optional[bool] = ...) -> None: ...
 
 class CheckPartResponse(_message.Message):
-    __slots__ = ("answers", "revision", "pathname")
+    __slots__ = ("answers", "revision", "pathname", "apart")
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PATHNAME_FIELD_NUMBER: _ClassVar[int]
+    APART_FIELD_NUMBER: _ClassVar[int]
     answers: bytes
     revision: str
     pathname: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ...) -> None: ...
+    apart: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ..., apart: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResolvePartRequest(_message.Message):
     __slots__ = ("originator", "known_version", "with_steps", "at_least_revision")
@@ -193,7 +195,7 @@ class ResolvePartRequest(_message.Message):
     def __init__(self, originator: _Optional[str] = ..., known_version: _Optional[str] = ..., with_steps: _Optional[bool] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
 
 class ResolvePartChunk(_message.Message):
-    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps")
+    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps", "apart", "view")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_PART: _ClassVar[ResolvePartChunk.State]
@@ -231,6 +233,8 @@ class ResolvePartChunk(_message.Message):
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     ONWARD_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    APART_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
     state: ResolvePartChunk.State
     version: str
     revision: str
@@ -238,4 +242,6 @@ class ResolvePartChunk(_message.Message):
     groups: _containers.RepeatedScalarFieldContainer[str]
     onward: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Onward]
     steps: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Step]
-    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ...) -> None: ...
+    apart: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Onward]
+    view: str
+    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ...) -> None: ...
