@@ -499,7 +499,24 @@ InView = (
 )
 """Messages that only those of one view listen to."""
 
-Message = InView | Block | Reach | Propose | Decline | Accept | Install | Outside | Offer
+ViewMessage = (
+    Reach
+    | Propose
+    | Decline
+    | Accept
+    | Install
+    | Outside
+    | Entering
+    | Settled
+    | Open
+    | Recall
+    | Held
+    | HeldToo
+    | Offer
+)
+"""About views, and what was done while servers were apart."""
+
+Message = InView | Block | ViewMessage
 
 
 class Enclosed(Struct, frozen=True, array_like=True, tag=True):

@@ -27,7 +27,7 @@ _process_option = click.option(
     "--offline",
     "is_offline",
     is_flag=True,
-    help="Where the server of MEMBER is out of reach, let it join when that server is back. Needs --group or --process.",
+    help="If MEMBER's server is out of reach, let it join when that is back. Needs --group or --process.",
 )
 @request_id_option
 @everywhere()
