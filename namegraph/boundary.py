@@ -71,11 +71,15 @@ class Boundary:
             return
         self._versions[arc] = version
         self._changed[arc] = None
-        # Whatever the record of a suspended arc was to hold, it is known anew when the arc comes back.
-        if nodes and not self._site.is_suspended(*arc):
+        if nodes:
             self.stored[arc] = nodes
         else:
             self.stored.pop(arc, None)
+
+    def arc_joined(self, arc: ArcId, *, final: Priority) -> None:
+        """Forget what was stored of an arc before it was left or suspended, unless its new record came already."""
+        if arc in self._versions and self._site.home_of(arc.parent) == self._site.server:
+            self.store(arc, (), RecordVersion(final, is_block=False))
 
     def arc_left(self, arc: ArcId, *, final: Priority) -> None:
         """Forget what concerns an arc that was left; its version stays."""

@@ -136,7 +136,10 @@ class Coordinator:
                 case LeaveArc(parent, child) if site.is_suspended(parent, child):
                     # Whoever of its homes is there can leave it.
                     for home in filter(site.is_in_view, site.homes_of(parent=parent, child=child)):
-                        covers.setdefault(home, ({}, {}))[1][child] = None
+                        ends, entry_nodes = covers.setdefault(home, ({}, {}))
+                        entry_nodes[child] = None
+                        if home == site.home_of(parent):
+                            ends[parent] = None
                 case JoinArc(parent, child, offline=True) if site.is_away(site.home_below(parent=parent, child=child)):
                     covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
                 case JoinArc(parent, child) | LeaveArc(parent, child) | SettleArc(parent, child):

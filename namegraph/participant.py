@@ -236,7 +236,9 @@ class Participant:
                 records.set_group(group, is_present=is_present, final=commit.final)
         for outcome in unpack_arcs(commit.arcs):
             records.apply_arc(outcome, final=commit.final)
-            if not outcome.is_present:
+            if outcome.is_present:
+                self._boundary.arc_joined(outcome.arc, final=commit.final)
+            else:
                 self._boundary.arc_left(outcome.arc, final=commit.final)
         for node, vnid in commit.renamed:
             if node not in relayed:

@@ -51,7 +51,7 @@ class Apart:
         for operation in operations:
             match operation:
                 case CreateGroup(group):
-                    if group in self.groups:
+                    if group in self.groups or group in ends:
                         return True
                 case DeleteGroup(group):
                     if group in self.groups or group in ends:
