@@ -22,10 +22,11 @@ records = st.builds(
     st.lists(in_arcs, max_size=4).map(tuple),
     st.none() | st.builds(Vnid, names, priorities),
     priorities,
+    st.lists(in_arcs, max_size=2).map(tuple),
 )
-changes = st.builds(
-    ArcChange, st.builds(ArcId, names, names), st.booleans(), st.sampled_from(NodeKind), numbers, numbers
-)
+arcs = st.builds(ArcId, names, names)
+changes = st.builds(ArcChange, arcs, st.booleans(), st.sampled_from(NodeKind), numbers, numbers, st.just(False))
+changes |= st.builds(ArcChange, arcs, st.just(False), st.sampled_from(NodeKind), numbers, numbers, st.just(True))
 
 
 @given(st.lists(records, max_size=8))
@@ -96,7 +97,7 @@ def test_records_that_do_not_belong_together_are_noticed(wrong):
         {"children": b""},
         {"children": b"abc"},
         {"present": b""},
-        {"present": b"\2"},
+        {"present": b"\3"},
         {"kinds": b""},
         {"kinds": b"\3"},
         {"versions": b""},

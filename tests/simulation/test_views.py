@@ -1,0 +1,227 @@
+"""Servers that part and meet again: what each side goes on doing, and what all agree on in the end."""
+
+import random
+from unittest.mock import patch
+
+import pytest
+
+from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc, PeerLost, UpdateCommand
+from namegraph.graph import ArcState
+from namegraph.names import NodeId, ServerId, Subnet
+from namegraph.records import RequestId
+from namegraph.refusals import Reason
+from resolver.membership import MembershipResolver
+from simulation import links
+from simulation.checkers import check_all, check_quiet
+from simulation.cluster import WORLD, Cluster
+from simulation.links import Links
+from simulation.networks import Channel, Errand, RandomNetwork
+from simulation.serial import TrueGraph
+
+A, B, C = (ServerId(f"{name}.example") for name in "abc")
+G = {server: NodeId(f"g@{server}") for server in (A, B, C)}
+H = {server: NodeId(f"h@{server}") for server in (A, B, C)}
+
+
+class Scene:
+    """Three servers with two groups each, that come to rest after each thing that happens."""
+
+    def __init__(self):
+        chance = random.Random(1)
+        self.network = RandomNetwork(chance, is_wild=False)
+        self.cluster = Cluster([Subnet(server) for server in (A, B, C)], self.network, crashes=chance)
+        self.commands = {}
+        for server in (A, B, C):
+            self.done(server, CreateGroup(G[server]), CreateGroup(H[server]))
+        self.links = Links(self.cluster, self.network, chance)
+        self.cluster.connections = self.links
+
+    def ask(self, server, *operations):
+        ticket = len(self.commands)
+        self.commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations)
+        self.cluster.submit(server, self.commands[ticket])
+        self.cluster.run()
+        return self.cluster.answers[ticket]
+
+    def done(self, server, *operations):
+        answer = self.ask(server, *operations)
+        assert isinstance(answer, Committed), answer
+        return answer
+
+    def refused(self, server, *operations):
+        return self.ask(server, *operations).reason
+
+    def part(self, some, others):
+        self._each(self.links.cut, some, others)
+
+    def meet(self, some, others):
+        self._each(self.links.mend, some, others)
+
+    def _each(self, change, some, others):
+        channels = [c for one in some for other in others for c in (Channel(one, other), Channel(other, one))]
+        self.cluster.send_errand(WORLD, Errand(lambda: change(channels)), delay=0.0)
+        self.cluster.run()
+        # Letters under way may have brought more.
+        self.cluster.run()
+
+    def core(self, server):
+        return self.cluster.servers[server]
+
+    def members(self, server):
+        return set(self.core(server).members)
+
+    def states(self, server, node):
+        """The states of the arcs that leave a group, as its home has them, by child."""
+        graph = self.core(server).graph
+        return {graph.ids[child]: graph.arc_state(arc) for child, arc in graph.arcs_from(graph.index[node])}
+
+    def suspended(self, server):
+        return {tuple(arc) for arc, _ in self.core(server).suspended_arcs()}
+
+    def loops(self, server):
+        graph = self.core(server).graph
+        return {frozenset(graph.ids[node] for node in found.components) for found in graph.virtual_nodes.values()}
+
+    def check(self, *arcs):
+        """All is at rest, and these arcs are all there are."""
+        check_quiet(self.cluster.servers, self.commands, self.cluster.answers)
+        check_all(self.cluster.servers, TrueGraph(dict.fromkeys(arcs, 0)))
+        assert not any(core.graph.suspended for core in self.cluster.servers.values())
+
+
+@pytest.fixture
+def loop():
+    """A loop through all three servers."""
+    scene = Scene()
+    for above, below in ((A, B), (B, C), (C, A)):
+        scene.done(above, JoinArc(G[above], G[below]))
+    return scene
+
+
+RING = [(G[A], G[B]), (G[B], G[C]), (G[C], G[A])]
+
+
+def test_nobody_agrees_on_anything_while_nobody_is_lost(loop):
+    assert loop.cluster.counts().keys().isdisjoint({"Reach", "Propose", "Install", "Held"})
+    assert loop.members(A) == set()
+
+
+def test_a_loop_breaks_when_a_server_is_cut_off_and_forms_again(loop):
+    loop.part([A, B], [C])
+    assert loop.members(A) == loop.members(B) == {A, B}
+    assert loop.members(C) == {C}
+    assert all(not loop.loops(server) for server in (A, B, C))
+    assert loop.states(B, G[B]) == {G[C]: ArcState.SUSPENDED}
+    assert loop.states(A, G[A]) == {G[B]: ArcState.NORMAL}
+    assert loop.suspended(A) == {(G[C], G[A])}
+    assert loop.suspended(C) == {(G[B], G[C]), (G[C], G[A])}
+    loop.meet([A, B], [C])
+    assert loop.loops(A) == loop.loops(B) == loop.loops(C) == {frozenset(G.values())}
+    loop.check(*RING)
+
+
+def test_each_side_goes_on_with_what_it_reaches_and_refuses_what_it_does_not(loop):
+    loop.part([A, B], [C])
+    loop.done(A, JoinArc(G[A], H[B]))
+    loop.done(C, JoinArc(G[C], H[C]))
+    assert loop.refused(A, JoinArc(H[A], H[C])) is Reason.UNAVAILABLE
+    assert loop.refused(C, JoinArc(G[C], H[A])) is Reason.UNAVAILABLE
+    loop.meet([A, B], [C])
+    loop.check(*RING, (G[A], H[B]), (G[C], H[C]))
+
+
+def test_what_cannot_be_entered_is_said(loop):
+    loop.part([A, B], [C])
+    plan = MembershipResolver(loop.core(B)).resolve(G[B])
+    assert [(away.server, away.groups) for away in plan.apart] == [(C, (G[C],))]
+    assert MembershipResolver(loop.core(A)).apart_above(G[A]) == [C]
+    # What is above it at another server is known there too.
+    assert MembershipResolver(loop.core(B)).apart_above(G[B]) == [C]
+    assert MembershipResolver(loop.core(B)).apart_above(H[B]) == []
+
+
+@pytest.mark.parametrize(
+    ("at", "arc"), [(B, (G[B], G[C])), (A, (G[C], G[A]))], ids=["its parent's home", "its child's home"]
+)
+def test_an_arc_that_was_left_at_one_end_is_not_joined_again(loop, at, arc):
+    loop.part([A, B], [C])
+    loop.done(at, LeaveArc(*arc))
+    assert arc not in loop.suspended(at)
+    loop.meet([A, B], [C])
+    loop.check(*(one for one in RING if one != arc))
+
+
+def test_a_group_that_was_deleted_and_created_again_does_not_get_its_arcs_back(loop):
+    loop.part([A, B], [C])
+    assert loop.refused(C, DeleteGroup(G[C])) is Reason.GROUP_IN_USE
+    loop.done(C, DeleteGroup(G[C], force=True))
+    loop.done(C, CreateGroup(G[C]))
+    loop.meet([A, B], [C])
+    loop.check((G[A], G[B]))
+
+
+def test_a_member_joins_when_its_server_is_back():
+    scene = Scene()
+    scene.part([A, B], [C])
+    scene.done(A, JoinArc(G[A], G[C], ChildKind.GROUP, offline=True))
+    scene.done(A, JoinArc(G[A], NodeId(f"ann@{C}"), ChildKind.PROCESS, offline=True))
+    assert scene.suspended(A) == {(G[A], G[C]), (G[A], f"ann@{C}")}
+    assert scene.refused(A, JoinArc(H[A], G[C], offline=True)) is Reason.INVALID_REQUEST
+    scene.meet([A, B], [C])
+    scene.check((G[A], G[C]), (G[A], f"ann@{C}"))
+
+
+def test_a_member_that_cannot_join_stays_visible_as_rejected():
+    scene = Scene()
+    scene.part([A, B], [C])
+    scene.done(A, JoinArc(G[A], NodeId(f"nobody@{C}"), ChildKind.GROUP, offline=True))
+    scene.meet([A, B], [C])
+    ((arc, why),) = scene.core(A).suspended_arcs()
+    assert tuple(arc) == (G[A], f"nobody@{C}")
+    assert why.startswith("rejected: ")
+    scene.done(A, LeaveArc(*arc))
+    scene.check()
+
+
+def test_a_server_that_is_back_before_it_is_missed_resumes_without_any_of_this(loop):
+    with patch.object(links, "NOTICED_AFTER", (1e9,)), patch.object(links, "LOST_AFTER", (1e9,)):
+        loop.cluster.crash(C, down_for=0.0)
+        loop.cluster.run()
+    assert not [happened for happened in loop.cluster.sent if type(happened.message).__name__ == "Install"]
+    loop.check(*RING)
+
+
+def test_all_three_apart_and_together_again(loop):
+    loop.part([A], [B])
+    loop.part([A, B], [C])
+    assert [loop.members(server) for server in (A, B, C)] == [{A}, {B}, {C}]
+    loop.done(B, LeaveArc(G[B], G[C]))
+    loop.meet([A, B], [C])
+    loop.meet([A], [B])
+    loop.check((G[A], G[B]), (G[C], G[A]))
+
+
+def test_of_servers_that_do_not_all_reach_one_another_some_agree(loop):
+    loop.part([B], [C])
+    assert loop.members(A) == loop.members(B) == {A, B}
+    assert loop.members(C) == {C}
+    loop.meet([B], [C])
+    assert loop.members(C) == {A, B, C}
+    loop.check(*RING)
+
+
+def test_a_view_survives_a_restart_of_everybody(loop):
+    loop.part([A, B], [C])
+    loop.meet([A, B], [C])
+    view = loop.core(A).view
+    loop.cluster.connections = None
+    loop.cluster.restart_all()
+    loop.cluster.run()
+    assert [loop.core(server).view for server in (A, B, C)] == [view] * 3 != ["", "", ""]
+    loop.check(*RING)
+
+
+def test_what_is_lost_is_an_event_of_each_server(loop):
+    loop.part([A, B], [C])
+    lost = [happened for happened in loop.cluster.history if getattr(happened, "event", None).__class__ is PeerLost]
+    assert {(happened.server, happened.event.peer) for happened in lost} >= {(A, C), (C, A)}
