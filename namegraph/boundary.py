@@ -78,7 +78,10 @@ class Boundary:
 
     def arc_joined(self, arc: ArcId, *, final: Priority) -> None:
         """Forget what was stored of an arc before it was left or suspended, unless its new record came already."""
-        if arc in self._versions and self._site.home_of(arc.parent) == self._site.server:
+        if arc not in self._versions or self._site.home_of(arc.parent) != self._site.server:
+            return
+        index = self._graph.index
+        if arc.child not in index or index[arc.child] not in self._graph.children[index[arc.parent]]:
             self.store(arc, (), RecordVersion(final, is_block=False))
 
     def arc_left(self, arc: ArcId, *, final: Priority) -> None:

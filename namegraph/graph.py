@@ -286,9 +286,10 @@ class NameGraph:
     def _inner_arcs(
         self, virtual_node: VirtualNode
     ) -> Iterator[tuple[tuple[int, NodeId, NodeId], NodeIndex, NodeIndex]]:
+        # By ancestry records: that an arc leads nowhere any more may be known here before all is known of the loop.
         for component in virtual_node.components:
-            for arc in self.children[component].values():
-                if not arc.suspended and self.virtual_node_of.get(arc.child) is virtual_node:
+            for arc in self.parents[component].values():
+                if self.virtual_node_of.get(arc.parent) is virtual_node:
                     yield (arc.cost, self.ids[arc.parent], self.ids[arc.child]), arc.parent, arc.child
 
 

@@ -235,11 +235,11 @@ class Participant:
             if self._site.home_of(group) == self._site.server:
                 records.set_group(group, is_present=is_present, final=commit.final)
         for outcome in unpack_arcs(commit.arcs):
-            records.apply_arc(outcome, final=commit.final)
             if outcome.is_present:
                 self._boundary.arc_joined(outcome.arc, final=commit.final)
             else:
                 self._boundary.arc_left(outcome.arc, final=commit.final)
+            records.apply_arc(outcome, final=commit.final)
         for node, vnid in commit.renamed:
             if node not in relayed:
                 records.rename(node, vnid, final=commit.final)

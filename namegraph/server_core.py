@@ -420,7 +420,8 @@ class ServerCore:
             if asked.digest and not _left_no_trace(ended.outcome):
                 self._outcomes.remember(asked.request_id, asked.digest, ended.outcome, records)
         for update_id in coordinator.answerable:
-            is_confirmed = update_id in coordinator.confirmed
+            # What became controlled is known by this step alone, until it is durable.
+            is_confirmed = update_id in coordinator.confirmed and update_id not in coordinator.controlled
             if update_id in coordinator.controlled:
                 asked = requests.complete(update_id, coordinator.controlled[update_id])
                 self._outcomes.complete(asked.request_id, asked.outcome, records)
