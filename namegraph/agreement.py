@@ -174,7 +174,7 @@ class Agreement:
         site = self._site
         self._proposal = None
         accepted = proposal.accepted
-        members = tuple((server, accepted[server].before) for server in proposal.servers)
+        members = tuple((server, accepted[server].origin) for server in proposal.servers)
         counter = max(one.counter for one in accepted.values())
         decided: dict[UpdateId, bytes] = {}
         for server in proposal.servers:

@@ -52,6 +52,17 @@ class ViewId(NamedTuple):
     leader: ServerId
 
 
+class Origin(NamedTuple):
+    """What a server's state comes from: servers of one origin hold states that fit together.
+
+    That is a view that was open; or, of a view that did not come to be open, those who were of one origin before it,
+    named by the smallest of them.
+    """
+
+    view: ViewId
+    group: ServerId
+
+
 class SuspendArc(Struct, frozen=True, array_like=True, tag=True):
     """Take an arc out of what is resolved, and remember it: the home of its parent is out of reach."""
 
@@ -398,8 +409,7 @@ class Accept(Struct, frozen=True, array_like=True, tag=True):
     """What is under way here has stopped."""
 
     view: ViewId
-    before: ViewId
-    """The view that this server has been in."""
+    origin: Origin
     reached: tuple[ServerId, ...]
     counter: int
     ready: tuple[UpdateId, ...]
@@ -412,8 +422,8 @@ class Install(Struct, frozen=True, array_like=True, tag=True):
     """Finish these updates, drop all others that are under way, and be in the view."""
 
     view: ViewId
-    members: tuple[tuple[ServerId, ViewId], ...]
-    """Each with the view it was in; sorted."""
+    members: tuple[tuple[ServerId, Origin], ...]
+    """Sorted."""
     counter: int
     """Above all that any member has seen."""
     commits: tuple[bytes, ...]
@@ -427,13 +437,13 @@ class Outside(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Entering(Struct, frozen=True, array_like=True, tag=True):
-    """To the smallest of those who were in one view before: these arcs enter here from others; suspend them."""
+    """To the smallest of one origin: these arcs enter here from others; suspend them."""
 
     arcs: tuple[ArcId, ...]
 
 
 class Settled(Struct, frozen=True, array_like=True, tag=True):
-    """To the leader: those who were in one view before have suspended what is to be."""
+    """To the leader, from the smallest of one origin: what had to be suspended is."""
 
 
 class Open(Struct, frozen=True, array_like=True, tag=True):

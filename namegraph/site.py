@@ -10,7 +10,7 @@ from collections import deque
 
 from namegraph.ancestry import AncestorSets
 from namegraph.graph import NameGraph
-from namegraph.messages import FIRST_VIEW, Message, ViewId
+from namegraph.messages import FIRST_VIEW, Message, Origin, ViewId
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, ProtocolRow
@@ -37,8 +37,10 @@ class Site:
         self.lost: dict[ServerId, str] = {}
         """Servers out of reach, and why."""
         self.view: ViewId = FIRST_VIEW
-        self.members: dict[ServerId, ViewId] = {}
-        """Who is in the view, each with the view it was in before. In the first view it is whoever was met."""
+        self.members: dict[ServerId, Origin] = {}
+        """Who is in the view, and where each comes from. In the first view it is whoever was met."""
+        self.origin = Origin(FIRST_VIEW, ServerId(""))
+        """What the state of this server comes from, for the next view."""
         self.promised: ViewId = FIRST_VIEW
         """The highest view that was proposed here and accepted."""
         self.is_open = True
@@ -63,7 +65,7 @@ class Site:
         return server in self.lost or not self.is_in_view(server)
 
     def is_apart(self, server: ServerId) -> bool:
-        """Whether arcs between a server and this one do not count at present: it was in another view."""
+        """Whether what a server knows does not fit what is known here: it comes from elsewhere."""
         return self.view != FIRST_VIEW and self.members.get(server) != self.members[self.server]
 
     def send(self, to: ServerId, message: Message) -> None:

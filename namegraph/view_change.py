@@ -2,13 +2,13 @@
 
     Propose --> give up the view: no message of it counts any more
     Install --> finish what any member knows to be decided, drop all else; suspend arcs to whoever was in another view:
-                those that leave at once, those that enter by one update of all who were in one view before
-                (Entering, to the smallest of them) --> Settled to the leader
+                those that leave at once, those that enter by one update of all of one origin (Entering, to the smallest
+                of them) --> Settled to the leader
     Open    --> updates begin; parents' homes and children's homes compare arcs (Held, HeldToo) and settle them
 
 So no update ever rests on a picture of who is reachable that another server of it does not share. Members that were in
-the same view before hold states that fit together, whatever they missed of others; between members of different views
-before, all arcs are suspended first, and joined again by ordinary updates.
+the same view before hold states that fit together, whatever they missed of others (`Origin`); between members of
+different origins, all arcs are suspended first, and joined again by ordinary updates.
 
 Source: protocol.md section 7; decision 0009.
 """
@@ -35,6 +35,7 @@ from namegraph.messages import (
     Install,
     Offer,
     Open,
+    Origin,
     Outside,
     Propose,
     Reach,
@@ -89,7 +90,7 @@ class ViewChange:
         decided = {**dict(self._participant.decided.all_kept()), **dict(self._coordinator.decided())}
         return Accept(
             view,
-            site.view,
+            site.origin,
             reached,
             site.counter,
             self._participant.ready_updates(),
@@ -139,6 +140,7 @@ class ViewChange:
         self._participant.end_view()
         undone = self._coordinator.end_view()
         site.view, site.members, site.is_open = install.view, dict(install.members), False
+        site.origin = Origin(install.view, self._smallest_of(site.members[site.server]))
         self._settled, self._suspending = {}, None
         self._forget_entering()
         self.healing.view_ended(undone)
@@ -151,7 +153,7 @@ class ViewChange:
         site.send(self._smallest_of(site.members[site.server]), Entering(tuple(arcs)))
 
     def entering(self, sender: ServerId, entering: Entering) -> None:
-        """As the smallest of those who were in one view before: suspend what enters all of them, at once.
+        """As the smallest of one origin: suspend what enters all of them, at once.
 
         One by one it would not do: what one suspends can be above another only by way of servers that are away.
         """
@@ -160,10 +162,10 @@ class ViewChange:
         self._suspend_all()
 
     def settled(self, sender: ServerId) -> None:
-        """As the leader: those who were in one view before have suspended what is to be."""
+        """As the leader: those of one origin have suspended what is to be."""
         site = self._site
         self._settled[sender] = None
-        groups = {self._smallest_of(before) for before in site.members.values()}
+        groups = {self._smallest_of(origin) for origin in site.members.values()}
         if site.is_open or not self._settled.keys() >= groups:
             return
         for server in sorted(site.members):
@@ -175,6 +177,7 @@ class ViewChange:
         if site.is_open:
             return
         site.is_open = True
+        site.origin = Origin(site.view, ServerId(""))
         self._due = {}
         self._forget_entering()
         self._participant.decided.opened()
@@ -209,9 +212,9 @@ class ViewChange:
         elif self._suspending is None:
             self._suspend_all()
 
-    def _smallest_of(self, before: ViewId) -> ServerId:
-        """Of those who were in one view before, who speaks for them."""
-        return min(server for server, view in self._site.members.items() if view == before)
+    def _smallest_of(self, origin: Origin) -> ServerId:
+        """Who speaks for all of one origin."""
+        return min(server for server, other in self._site.members.items() if other == origin)
 
     def _suspend_all(self) -> None:
         site = self._site
@@ -262,6 +265,7 @@ class ViewChange:
                 site.is_open,
                 tuple(self._settled),
                 tuple(self._due),
+                site.origin,
             )
         )
         if row != self._row:
@@ -280,18 +284,19 @@ class ViewChange:
                 self._row = row.value
                 found = _DECODER.decode(row.value or b"")
                 site.view, site.members, site.promised = found.view, dict(found.members), found.promised
-                site.is_open = found.is_open
+                site.is_open, site.origin = found.is_open, found.origin
                 self._settled, self._due = dict.fromkeys(found.settled), dict.fromkeys(found.due)
                 self._must_resume = True
 
 
 class _ViewRow(NamedTuple):
     view: ViewId
-    members: tuple[tuple[ServerId, ViewId], ...]
+    members: tuple[tuple[ServerId, Origin], ...]
     promised: ViewId
     is_open: bool
     settled: tuple[ServerId, ...]
     due: tuple[ServerId, ...]
+    origin: Origin
 
 
 _ENCODER = msgspec.msgpack.Encoder()
