@@ -135,11 +135,11 @@ class Coordinator:
                     covers.setdefault(site.home_of(group), ({}, {}))[0][group] = None
                 case LeaveArc(parent, child) if site.is_suspended(parent, child):
                     # Whoever of its homes is there can leave it.
-                    for home in filter(site.is_in_view, site.homes_of(parent=parent, child=child)):
-                        ends, entry_nodes = covers.setdefault(home, ({}, {}))
-                        entry_nodes[child] = None
-                        if home == site.home_of(parent):
-                            ends[parent] = None
+                    above, below = site.home_of(parent), site.home_below(parent=parent, child=child)
+                    if site.is_in_view(above):
+                        covers.setdefault(above, ({}, {}))[0][parent] = None
+                    if site.is_in_view(below):
+                        covers.setdefault(below, ({}, {}))[1][child] = None
                 case JoinArc(parent, child, offline=True) if site.is_away(site.home_below(parent=parent, child=child)):
                     covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
                 case JoinArc(parent, child) | LeaveArc(parent, child) | SettleArc(parent, child):
