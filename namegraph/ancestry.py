@@ -79,6 +79,15 @@ class AncestorSets:
         self._keep(representative, found)
         return found
 
+    def kept(self, node: NodeIndex) -> BitMap | None:
+        """The ancestor set of a derived node, by its representative, where it is kept: another object once it changes."""
+        return self._sets.get(node)
+
+    @property
+    def are_all_kept(self) -> bool:
+        """Whether what was computed stays: not where there was no room for it."""
+        return self._fills_from_the_roots
+
     def is_ancestor(self, *, ancestor: NodeIndex, node: NodeIndex) -> bool:
         """Whether one or more arcs lead from `ancestor` to `node`: on a loop, a node is its own ancestor."""
         if ancestor == node:

@@ -210,6 +210,13 @@ class Coordinator:
         """The updates that are not over, sorted."""
         return sorted(self._running)
 
+    def all_running(self) -> list[tuple[Running, tuple[ServerId, ...]]]:
+        """The updates that are not over, sorted, each with the servers it waits for."""
+        return [
+            (running, tuple(sorted(running.not_done) if running.phase is Phase.DECIDED else self._waited_for(running)))
+            for _, running in sorted(self._running.items())
+        ]
+
     def released(self, update_id: UpdateId) -> None:
         """Count the answer to a `Release` of this coordinator."""
         running = self._running.get(update_id)

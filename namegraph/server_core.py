@@ -81,6 +81,7 @@ from namegraph.scope import (
     operations_of_import,
 )
 from namegraph.site import NEVER, Site
+from namegraph.snapshot import Snapshot
 from namegraph.subnets import SubnetTable
 from namegraph.virtual_nodes import compute_topology
 
@@ -200,6 +201,16 @@ class ServerCore:
         """Whether a group that is owned here is a component of a virtual node."""
         node = self.graph.group(group)
         return node is not None and node in self.graph.virtual_node_of
+
+    def snapshot(self) -> Snapshot:
+        """Begin to read the whole state; the snapshot must be told of every step until it is finished."""
+        return Snapshot(
+            site=self._site,
+            records=self.records,
+            entries=self.entries,
+            boundary=self.boundary,
+            coordinator=self._coordinator,
+        )
 
     def step(self, event: Event, now: float) -> Effects:
         """Take one event in; return what the shell must make durable and then let out. `now` is in seconds."""

@@ -201,6 +201,11 @@ def status() -> UnaryCall[results.ServerStatus]:
     return UnaryCall("GetStatus", admin_pb2.GetStatusRequest(), answers.read_status)
 
 
+def snapshot() -> admin_pb2.ExportSnapshotRequest:
+    """Ask for all that a server holds."""
+    return admin_pb2.ExportSnapshotRequest()
+
+
 def peers() -> UnaryCall[results.PeerList]:
     """Ask a server for its peers."""
     return UnaryCall("ListPeers", admin_pb2.ListPeersRequest(), answers.read_peers)
