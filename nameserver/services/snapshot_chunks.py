@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyroaring import BitMap
+
 from namegraph.graph import ArcState
 from namegraph.names import ServerId
 from namegraph.priorities import Priority
@@ -53,7 +55,7 @@ def _nodes(rows: Sequence[NodeRow]) -> messages.SnapshotChunk.Nodes:
         numbers=numbers,
         ids=ids,
         kinds=bytes(kinds),
-        homes=map(place, homes),
+        homes=list(map(place, homes)),
         places=bytes(OWNED * one + HELD * other for one, other in zip(owned, held, strict=True)),
         version_counters=[0 if version is None else version.counter for version in versions],
         version_servers=[0 if version is None else place(version.server) for version in versions],
@@ -89,9 +91,15 @@ def _virtual_node(row: VirtualNodeRow) -> messages.SnapshotChunk.VirtualNode:
 def _ancestor_sets(rows: Sequence[AncestorSetRow]) -> messages.SnapshotChunk.AncestorSets:
     return messages.SnapshotChunk.AncestorSets(
         representatives=[row.representative for row in rows],
-        sets=[row.ancestors.serialize() for row in rows],
+        sets=[_serialized(row.ancestors) for row in rows],
         sizes=[len(row.ancestors) for row in rows],
     )
+
+
+def _serialized(ancestors: BitMap) -> bytes:
+    smallest = ancestors.copy()
+    smallest.run_optimize()
+    return smallest.serialize()
 
 
 def _boundary_record(row: BoundaryRow) -> messages.SnapshotChunk.BoundaryRecord:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 
 from shadowtree.client.snapshots.schema import MANIFEST, TABLES
-from shadowtree.client.snapshots.tables import SnapshotCollector
+from shadowtree.client.snapshots.tables import SnapshotCollector, SnapshotTables
 from shadowtree.results import Snapshot
 from shadowtree.v1 import admin_pb2
 
@@ -30,8 +30,12 @@ def write_snapshot(
         collector.add(chunk)
         if progress is not None:
             progress(collector.rows)
-    found = collector.finish()
-    place = folder / quote(found.manifest["server"], safe=" @")
+    return write_tables(collector.finish(), folder)
+
+
+def write_tables(found: SnapshotTables, folder: Path) -> Snapshot:
+    """Write the tables of one server into a folder of its own, inside `folder`."""
+    place = folder / _folder_name(found.manifest["server"])
     place.mkdir(parents=True, exist_ok=True)
     (place / MANIFEST).unlink(missing_ok=True)
     rows = {}
@@ -53,3 +57,8 @@ def forget_snapshots(folder: Path) -> None:
             (manifest.parent / f"{name}.parquet").unlink(missing_ok=True)
         if not any(manifest.parent.iterdir()):
             manifest.parent.rmdir()
+
+
+def _folder_name(server: str) -> str:
+    """A name that stays inside the folder and is legal everywhere, whatever a server calls itself."""
+    return quote(server, safe=" @") if server.strip(". ") else f"server {quote(server)}"
