@@ -7,8 +7,7 @@ A piece may be out of date as soon as it is read. What a step changes it names i
 read again in a later piece. Of the rows of one key those of the latest piece hold, so that after `finish`, which must not
 be interrupted, all of them together are the state of that step, and nobody had to wait for a copy.
 
-Ancestor sets are no records. They are replaced when they change, never altered, so a set that is the same object as the
-one that was read is the same set.
+Ancestor sets are no records; `AncestorSets` says which it keeps anew or drops.
 
 Source: docs/snapshots.md.
 """
@@ -33,11 +32,11 @@ from namegraph.records import ArcRecord, NodeIndex, NodeKind, Records
 from namegraph.running import Phase
 from namegraph.site import NEVER, Site
 
-PIECE_ROWS = 500
-"""Rows of a piece, about: some milliseconds of work, after which others get their turn."""
+PIECE_ROWS = 150
+"""Rows of a piece, about: a millisecond of work, after which others get their turn."""
 
-PIECE_ANCESTORS = 200_000
-"""Numbers in the ancestor sets of a piece: some 200 kB."""
+PIECE_ANCESTORS = 50_000
+"""Numbers in the ancestor sets of a piece."""
 
 REST_LIMIT = 200
 """Changes that are left for `finish`: it delays others about as long as an update does."""
@@ -177,7 +176,15 @@ class Snapshot:
         self._arcs: dict[ArcKey, None] = {}
         self._virtual_nodes: dict[int, None] = {}
         self._boundary_arcs: dict[ArcId, None] = {}
+        self._sets: dict[NodeIndex, None] = {}
+        """Derived nodes whose ancestor set may be another one than was read."""
         self._sets_read: dict[NodeIndex, BitMap] = {}
+        site.ancestors.followers.append(self._sets)
+
+    def close(self) -> None:
+        """Say that nothing more will be read."""
+        followers = self._site.ancestors.followers
+        followers[:] = [follower for follower in followers if follower is not self._sets]
 
     def note(self, records: Records) -> None:
         """Learn what a step changed."""
@@ -221,12 +228,8 @@ class Snapshot:
         )
 
     def _left(self) -> int:
-        changed = len(self._nodes) + len(self._arcs) + len(self._virtual_nodes) + len(self._boundary_arcs)
-        return changed if changed > REST_LIMIT else changed + self._sets_changed()
-
-    def _sets_changed(self) -> int:
-        kept = self._site.ancestors.kept
-        return sum(kept(node) is not found for node, found in self._sets_read.items())
+        changes = (self._nodes, self._arcs, self._virtual_nodes, self._boundary_arcs, self._sets)
+        return sum(map(len, changes))
 
     def _everything(self) -> Iterator[Piece]:
         graph, piece = self._graph, Piece()
@@ -312,10 +315,10 @@ class Snapshot:
             if not ancestors.are_all_kept:
                 return
             found = ancestors.of(node)
-            before = read.get(node)
-            read[node] = found
-            if found is before or found == before:
+            self._sets.pop(node, None)
+            if found == read.get(node):
                 continue
+            read[node] = found
             piece.ancestor_sets.append(AncestorSetRow(node, found))
             members += len(found)
             if members > PIECE_ANCESTORS or piece.is_full():
@@ -324,13 +327,13 @@ class Snapshot:
         yield piece
 
     def _with_changed_sets(self, nodes: Iterable[NodeIndex]) -> list[NodeIndex]:
-        """Derived nodes whose set is not the one that was read, and those that these changed nodes are in now."""
-        read, kept, representative = self._sets_read, self._site.ancestors.kept, self._graph.representative
-        changed = [node for node, before in read.items() if kept(node) is not before]
-        found = {representative(node) for node in (*changed, *nodes) if self._has_set(node)}
-        for node in changed:
+        """Derived nodes whose set may be another one, those among them that these changed nodes are in."""
+        representative = self._graph.representative
+        found = {representative(node) for node in (*self._sets, *nodes) if self._has_set(node)}
+        for node in self._sets:
             if node not in found:
-                del read[node]
+                self._sets_read.pop(node, None)
+        self._sets.clear()
         return sorted(found)
 
     def _has_set(self, node: NodeIndex) -> bool:

@@ -15,6 +15,7 @@ def chunks_of(core, *, between=lambda: None):
             snapshot.note(records)
     for piece in snapshot.finish():
         yield _message(encode_piece(piece))
+    snapshot.close()
     yield _message(encode_end(snapshot.closing(), revision=core.revision, database_failure=""))
 
 

@@ -75,4 +75,5 @@ class SnapshotCalls:
             yield snapshot
         finally:
             self._run_loop.followers.remove(snapshot.note)
+            snapshot.close()
             self._under_way -= 1
