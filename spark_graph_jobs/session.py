@@ -1,0 +1,60 @@
+"""The Spark session of an audit: the same settings on a laptop, under `spark-submit` and in tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+DRIVER_MEMORY: Final = "4g"
+"""Enough for half a million arcs over five servers, and for ten million that spill to disk."""
+
+ROWS_OF_PARTITION: Final = 400_000
+"""Rows of arcs in one partition of a shuffle: a sort of so many stays in memory."""
+
+PARTITIONS_LIMIT: Final = 400
+
+ROWS_OF_ARROW_BATCH: Final = 20_000
+"""Rows that cross to Python at once; a row may bring an ancestor set of some kilobytes."""
+
+
+def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> SparkSession:
+    """Start Spark, or take the session that `spark-submit` has started.
+
+    `arcs`: about how many rows of arcs there are, which decides how finely work is cut. `master` None: as Spark was
+    told, or all cores of this machine.
+    """
+    # Where pandas is newer than it knows, PySpark says so on every start; nothing here uses pandas.
+    warnings.filterwarnings("ignore", module=r"pyspark\..*", category=UserWarning)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("shadowtree audit")
+    if master is not None:
+        builder = builder.master(master)
+    if master is None or master.startswith("local"):
+        # One machine needs no name that others can resolve.
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    settings = {
+        "spark.driver.memory": memory,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(partitions_for(arcs)),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_OF_ARROW_BATCH),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.inMemoryColumnarStorage.batchSize": "5000",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def partitions_for(arcs: int) -> int:
+    """Into how many parts a shuffle of so many rows is cut."""
+    cores = os.cpu_count() or 1
+    return min(PARTITIONS_LIMIT, max(cores, arcs // ROWS_OF_PARTITION))

@@ -1,0 +1,186 @@
+"""The snapshots of all servers as DataFrames, with numbers that can be joined.
+
+A snapshot numbers its nodes for itself. Here every node gets two numbers more: `local` (this node *on this server*) and
+`key` (this name, wherever it is): a hash of the name, of which it is checked that no two names share one. A derived node
+is `derived`, the smallest `local` of its components. `rank` is the place of a name among those of its server, so that
+arcs can be put in their order without carrying names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark_graph_jobs.schema import DELIVERIES_SCHEMA, TABLES
+from spark_graph_jobs.snapshots import Collection, Snapshot
+
+FOREIGN: Final = -1
+"""`home_at` of a foreign process."""
+UNKNOWN: Final = -2
+"""`home_at` of a node whose home has no snapshot here."""
+
+NUMBERS_OF_SERVER: Final = 1 << 32
+"""`local` is the place of the server times this, plus the node's number there."""
+
+
+class NamesCollideError(Exception):
+    """Two names have one hash, so that nothing can be said of either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What all servers hold. `at` is the place of a server in `servers`."""
+
+    servers: tuple[Snapshot, ...]
+    nodes: DataFrame
+    """at, number, local, key, rank, id, kind, home, home_at, owned, held, vnid, version_counter, version_server, level,
+    derived."""
+    arcs: DataFrame
+    """The columns of the schema, at, and of both ends their `local` (as parent and child), key, rank, kind, derived,
+    level, owned, held, home_at. Null, but for the `local`, where a number stands for no node."""
+    virtual_nodes: DataFrame
+    """at, vnid, smallest, components (each a `local`)."""
+    ancestors: DataFrame
+    """at, local, derived, ancestors."""
+    rd_records: DataFrame
+    """The columns of the schema, at, and of both ends their `local` (as parent and child), key, derived."""
+    updates: DataFrame
+    """The columns of the schema, at."""
+    deliveries: DataFrame | None
+    is_cut: bool
+
+    def name_of(self, at: Column) -> Column:
+        """The name of the server at a place."""
+        names = F.array(*(F.lit(snapshot.server) for snapshot in self.servers))
+        return F.when(at >= 0, F.get(names, at)).otherwise(F.lit("a server without a snapshot"))
+
+
+@contextmanager
+def load(spark: SparkSession, collection: Collection) -> Iterator[Tables]:
+    """Read all tables; what many audits need is kept on this machine's disks until the context ends."""
+    servers = collection.snapshots
+    kept: list[DataFrame] = []
+
+    def keep(frame: DataFrame) -> DataFrame:
+        kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
+        return frame
+
+    try:
+        nodes = keep(_nodes(spark, servers))
+        _refuse_collisions(nodes)
+        yield Tables(
+            servers=servers,
+            nodes=nodes,
+            arcs=keep(_with_ends(_read(spark, servers, "arcs"), nodes)),
+            virtual_nodes=_virtual_nodes(spark, servers),
+            ancestors=_ancestors(spark, servers, nodes),
+            rd_records=keep(_rd_records(spark, servers, nodes)),
+            updates=_read(spark, servers, "updates"),
+            deliveries=(
+                None
+                if collection.deliveries is None
+                else spark.read.schema(from_arrow_schema(DELIVERIES_SCHEMA)).parquet(str(collection.deliveries))
+            ),
+            is_cut=collection.is_cut,
+        )
+    finally:
+        for frame in kept:
+            frame.unpersist()
+
+
+def local(number: Column | str, at: Column | str = "at") -> Column:
+    """What tells a node on a server from all others."""
+    place = F.col(at) if isinstance(at, str) else at
+    numbered = F.col(number) if isinstance(number, str) else number
+    return place.cast("long") * F.lit(NUMBERS_OF_SERVER) + numbered.cast("long")
+
+
+def key(name: Column | str) -> Column:
+    """What stands for a name at all servers."""
+    return F.xxhash64(F.col(name) if isinstance(name, str) else name)
+
+
+def _read(spark: SparkSession, servers: Sequence[Snapshot], table: str) -> DataFrame:
+    """One table of all servers, each row with the place of its server."""
+    schema = from_arrow_schema(TABLES[table])
+    frames = [
+        spark.read.schema(schema).parquet(str(snapshot.folder / f"{table}.parquet")).withColumn("at", F.lit(at))
+        for at, snapshot in enumerate(servers)
+    ]
+    return _union(frames)
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    """All of them; as a tree, because a chain of hundreds would take Spark long to plan."""
+    if len(frames) == 1:
+        return frames[0]
+    middle = len(frames) // 2
+    return _union(frames[:middle]).unionByName(_union(frames[middle:]))
+
+
+def _nodes(spark: SparkSession, servers: Sequence[Snapshot]) -> DataFrame:
+    places = F.create_map(*(F.lit(part) for at, snapshot in enumerate(servers) for part in (snapshot.server, at)))
+    home_at = (
+        F.when(F.col("home").isNull(), F.lit(FOREIGN))
+        .otherwise(F.coalesce(F.try_element_at(places, F.col("home")), F.lit(UNKNOWN)))
+        .cast("int")
+    )
+    in_order = Window.partitionBy("at").orderBy("id")
+    nodes = (
+        _read(spark, servers, "nodes")
+        .withColumnRenamed("node", "number")
+        .withColumn("local", local("number"))
+        .withColumn("key", key("id"))
+        .withColumn("home_at", home_at)
+        .withColumn("rank", F.row_number().over(in_order))
+    )
+    alone = nodes.filter(F.col("vnid").isNull()).withColumn("derived", F.col("local"))
+    of_virtual_node = Window.partitionBy("at", "vnid")
+    inside = nodes.filter(F.col("vnid").isNotNull()).withColumn("derived", F.min("local").over(of_virtual_node))
+    return alone.unionByName(inside)
+
+
+def _refuse_collisions(nodes: DataFrame) -> None:
+    alike = nodes.groupBy("key").agg(F.min("id").alias("one"), F.max("id").alias("other"))
+    found = alike.filter(F.col("one") != F.col("other")).head()
+    if found is not None:
+        raise NamesCollideError(f"{found['one']} and {found['other']} have one hash; rename one of them")
+
+
+_OF_ENDS: Final = ("key", "rank", "kind", "derived", "level", "owned", "held", "home_at")
+
+
+def _with_ends(arcs: DataFrame, nodes: DataFrame) -> DataFrame:
+    arcs = arcs.withColumn("parent", local("parent")).withColumn("child", local("child"))
+    for end in ("parent", "child"):
+        about = nodes.select(F.col("local").alias(end), *(F.col(name).alias(f"{end}_{name}") for name in _OF_ENDS))
+        arcs = arcs.join(about, end, "left")
+    return arcs
+
+
+def _virtual_nodes(spark: SparkSession, servers: Sequence[Snapshot]) -> DataFrame:
+    to_local = F.transform("components", lambda number: local(number))
+    return _read(spark, servers, "virtual_nodes").withColumn("components", to_local)
+
+
+def _ancestors(spark: SparkSession, servers: Sequence[Snapshot], nodes: DataFrame) -> DataFrame:
+    frame = _read(spark, servers, "ancestors").withColumn("local", local("node")).drop("node")
+    return frame.join(nodes.select("local", "derived"), "local", "left")
+
+
+def _rd_records(spark: SparkSession, servers: Sequence[Snapshot], nodes: DataFrame) -> DataFrame:
+    records = _read(spark, servers, "rd_records")
+    records = records.withColumn("parent", local("parent")).withColumn("child", local("child"))
+    for end in ("parent", "child"):
+        about = nodes.select(
+            F.col("local").alias(end), F.col("key").alias(f"{end}_key"), F.col("derived").alias(f"{end}_derived")
+        )
+        records = records.join(about, end, "left")
+    return records
