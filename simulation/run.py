@@ -10,6 +10,7 @@ from namegraph.events import Committed, CreateGroup, UpdateCommand
 from namegraph.names import ServerId, Subnet, subnet_of
 from namegraph.records import RequestId
 from namegraph.refusals import Reason
+from namegraph.server_core import ServerCore
 from simulation.checkers import check_all, check_quiet
 from simulation.clients import Population, populate, submit_burst
 from simulation.cluster import Cluster
@@ -123,6 +124,10 @@ class SeedRun:
             self._run_burst(CALM_UPDATES)
             self._start_again()
         return self._tally()
+
+    def cores(self) -> list[ServerCore]:
+        """The servers as they are, for further questions."""
+        return list(self._cluster.servers.values())
 
     def _run_burst(self, size: int) -> None:
         """Let clients ask for so many updates, come to rest, and check."""

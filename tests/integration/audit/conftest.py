@@ -1,5 +1,7 @@
 """One Spark session for all tests of the audit: starting one takes ten seconds."""
 
+import os
+import sys
 import warnings
 
 import pytest
@@ -18,6 +20,8 @@ def jar():
 @pytest.fixture(scope="session")
 def spark(jar):
     """A session on two threads of this process, with GraphFrames where its jar can be had."""
+    # Spark's Python processes are to be this one, not whatever is first on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").appName("tests of the audit")
     settings = {
         "spark.ui.enabled": "false",
