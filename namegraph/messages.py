@@ -58,6 +58,8 @@ class Update(NamedTuple):
     """A group whose members are to be read at the update's turn; there is no operation then."""
     reports_control: bool = False
     """Whether `Done` says what became controlled or released: not for an import."""
+    cut: str | None = None
+    """The name of a cut, which affects everything at its turn; there is no operation then."""
 
 
 class Cover(NamedTuple):
@@ -319,7 +321,28 @@ class Block(Struct, frozen=True, array_like=True, tag=True):
     version: RecordVersion
 
 
-Message = Order | Vote | Final | Abort | Holding | Drop | Ready | Refuse | Commit | Done | Release | Released | Block
+class TakeCut(Struct, frozen=True, array_like=True, tag=True):
+    """All servers are ready for a cut: whoever hears of it first from anybody takes it before anything else."""
+
+    update_id: UpdateId
+
+
+Message = (
+    Order
+    | Vote
+    | Final
+    | Abort
+    | Holding
+    | Drop
+    | Ready
+    | Refuse
+    | Commit
+    | Done
+    | Release
+    | Released
+    | Block
+    | TakeCut
+)
 
 COMPRESSED_FROM_BYTES = 64 * 1024
 

@@ -35,7 +35,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an update is to do. A `read` has no operations."""
+    """What an update is to do. A `read` has no operations, nor has a `cut`."""
 
     operations: tuple[tuple[int, Operation], ...]
     """Each with its place in what the client asked for, from 1."""
@@ -43,6 +43,7 @@ class Plan:
     """Operations that the client asked for."""
     read: NodeId | None = None
     is_import: bool = False
+    cut: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,12 @@ from namegraph.changes import Changes, Collector, collect_import
 from namegraph.channels import Channels
 from namegraph.commit import commit, name_effects
 from namegraph.coordinator import Coordinator
+from namegraph.cuts import CutsWaiting
 from namegraph.events import (
     AddPeer,
     Committed,
+    Cut,
+    CutCommand,
     Effects,
     Event,
     ImportCommand,
@@ -55,6 +58,7 @@ from namegraph.messages import (
     Refuse,
     Release,
     Released,
+    TakeCut,
     UpdateId,
     Vote,
     decode,
@@ -116,6 +120,7 @@ class ServerCore:
         for part in (core.records, core.entries, core.boundary):
             part.restore(rows)
         core._outcomes = OutcomeMemory(state.outcomes)
+        core._participant.restore()
         core._restore_requests(rows)
         return core
 
@@ -133,6 +138,11 @@ class ServerCore:
         self._participant = Participant(site, self.records, self.entries, self.boundary)
         self._coordinator = Coordinator(site, self._participant)
         self._requests = Requests()
+        self._cuts_waiting = CutsWaiting(self.channels)
+        self._cuts_taken: list[Cut] = []
+        """In this step."""
+        self._turns_wait_since: float | None = None
+        """The time of the last step, where that began no turn, because it took a cut."""
 
     def _restore_requests(self, rows: Iterable[ProtocolRow]) -> None:
         for found in self._coordinator.restore(rows):
@@ -174,6 +184,8 @@ class ServerCore:
     @property
     def next_deadline(self) -> float | None:
         """When a `Tick` is due, on the clock of `step`'s `now`."""
+        if self._turns_wait_since is not None:
+            return self._turns_wait_since
         return self._coordinator.next_deadline()
 
     @property
@@ -225,6 +237,8 @@ class ServerCore:
                         return effects
             case ReadCommand():
                 self._read(event, now, effects)
+            case CutCommand():
+                self._cut(event, now, effects)
             case PeerMessage():
                 self._take_letter(event)
             case PeerReceived(peer, through):
@@ -243,6 +257,7 @@ class ServerCore:
             case _:
                 assert_never(event)
         self._finish_step(effects, counter)
+        self._turns_wait_since = now if effects.cuts else None
         return effects
 
     def is_idle(self) -> bool:
@@ -332,6 +347,19 @@ class ServerCore:
         )
         self._requests.begin(update_id, Asked(RequestId(f"read {update_id.number}"), "", [command.ticket]))
 
+    def _cut(self, command: CutCommand, now: float, effects: Effects) -> None:
+        try:
+            self.peers.require_all_met()
+            if command.deadline is not None and now > command.deadline:
+                raise _deadline_passed()
+        except RefusedError as error:
+            effects.replies.append(Reply(command.ticket, error.refusal))
+            return
+        update_id = self._coordinator.start(
+            Plan((), 0, cut=command.name), request_id=RequestId(""), deadline=command.deadline
+        )
+        self._requests.begin(update_id, Asked(RequestId(f"cut {update_id.number}"), "", [command.ticket]))
+
     def _change_peers(self, command: AddPeer | RemovePeer) -> Outcome:
         try:
             match command:
@@ -361,12 +389,13 @@ class ServerCore:
     def _finish_step(self, effects: Effects, counter_before: int) -> None:
         """Handle the server's messages to itself and all turns that have come; then let the rest out."""
         site, records = self._site, effects.records
-        while site.own_messages or self._participant.take_next_turn():
-            while site.own_messages:
-                self._receive(self.server, site.own_messages.popleft())
-        for receiver, message in site.outbox:
-            effects.messages.append(self.channels.send(receiver, encode(message)))
-        site.outbox.clear()
+        self._take_turns(effects)
+        while ready := self._cuts_waiting.take_ready():
+            for update_id in ready:
+                self._participant.ready_for_cut(update_id)
+            self._take_turns(effects)
+        effects.cuts.extend(self._cuts_taken)
+        self._cuts_taken.clear()
         coordinator, requests = self._coordinator, self._requests
         for before, now in coordinator.begun_again:
             requests.begun_again(before, now)
@@ -394,6 +423,17 @@ class ServerCore:
         records.protocol += site.rows
         site.rows = []
         records.protocol += self.channels.take_rows()
+
+    def _take_turns(self, effects: Effects) -> None:
+        site, participant = self._site, self._participant
+        while site.own_messages or (not self._cuts_taken and participant.take_next_turn()):
+            while site.own_messages:
+                self._receive(self.server, site.own_messages.popleft())
+        for receiver, message in site.outbox:
+            effects.messages.append(self.channels.send(receiver, encode(message)))
+        site.outbox.clear()
+        self._cuts_waiting.add(participant.cuts_turned, self.servers_met)
+        participant.cuts_turned.clear()
 
     def _receive(self, sender: ServerId, message: Message) -> None:
         match message:
@@ -423,6 +463,10 @@ class ServerCore:
             case Released(update_id):
                 if not self._participant.released(update_id):
                     self._coordinator.released(update_id)
+            case TakeCut(update_id):
+                cut = self._participant.take_cut(update_id)
+                if cut is not None:
+                    self._cuts_taken.append(cut)
             case Block():
                 for arc, nodes in message.records:
                     self.boundary.store(arc, nodes, message.version)

@@ -23,6 +23,7 @@ from namegraph.messages import (
     Refuse,
     Release,
     Released,
+    TakeCut,
     UpdateId,
     Vnid,
     Vote,
@@ -54,7 +55,7 @@ def describe(message: Message) -> str:
         case Done(_, controlled, released):
             told = (("controlled", controlled), ("released", released))
             return ", ".join(f"{what} {' '.join(nodes)}" for what, nodes in told if nodes)
-        case Abort() | Holding() | Drop() | Released():
+        case Abort() | Holding() | Drop() | Released() | TakeCut():
             return ""
         case _:
             assert_never(message)
