@@ -43,7 +43,9 @@ def measure(*, quick: bool) -> list[Figure]:
     return [
         Figure("snapshot of the example graph (454,565 arcs) beside updates", statistics.median(durations), 10, "s"),
         Figure("  updates meanwhile, p99, to those without it", _p99(beside) / _p99(alone), 2, "x", note=note),
-        Figure("  updates a second meanwhile, to those without it", rates[0] / rates[1], 0.3, "x", lower_is_better=False),
+        Figure(
+            "  updates a second meanwhile, to those without it", rates[0] / rates[1], 0.3, "x", lower_is_better=False
+        ),
     ]
 
 

@@ -1,13 +1,13 @@
 """A cut: one instant of all servers, at which each of them lets others read its state.
 
-An update without operations that affects everything: its turn comes at each server when all before it are done, and no
-later one goes on meanwhile. Then, in the manner of Chandy and Lamport:
+An update without operations that affects everything: its turn comes at each server when all before it are done, and
+no later one goes on meanwhile. Then, in the manner of Chandy and Lamport:
 
     turn --> all letters sent before it are received --> Ready        so every record that was sent is there
-    all ready --> TakeCut --> the cut is now; TakeCut to all others before anything else that this server says
+    all ready --> TakeCut --> the cut is now; TakeCut to all others before anything else
 
-so that nothing that comes after the cut at one server is known before it at another. The step that takes a cut begins no
-turn, so that it ends with the state of the cut.
+so that nothing that comes after the cut at one server is known before it at another. The step that takes a cut begins
+no turn, so that it ends with the state of the cut.
 
 Source: protocol.md section 5; Chandy and Lamport, Distributed Snapshots (1985).
 """

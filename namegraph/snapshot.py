@@ -1,11 +1,11 @@
 """One server's whole state as rows, read in pieces while updates go on, and whole at one step in the end.
 
-    read: everything, piece by piece   -> what changed meanwhile -> what changed meanwhile ... -> finish: the rest at once
+    read: everything, piece by piece --> what changed meanwhile --> what changed meanwhile ... --> finish: the rest
           (steps in between are noted)
 
-A piece may be out of date as soon as it is read. What a step changes it names in its records, which are noted here; it is
-read again in a later piece. Of the rows of one key those of the latest piece hold, so that after `finish`, which must not
-be interrupted, all of them together are the state of that step, and nobody had to wait for a copy.
+A piece may be out of date as soon as it is read. What a step changes it names in its records, which are noted here; it
+is read again in a later piece. Of the rows of one key those of the latest piece hold, so that after `finish`, which
+must not be interrupted, all of them together are the state of that step, and nobody had to wait for a copy.
 
 Ancestor sets are no records; `AncestorSets` says which it keeps anew or drops.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pyroaring import BitMap
 
@@ -45,6 +45,8 @@ ROUNDS_LIMIT = 12
 """Rounds of changes that are read one by one: then it is `finish`, however much is left."""
 
 ArcKey = tuple[NodeIndex, NodeIndex]
+
+Key = TypeVar("Key")
 
 _STATES = {
     Phase.ORDER: "ordered",
@@ -105,7 +107,7 @@ class AncestorSetRow(NamedTuple):
 
 
 class BoundaryRow(NamedTuple):
-    """Who is blocked at an arc that leads to another server, by its minimal nodes: as stored here, or as sent from here.
+    """Who is blocked at an arc between servers, by its minimal nodes: as stored here, or as sent from here.
 
     Where there is no such record any more, `minimal` is empty.
     """
@@ -207,7 +209,7 @@ class Snapshot:
             yield from self._changes()
 
     def keep_up(self) -> Iterator[Piece]:
-        """What changed since, where it is more than `finish` should have to read."""
+        """What changed since, where that is more than `finish` should have to read; may be left to it at any time."""
         if self._left() > REST_LIMIT:
             yield from self._changes()
 
@@ -228,8 +230,9 @@ class Snapshot:
         )
 
     def _left(self) -> int:
-        changes = (self._nodes, self._arcs, self._virtual_nodes, self._boundary_arcs, self._sets)
-        return sum(map(len, changes))
+        return (
+            len(self._nodes) + len(self._arcs) + len(self._virtual_nodes) + len(self._boundary_arcs) + len(self._sets)
+        )
 
     def _everything(self) -> Iterator[Piece]:
         graph, piece = self._graph, Piece()
@@ -262,24 +265,23 @@ class Snapshot:
         yield from self._ancestor_sets(self._from_the_roots())
 
     def _changes(self) -> Iterator[Piece]:
+        """What is noted by now. Nobody need go on to the end: what was not read stays noted."""
         self._note_arcs_within()
-        nodes, self._nodes = self._nodes, {}
-        arcs, self._arcs = self._arcs, {}
-        virtual_nodes, self._virtual_nodes = self._virtual_nodes, {}
-        piece = Piece(virtual_nodes=list(map(self._virtual_node, virtual_nodes)))
-        for node in nodes:
+        piece = Piece(virtual_nodes=list(map(self._virtual_node, _taken_from(self._virtual_nodes))))
+        for node in _taken_from(self._nodes):
             piece.nodes.append(self._node(node))
+            self._sets[node] = None
             if piece.is_full():
                 yield piece
                 piece = Piece()
-        for parent, child in arcs:
+        for parent, child in _taken_from(self._arcs):
             piece.arcs += self._arc_rows(parent, child)
             if piece.is_full():
                 yield piece
                 piece = Piece()
         yield piece
         yield from self._changed_records()
-        yield from self._ancestor_sets(self._with_changed_sets(nodes))
+        yield from self._ancestor_sets(self._with_changed_sets())
 
     def _note_arcs_within(self) -> None:
         """Arcs whose state may be another one since their virtual node formed, changed or broke."""
@@ -298,9 +300,8 @@ class Snapshot:
                 self._arcs[node, child] = None
 
     def _changed_records(self) -> Iterator[Piece]:
-        arcs, self._boundary_arcs = self._boundary_arcs, {}
         piece = Piece()
-        for arc in arcs:
+        for arc in _taken_from(self._boundary_arcs):
             piece.boundary += self._boundary_rows(arc)
             if piece.is_full():
                 yield piece
@@ -326,15 +327,16 @@ class Snapshot:
                 piece, members = Piece(), 0
         yield piece
 
-    def _with_changed_sets(self, nodes: Iterable[NodeIndex]) -> list[NodeIndex]:
-        """Derived nodes whose set may be another one, those among them that these changed nodes are in."""
+    def _with_changed_sets(self) -> list[NodeIndex]:
+        """Derived nodes whose set may be another one; what stands for none any more is forgotten."""
         representative = self._graph.representative
-        found = {representative(node) for node in (*self._sets, *nodes) if self._has_set(node)}
-        for node in self._sets:
-            if node not in found:
-                self._sets_read.pop(node, None)
-        self._sets.clear()
-        return sorted(found)
+        found = sorted({representative(node) for node in self._sets if self._has_set(node)})
+        gone = self._sets.keys() - found
+        for node in gone:
+            del self._sets[node]
+            self._sets_read.pop(node, None)
+        self._sets.update(dict.fromkeys(found))
+        return found
 
     def _has_set(self, node: NodeIndex) -> bool:
         return self._graph.kinds[node] != NodeKind.ABSENT and self._records.is_held(node)
@@ -430,6 +432,13 @@ class Snapshot:
         for running, waits_for in self._coordinator.all_running():
             state = _STATES[running.phase]
             yield UpdateRow(_name(running.update_id), here, True, state, running.known_final, waits_for)
+
+
+def _taken_from(noted: dict[Key, None]) -> Iterator[Key]:
+    """As many as are noted by now, the newest first; each is noted no longer once it is taken."""
+    for _ in range(len(noted)):
+        if noted:
+            yield noted.popitem()[0]
 
 
 def _plain_state(arc: ArcRecord) -> ArcState:

@@ -326,7 +326,7 @@ class ServerStatus:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was written of one server. `consistency` is ``cut``, one instant of all servers, or ``server``, one of this."""
+    """What was written of one server. `consistency`: ``cut``, one instant of all, or ``server``, one of its own."""
 
     server: str
     revision: Revision

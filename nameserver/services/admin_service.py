@@ -116,6 +116,7 @@ def admin_service_handlers(*, core: ServerCore, transport: PeerTransport, run_lo
         "ListPeers": read_call(admin.list_peers, messages.ListPeersRequest, run_loop),
         "AddPeer": unary_call(admin.add_peer, messages.AddPeerRequest),
         "RemovePeer": unary_call(admin.remove_peer, messages.RemovePeerRequest),
+        "MakeCut": unary_call(snapshots.make_cut, messages.MakeCutRequest),
         "ExportSnapshot": stream_call(snapshots.export, messages.ExportSnapshotRequest),
     }
 

@@ -30,7 +30,7 @@ def encode_piece(piece: Piece) -> bytes:
     ).SerializeToString()
 
 
-def encode_end(closing: Closing, *, revision: str, database_failure: str) -> bytes:
+def encode_end(closing: Closing, *, revision: str, database_failure: str, cut: str = "") -> bytes:
     """The last chunk."""
     end = messages.SnapshotChunk.End(
         server=closing.server,
@@ -40,6 +40,7 @@ def encode_end(closing: Closing, *, revision: str, database_failure: str) -> byt
         peers=[messages.SnapshotChunk.Peer(server=server, subnets=subnets) for server, subnets in closing.peers],
         database_failure=database_failure,
         has_ancestor_sets=closing.has_ancestor_sets,
+        cut=cut,
     )
     return messages.SnapshotChunk(end=end).SerializeToString()
 

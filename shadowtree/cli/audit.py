@@ -35,6 +35,14 @@ _out_option = click.option(
 )
 
 
+_cut_option = click.option(
+    "--cut",
+    is_flag=True,
+    help="Read all servers as of one instant, for which updates wait a moment; all must be there. "
+    "Without it, each is read at an instant of its own.",
+)
+
+
 @click.group("audit")
 def audit_command() -> None:
     """Take snapshots of all servers, and have them judged offline, invariant by invariant.
@@ -47,9 +55,10 @@ def audit_command() -> None:
 
 @audit_command.command("snapshot")
 @_out_option
+@_cut_option
 @everywhere()
 @in_session
-def snapshot_command(session: Session, folder: Path) -> int:
+def snapshot_command(session: Session, folder: Path, cut: bool) -> int:
     """Write what every server holds to Parquet files in DIR, one folder for each server; the servers go on meanwhile.
 
     The address of one server suffices: it knows the others. Earlier snapshots in DIR are taken away. If a server cannot
@@ -60,7 +69,7 @@ def snapshot_command(session: Session, folder: Path) -> int:
       shadowtree audit snapshot --out snapshots
     """
     _require(NEEDED)
-    taken = _take(session, folder)
+    taken = _take(session, folder, cut=cut)
     if session.is_json:
         print_json(taken)
     else:
@@ -73,10 +82,11 @@ def snapshot_command(session: Session, folder: Path) -> int:
 
 @audit_command.command("run", context_settings={"ignore_unknown_options": True})
 @_out_option
+@_cut_option
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- AUDIT-OPTIONS]")
 @everywhere()
 @in_session
-def run_command(session: Session, folder: Path, more: tuple[str, ...]) -> int:
+def run_command(session: Session, folder: Path, cut: bool, more: tuple[str, ...]) -> int:
     """Take snapshots of all servers, judge them, and write findings.jsonl, findings.parquet and report.html to DIR.
 
     Needs `pip install shadowtree[audit]` and Java 17 or 21. What follows `--` is for `python -m spark_graph_jobs`.
@@ -93,10 +103,10 @@ def run_command(session: Session, folder: Path, more: tuple[str, ...]) -> int:
     java = find_java()
     if java is None:
         raise click.ClickException(f"no Java 17 or 21 was found, which Spark needs; install it: {how_to_install()}")
-    taken = _take(session, folder / SNAPSHOTS)
+    taken = _take(session, folder / SNAPSHOTS, cut=cut)
     command = [sys.executable, "-m", "spark_graph_jobs", str(folder / SNAPSHOTS), "--out", str(folder), *more]
     environment = {**os.environ, "JAVA_HOME": str(java)}
-    status = subprocess.run(command, env=environment, check=False).returncode
+    status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - our own interpreter
     if status < 0:
         warn(f"the audit was ended by signal {-status}")
         return FAILED
@@ -104,11 +114,11 @@ def run_command(session: Session, folder: Path, more: tuple[str, ...]) -> int:
     return UNCERTAIN if status == DONE and taken.missing else status
 
 
-def _take(session: Session, folder: Path) -> Taken:
+def _take(session: Session, folder: Path, *, cut: bool) -> Taken:
     from shadowtree.client.snapshots.of_all import take_snapshots
 
     with _progress_display() as progress:
-        taken = take_snapshots(session.server, folder, timeout=session.timeout, progress=progress)
+        taken = take_snapshots(session.server, folder, cut=cut, timeout=session.timeout, progress=progress)
     for missing in taken.missing:
         warn(f"no snapshot of {missing.server or 'the server'} at {missing.address}: {missing.why}")
     return taken

@@ -326,20 +326,34 @@ class Client:
         """Ask the server how it is."""
         return await self._call(calls.status(), timeout)
 
+    async def make_cut(self, name: str, *, timeout: Seconds | None = None) -> Revision:
+        """Have all servers take a cut, one instant of all of them, for the snapshots that wait for it by this name."""
+        return await self._call(calls.make_cut(name), timeout)
+
     async def snapshot(
-        self, folder: str | PathLike[str], *, progress: Callable[[int], None] | None = None, timeout: Seconds | None = None
+        self,
+        folder: str | PathLike[str],
+        *,
+        cut: str | None = None,
+        on_caught_up: Callable[[], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+        timeout: Seconds | None = None,
     ) -> results.Snapshot:
         """Write all that this one server holds, at one revision, to Parquet files in a folder inside `folder`.
 
-        `progress` is told how many rows have come. Needs ``shadowtree[audit]``.
+        With `cut`, the revision is that of the cut of this name, which somebody must make (`make_cut`) once
+        `on_caught_up` was called for every server. `progress` is told how many rows have come. Needs
+        ``shadowtree[audit]``.
         """
         from shadowtree.client.snapshots.files import write_tables
         from shadowtree.client.snapshots.tables import SnapshotCollector
 
         collector = SnapshotCollector()
-        async with aclosing(self._snapshot(timeout)) as chunks:
+        async with aclosing(self._snapshot(cut, timeout)) as chunks:
             async for chunk in chunks:
                 collector.add(chunk)
+                if chunk.is_caught_up and on_caught_up is not None:
+                    on_caught_up()
                 if progress is not None:
                     progress(collector.rows)
         return await asyncio.to_thread(write_tables, collector.finish(), Path(folder))
@@ -393,8 +407,10 @@ class Client:
         finally:
             stream.cancel()
 
-    async def _snapshot(self, timeout: Seconds | None) -> AsyncGenerator[admin_pb2.SnapshotChunk, None]:
-        stream = self._admin.ExportSnapshot(calls.snapshot(), timeout=self._time(timeout))
+    async def _snapshot(
+        self, cut: str | None, timeout: Seconds | None
+    ) -> AsyncGenerator[admin_pb2.SnapshotChunk, None]:
+        stream = self._admin.ExportSnapshot(calls.snapshot(cut or ""), timeout=self._time(timeout))
         try:
             async for chunk in stream:
                 yield chunk

@@ -328,16 +328,29 @@ class Client:
         """Tell the server that a subnet is nobody's any more."""
         return self._call(calls.remove_peer(subnet), timeout)
 
+    def make_cut(self, name: str, *, timeout: Seconds | None = None) -> Revision:
+        """Have all servers take a cut, one instant of all of them, for the snapshots that wait for it by this name."""
+        return self._call(calls.make_cut(name), timeout)
+
     def snapshot(
-        self, folder: str | PathLike[str], *, progress: Callable[[int], None] | None = None, timeout: Seconds | None = None
+        self,
+        folder: str | PathLike[str],
+        *,
+        cut: str | None = None,
+        on_caught_up: Callable[[], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+        timeout: Seconds | None = None,
     ) -> results.Snapshot:
         """Write all that this one server holds, at one revision, to Parquet files in a folder inside `folder`.
 
-        `progress` is told how many rows have come. Needs ``shadowtree[audit]``.
+        With `cut`, the revision is that of the cut of this name, which somebody must make (`make_cut`) once
+        `on_caught_up` was called for every server. `progress` is told how many rows have come. Needs
+        ``shadowtree[audit]``.
         """
         from shadowtree.client.snapshots.files import write_snapshot
 
-        return write_snapshot(self._snapshot(timeout), Path(folder), progress=progress)
+        chunks = self._snapshot(cut, timeout)
+        return write_snapshot(chunks, Path(folder), on_caught_up=on_caught_up, progress=progress)
 
     # -- how calls are carried out
 
@@ -371,8 +384,8 @@ class Client:
         finally:
             stream.cancel()
 
-    def _snapshot(self, timeout: Seconds | None) -> Iterator[admin_pb2.SnapshotChunk]:
-        stream = self._admin.ExportSnapshot(calls.snapshot(), timeout=self._time(timeout))
+    def _snapshot(self, cut: str | None, timeout: Seconds | None) -> Iterator[admin_pb2.SnapshotChunk]:
+        stream = self._admin.ExportSnapshot(calls.snapshot(cut or ""), timeout=self._time(timeout))
         try:
             yield from stream
         except grpc.RpcError as error:

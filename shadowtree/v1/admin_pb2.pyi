@@ -117,11 +117,25 @@ class PeerList(_message.Message):
     def __init__(self, peers: _Optional[_Iterable[_Union[PeerList.Peer, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ...) -> None: ...
 
 class ExportSnapshotRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("cut",)
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    cut: str
+    def __init__(self, cut: _Optional[str] = ...) -> None: ...
+
+class MakeCutRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class MakeCutResponse(_message.Message):
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    def __init__(self, revision: _Optional[str] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
-    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "boundary_records", "under_way", "end")
+    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "boundary_records", "under_way", "end", "is_caught_up")
     class Nodes(_message.Message):
         __slots__ = ("numbers", "ids", "kinds", "homes", "places", "version_counters", "version_servers", "virtual_nodes", "representatives", "servers")
         NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -222,7 +236,7 @@ class SnapshotChunk(_message.Message):
         subnets: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ...) -> None: ...
     class End(_message.Message):
-        __slots__ = ("server", "subnets", "revision", "counter", "peers", "database_failure", "has_ancestor_sets")
+        __slots__ = ("server", "subnets", "revision", "counter", "peers", "database_failure", "has_ancestor_sets", "cut")
         SERVER_FIELD_NUMBER: _ClassVar[int]
         SUBNETS_FIELD_NUMBER: _ClassVar[int]
         REVISION_FIELD_NUMBER: _ClassVar[int]
@@ -230,6 +244,7 @@ class SnapshotChunk(_message.Message):
         PEERS_FIELD_NUMBER: _ClassVar[int]
         DATABASE_FAILURE_FIELD_NUMBER: _ClassVar[int]
         HAS_ANCESTOR_SETS_FIELD_NUMBER: _ClassVar[int]
+        CUT_FIELD_NUMBER: _ClassVar[int]
         server: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
         revision: str
@@ -237,7 +252,8 @@ class SnapshotChunk(_message.Message):
         peers: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Peer]
         database_failure: str
         has_ancestor_sets: bool
-        def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., revision: _Optional[str] = ..., counter: _Optional[int] = ..., peers: _Optional[_Iterable[_Union[SnapshotChunk.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., has_ancestor_sets: _Optional[bool] = ...) -> None: ...
+        cut: str
+        def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., revision: _Optional[str] = ..., counter: _Optional[int] = ..., peers: _Optional[_Iterable[_Union[SnapshotChunk.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., has_ancestor_sets: _Optional[bool] = ..., cut: _Optional[str] = ...) -> None: ...
     NODES_FIELD_NUMBER: _ClassVar[int]
     ARCS_FIELD_NUMBER: _ClassVar[int]
     VIRTUAL_NODES_FIELD_NUMBER: _ClassVar[int]
@@ -245,6 +261,7 @@ class SnapshotChunk(_message.Message):
     BOUNDARY_RECORDS_FIELD_NUMBER: _ClassVar[int]
     UNDER_WAY_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
+    IS_CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
     nodes: SnapshotChunk.Nodes
     arcs: SnapshotChunk.Arcs
     virtual_nodes: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.VirtualNode]
@@ -252,4 +269,5 @@ class SnapshotChunk(_message.Message):
     boundary_records: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.BoundaryRecord]
     under_way: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.UnderWay]
     end: SnapshotChunk.End
-    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., boundary_records: _Optional[_Iterable[_Union[SnapshotChunk.BoundaryRecord, _Mapping]]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ...) -> None: ...
+    is_caught_up: bool
+    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., boundary_records: _Optional[_Iterable[_Union[SnapshotChunk.BoundaryRecord, _Mapping]]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ...) -> None: ...

@@ -59,6 +59,11 @@ class AdminServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_admin__pb2.ExportSnapshotRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_admin__pb2.SnapshotChunk.FromString,
                 _registered_method=True)
+        self.MakeCut = channel.unary_unary(
+                '/shadowtree.v1.AdminService/MakeCut',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -98,6 +103,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MakeCut(self, request, context):
+        """Makes a cut, one instant of all servers, for the snapshots that wait for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -125,6 +137,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ExportSnapshot,
                     request_deserializer=shadowtree_dot_v1_dot_admin__pb2.ExportSnapshotRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_admin__pb2.SnapshotChunk.SerializeToString,
+            ),
+            'MakeCut': grpc.unary_unary_rpc_method_handler(
+                    servicer.MakeCut,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -262,6 +279,33 @@ class AdminService:
             '/shadowtree.v1.AdminService/ExportSnapshot',
             shadowtree_dot_v1_dot_admin__pb2.ExportSnapshotRequest.SerializeToString,
             shadowtree_dot_v1_dot_admin__pb2.SnapshotChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MakeCut(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/MakeCut',
+            shadowtree_dot_v1_dot_admin__pb2.MakeCutRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.MakeCutResponse.FromString,
             options,
             channel_credentials,
             insecure,

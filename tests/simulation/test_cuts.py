@@ -6,11 +6,10 @@ import random
 import pytest
 
 from namegraph.events import Committed, CutCommand
-from namegraph.names import NodeId, ServerId, Subnet
+from namegraph.names import ServerId, Subnet
 from namegraph.server_core import ServerCore
 from simulation.checkers import check_all
 from simulation.cluster import Cluster
-from simulation.networks import RandomNetwork
 from simulation.run import SeedRun
 from simulation.serial import TrueGraph
 

@@ -38,8 +38,8 @@ class Reader:
         tables = {name: table.to_pylist() for name, table in found.tables.items()}
         manifest, at_rest = tables_of(self._core)
         assert found.manifest == manifest
-        for name in tables:
-            assert tables[name] == at_rest[name], name
+        for name, rows in tables.items():
+            assert rows == at_rest[name], name
         return True
 
     def _add(self, encoded):

@@ -19,15 +19,21 @@ ROWS_OF_A_GROUP = 250_000
 
 
 def write_snapshot(
-    chunks: Iterable[admin_pb2.SnapshotChunk], folder: Path, *, progress: Callable[[int], None] | None = None
+    chunks: Iterable[admin_pb2.SnapshotChunk],
+    folder: Path,
+    *,
+    on_caught_up: Callable[[], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Snapshot:
     """Write what a server sends into a folder of its own, inside `folder`; a snapshot that is there is replaced.
 
-    `progress` is told how many rows have come.
+    `on_caught_up` is called when the server waits for the cut; `progress` is told how many rows have come.
     """
     collector = SnapshotCollector()
     for chunk in chunks:
         collector.add(chunk)
+        if chunk.is_caught_up and on_caught_up is not None:
+            on_caught_up()
         if progress is not None:
             progress(collector.rows)
     return write_tables(collector.finish(), folder)

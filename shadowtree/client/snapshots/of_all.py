@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 from shadowtree.client.snapshots.files import forget_snapshots
@@ -46,25 +50,23 @@ class Taken:
 
 
 def take_snapshots(
-    first: Address, folder: Path, *, timeout: Seconds | None = None, progress: Progress | None = None
+    first: Address, folder: Path, *, cut: bool = False, timeout: Seconds | None = None, progress: Progress | None = None
 ) -> Taken:
     """Write a snapshot of each server into `folder`, whose earlier snapshots are taken away.
 
-    `timeout` is for each server. Raises `ShadowtreeError` where the first one does not answer.
+    With `cut` all are of one instant, or none is written and `Unavailable` raised. `timeout` is for each server. Raises
+    `ShadowtreeError` where the first one does not answer.
     """
     names = _find_servers(first, timeout)
     folder.mkdir(parents=True, exist_ok=True)
     forget_snapshots(folder)
-
-    def take(address: Address) -> Snapshot:
-        told = None if progress is None else lambda rows: progress(address, rows)
-        with Client(address, timeout=timeout) as client:
-            return client.snapshot(folder, progress=told)
-
+    if cut:
+        return Taken(_take_at_cut(first, names, folder, timeout, progress), ())
     snapshots: dict[str, Snapshot] = {}
     missing = []
     with ThreadPoolExecutor(AT_ONCE_LIMIT) as workers:
-        for address, done in {address: workers.submit(take, address) for address in names}.items():
+        taking = {address: workers.submit(_take, address, folder, timeout, progress) for address in names}
+        for address, done in taking.items():
             try:
                 found = done.result()
                 snapshots[found.server] = found
@@ -74,6 +76,45 @@ def take_snapshots(
         tuple(snapshots[server] for server in sorted(snapshots)),
         tuple(sorted(missing, key=lambda one: (one.server, one.address))),
     )
+
+
+def _take(address: Address, folder: Path, timeout: Seconds | None, progress: Progress | None) -> Snapshot:
+    with Client(address, timeout=timeout) as client:
+        return client.snapshot(folder, progress=_told(progress, address))
+
+
+def _take_at_cut(
+    first: Address, names: dict[Address, str], folder: Path, timeout: Seconds | None, progress: Progress | None
+) -> tuple[Snapshot, ...]:
+    """All servers are read at the same time; when each has caught up, the cut is made."""
+    cut = os.urandom(16).hex()
+    events: SimpleQueue[Address | None] = SimpleQueue()
+    with ExitStack() as stack:
+        workers = stack.enter_context(ThreadPoolExecutor(len(names)))
+        clients = {address: stack.enter_context(Client(address, timeout=timeout)) for address in names}
+        taking: dict[Address, Future[Snapshot]] = {}
+        for address, client in clients.items():
+            taking[address] = workers.submit(
+                client.snapshot,
+                folder,
+                cut=cut,
+                on_caught_up=partial(events.put, address),
+                progress=_told(progress, address),
+            )
+            taking[address].add_done_callback(lambda _: events.put(None))
+        behind = set(names)
+        while behind:
+            behind.discard(events.get() or "")
+            failed = next((one for one in taking.values() if one.done() and one.exception() is not None), None)
+            if failed is not None:
+                # Leaving closes the clients, which ends the other snapshots.
+                failed.result()
+        clients[first].make_cut(cut)
+        return tuple(sorted((one.result() for one in taking.values()), key=lambda found: found.server))
+
+
+def _told(progress: Progress | None, address: Address) -> Callable[[int], None] | None:
+    return None if progress is None else partial(progress, address)
 
 
 def _find_servers(first: Address, timeout: Seconds | None) -> dict[Address, str]:
@@ -90,7 +131,11 @@ def _find_servers(first: Address, timeout: Seconds | None) -> dict[Address, str]
 
         def add(found: list[tuple[Address, str]]) -> None:
             for address, server in found:
-                if address not in names and (not server or server not in names.values()) and len(names) < ADDRESSES_LIMIT:
+                if (
+                    address not in names
+                    and (not server or server not in names.values())
+                    and len(names) < ADDRESSES_LIMIT
+                ):
                     names[address] = server
                     asked[workers.submit(ask, address)] = address
 

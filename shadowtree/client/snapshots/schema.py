@@ -1,6 +1,6 @@
 """The tables of a snapshot, as docs/snapshots.md has them.
 
-The audit has the same written down for itself (`spark_graph_jobs`), since neither imports the other; a test compares them.
+The audit (`spark_graph_jobs`) has the same written down for itself, since neither imports the other; a test compares.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,7 +72,7 @@ class SnapshotCollector:
         arcs = self._arcs()
         nodes, representatives, held = self._nodes(mentioned=np.union1d(arcs["parent"], arcs["child"]))
         of_held = {int(node) for node in representatives[held]}
-        tables = {
+        tables: dict[str, dict[str, Any] | Sequence[tuple[Any, ...]]] = {
             "nodes": nodes,
             "arcs": arcs,
             "virtual_nodes": self._virtual_node_rows(),
@@ -101,10 +101,10 @@ class SnapshotCollector:
             "home": homes,
             "owned": (places & _OWNED).astype(bool),
             "held": held,
-            "vnid": _each(virtual_nodes, lambda number: vnids.get(number)),
-            "version_counter": np.where(counters == 0, None, counters.astype(object)),
-            "version_server": np.where(counters == 0, None, servers),
-            "level": np.where(held, _each(representatives, lambda node: sizes.get(node)), None),
+            "vnid": _each(virtual_nodes, vnids.get),
+            "version_counter": _where(counters != 0, counters.astype(object)),
+            "version_server": _where(counters != 0, servers),
+            "level": _where(held, _each(representatives, sizes.get)),
         }
         return {name: column[is_there] for name, column in found.items()}, representatives, held
 
@@ -170,8 +170,8 @@ def _manifest(end: admin_pb2.SnapshotChunk.End) -> dict[str, Any]:
         "subnets": list(end.subnets),
         "revision": end.revision,
         "counter": end.counter,
-        "consistency": "server",
-        "cut": None,
+        "consistency": "cut" if end.cut else "server",
+        "cut": end.cut or None,
         "peers": [{"server": peer.server, "subnets": list(peer.subnets)} for peer in end.peers],
         "has_computed_records": False,
         "database_failure": end.database_failure or None,
@@ -217,9 +217,16 @@ def _latest(keys: Numbers, batches: Numbers) -> Numbers:
     return found
 
 
-def _each(numbers: Numbers, look_up: Any) -> Numbers:
+def _each(numbers: Numbers, look_up: Callable[[int], object]) -> Numbers:
     found = np.empty(len(numbers), dtype=object)
     found[:] = [look_up(number) for number in numbers.tolist()]
+    return found
+
+
+def _where(is_there: Numbers, column: Numbers) -> Numbers:
+    """The column, and None where nothing is there."""
+    found = column.copy()
+    found[~is_there] = None
     return found
 
 

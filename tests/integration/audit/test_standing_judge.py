@@ -76,6 +76,7 @@ def audit(address, out):
         capture_output=True,
         text=True,
         timeout=AUDIT_SECONDS,
+        check=False,
     )
 
 

@@ -64,7 +64,10 @@ def test_levels_are_the_sizes_of_ancestor_sets_which_hold_the_node_itself(core):
     _, tables = tables_of(core.core)
     of = names(tables)
     assert {row["id"][0]: row["level"] for row in tables["nodes"]} == {"p": 2, "q": 2, "r": 3, "a": 4}
-    sets = {of[row["node"]][0]: {of[node][0] for node in BitMap.deserialize(row["ancestors"])} for row in tables["ancestors"]}
+    sets = {
+        of[row["node"]][0]: {of[node][0] for node in BitMap.deserialize(row["ancestors"])}
+        for row in tables["ancestors"]
+    }
     assert sets == {"p": set("pq"), "r": set("pqr"), "a": set("pqra")}
     (loop,) = tables["virtual_nodes"]
     assert loop["smallest"] == "p@a.x"
@@ -94,7 +97,10 @@ def test_reading_while_updates_go_on_gives_what_reading_at_rest_gives_afterwards
             group = chance.choice(groups)
             present.difference_update({arc for arc in present if group in arc})
             return DeleteGroup(group, force=True)
-        parent, child = chance.choice(groups), chance.choice([*groups, parse_name("ann@b.x"), parse_name("bob@no.where")])
+        parent, child = (
+            chance.choice(groups),
+            chance.choice([*groups, parse_name("ann@b.x"), parse_name("bob@no.where")]),
+        )
         present.add((parent, child))
         return JoinArc(parent, child)
 
