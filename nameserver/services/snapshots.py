@@ -139,11 +139,11 @@ class _Reading:
 async def _paced(reading: _Reading, pieces: Iterator[Piece]) -> AsyncIterator[bytes]:
     """Encode pieces until the cut comes; others are served in between for as long as each took."""
     while not reading.last:
-        begin = time.monotonic()
+        begin = time.thread_time()
         piece = next(pieces, None)
         if piece is None:
             return
         chunk = encode_piece(piece)
-        worked = time.monotonic() - begin
+        worked = time.thread_time() - begin
         yield chunk
         await asyncio.sleep(worked)
