@@ -42,6 +42,16 @@ _cut_option = click.option(
     "Without it, each is read at an instant of its own.",
 )
 
+_config_option = click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Read the PostgreSQL database of the server of this configuration, instead of asking servers; repeated for "
+    "several. It may run meanwhile, or not.",
+)
+
 
 @click.group("audit")
 def audit_command() -> None:
@@ -56,9 +66,10 @@ def audit_command() -> None:
 @audit_command.command("snapshot")
 @_out_option
 @_cut_option
+@_config_option
 @everywhere()
 @in_session
-def snapshot_command(session: Session, folder: Path, cut: bool) -> int:
+def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, ...]) -> int:
     """Write what every server holds to Parquet files in DIR, one folder for each server; the servers go on meanwhile.
 
     The address of one server suffices: it knows the others. Earlier snapshots in DIR are taken away. If a server cannot
@@ -69,7 +80,7 @@ def snapshot_command(session: Session, folder: Path, cut: bool) -> int:
       shadowtree audit snapshot --out snapshots
     """
     _require(NEEDED)
-    taken = _take(session, folder, cut=cut)
+    taken = _take(session, folder, cut=cut, configs=configs)
     if session.is_json:
         print_json(taken)
     else:
@@ -83,10 +94,11 @@ def snapshot_command(session: Session, folder: Path, cut: bool) -> int:
 @audit_command.command("run", context_settings={"ignore_unknown_options": True})
 @_out_option
 @_cut_option
+@_config_option
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- AUDIT-OPTIONS]")
 @everywhere()
 @in_session
-def run_command(session: Session, folder: Path, cut: bool, more: tuple[str, ...]) -> int:
+def run_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], more: tuple[str, ...]) -> int:
     """Take snapshots of all servers, judge them, and write findings.jsonl, findings.parquet and report.html to DIR.
 
     Needs `pip install shadowtree[audit]` and Java 17 or 21. What follows `--` is for `python -m spark_graph_jobs`.
@@ -103,7 +115,7 @@ def run_command(session: Session, folder: Path, cut: bool, more: tuple[str, ...]
     java = find_java()
     if java is None:
         raise click.ClickException(f"no Java 17 or 21 was found, which Spark needs; install it: {how_to_install()}")
-    taken = _take(session, folder / SNAPSHOTS, cut=cut)
+    taken = _take(session, folder / SNAPSHOTS, cut=cut, configs=configs)
     command = [sys.executable, "-m", "spark_graph_jobs", str(folder / SNAPSHOTS), "--out", str(folder), *more]
     environment = {**os.environ, "JAVA_HOME": str(java)}
     status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - our own interpreter
@@ -114,14 +126,26 @@ def run_command(session: Session, folder: Path, cut: bool, more: tuple[str, ...]
     return UNCERTAIN if status == DONE and taken.missing else status
 
 
-def _take(session: Session, folder: Path, *, cut: bool) -> Taken:
-    from shadowtree.client.snapshots.of_all import take_snapshots
-
-    with _progress_display() as progress:
-        taken = take_snapshots(session.server, folder, cut=cut, timeout=session.timeout, progress=progress)
+def _take(session: Session, folder: Path, *, cut: bool, configs: tuple[Path, ...]) -> Taken:
+    if cut and configs:
+        raise click.UsageError("--cut asks servers, --config reads databases: one of them")
+    taken = _take_stored(configs, folder) if configs else _take_from_servers(session, folder, cut=cut)
     for missing in taken.missing:
         warn(f"no snapshot of {missing.server or 'the server'} at {missing.address}: {missing.why}")
     return taken
+
+
+def _take_stored(configs: tuple[Path, ...], folder: Path) -> Taken:
+    from shadowtree.cli.stored import take_stored
+
+    return take_stored(configs, folder)
+
+
+def _take_from_servers(session: Session, folder: Path, *, cut: bool) -> Taken:
+    from shadowtree.client.snapshots.of_all import take_snapshots
+
+    with _progress_display() as progress:
+        return take_snapshots(session.server, folder, cut=cut, timeout=session.timeout, progress=progress)
 
 
 def _require(modules: tuple[str, ...]) -> None:

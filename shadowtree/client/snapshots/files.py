@@ -39,6 +39,11 @@ def write_snapshot(
     return write_tables(collector.finish(), folder)
 
 
+def write_encoded(chunks: Iterable[bytes], folder: Path) -> Snapshot:
+    """The same, of serialized chunks."""
+    return write_snapshot(map(admin_pb2.SnapshotChunk.FromString, chunks), folder)
+
+
 def write_tables(found: SnapshotTables, folder: Path) -> Snapshot:
     """Write the tables of one server into a folder of its own, inside `folder`."""
     place = folder / _folder_name(found.manifest["server"])
