@@ -47,12 +47,18 @@ class GraphFramesEngine:
             return vertices.select("id", F.col("id").alias("component"))
         found = _graph(looped, inner).stronglyConnectedComponents(maxIter=_NO_END).select("id", "component")
         named = _named_by_smallest(found)
-        return vertices.select("id").join(named, "id", "left").select("id", F.coalesce("component", "id").alias("component"))
+        return (
+            vertices.select("id")
+            .join(named, "id", "left")
+            .select("id", F.coalesce("component", "id").alias("component"))
+        )
 
     def shortest_paths(self, vertices: DataFrame, arcs: DataFrame, targets: Sequence[str | int]) -> DataFrame:
         """As `GraphEngine` says."""
         found = _graph(vertices, arcs).shortestPaths(landmarks=list(targets)).select("id", F.explode("distances"))
-        reached = found.select("id", F.col("key").alias("target"), F.col("value").cast("long").alias("distance")).cache()
+        reached = found.select(
+            "id", F.col("key").alias("target"), F.col("value").cast("long").alias("distance")
+        ).cache()
         ahead = reached.select(F.col("id").alias("dst"), "target", (F.col("distance") + 1).alias("distance"))
         nearest = (
             arcs.join(ahead, "dst")
