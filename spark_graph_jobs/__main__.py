@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 
-from spark_graph_jobs.run import Result, Verdict, clear, run
+from spark_graph_jobs.results import Result, Verdict, clear
+from spark_graph_jobs.run import run
 from spark_graph_jobs.session import DRIVER_MEMORY, start
 from spark_graph_jobs.snapshots import UnreadableError, read_collection
 from spark_graph_jobs.tables import NamesCollideError

@@ -24,17 +24,15 @@ from pyspark.sql import DataFrame
 from spark_graph_jobs.grouped import Row, check_groups
 from spark_graph_jobs.sinks import Entering, Sink, read_sink
 from spark_graph_jobs.tables import Tables
-from spark_graph_jobs.trouble import TROUBLE, about_arc, about_node, name_troubles, on_server_of
+from spark_graph_jobs.trouble import TROUBLE, about_arc, about_node, on_server_of
 
 AUDIT: Final = "exactly once"
 
 
 def audit(tables: Tables, sinks: DataFrame) -> DataFrame:
-    """Findings about what reaches each sink. `sinks` as `sinks.gather` made them."""
+    """Troubles about what reaches each sink. `sinks` as `sinks.gather` made them."""
     has_computed = tuple(snapshot.has_computed_records for snapshot in tables.servers)
-    return name_troubles(
-        check_groups(sinks, partial(judge_sink, has_computed=has_computed), TROUBLE), tables, audit=AUDIT
-    )
+    return check_groups(sinks, partial(judge_sink, has_computed=has_computed), TROUBLE)
 
 
 def judge_sink(rows: Sequence[Row], *, has_computed: Sequence[bool]) -> Iterator[Row]:

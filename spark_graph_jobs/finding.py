@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pyspark.sql import types as T
+from pyspark.sql import types
 
 
 class Severity(Enum):
@@ -35,14 +35,14 @@ class Finding:
     """A command of `shadowtree` that mends it; empty where none is needed."""
 
 
-FINDING: Final = T.StructType(
+FINDING: Final = types.StructType(
     [
-        T.StructField("audit", T.StringType(), nullable=False),
-        T.StructField("severity", T.StringType(), nullable=False),
-        T.StructField("subject", T.StringType(), nullable=False),
-        T.StructField("message", T.StringType(), nullable=False),
-        T.StructField("evidence", T.ArrayType(T.StringType(), containsNull=False), nullable=False),
-        T.StructField("fix", T.StringType(), nullable=False),
+        types.StructField("audit", types.StringType(), nullable=False),
+        types.StructField("severity", types.StringType(), nullable=False),
+        types.StructField("subject", types.StringType(), nullable=False),
+        types.StructField("message", types.StringType(), nullable=False),
+        types.StructField("evidence", types.ArrayType(types.StringType(), containsNull=False), nullable=False),
+        types.StructField("fix", types.StringType(), nullable=False),
     ]
 )
 """Rows of findings, as every audit returns them."""

@@ -12,8 +12,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import types as T
+from pyspark.sql import DataFrame, types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 Row = tuple[Any, ...]
@@ -30,7 +29,7 @@ def by_group(frame: DataFrame, columns: Sequence[str], *, ordered_by: int) -> Da
     return frame.select(*columns).repartition(columns[0]).sortWithinPartitions(*columns[:ordered_by])
 
 
-def check_groups(grouped: DataFrame, check: Check, result: T.StructType) -> DataFrame:
+def check_groups(grouped: DataFrame, check: Check, result: types.StructType) -> DataFrame:
     """Give each group of a DataFrame that `by_group` made to `check`, and collect what it returns."""
     schema = to_arrow_schema(result)
 

@@ -1,7 +1,7 @@
 """I3, acyclic: the derived graph has no cycle.
 
-Why local implies global: each node has a number, its level, and every normal arc goes from a lower to a higher one, so no
-path of normal arcs comes back to where it was. It does not matter what the numbers are; servers use the size of the
+Why local implies global: each node has a number, its level, and every normal arc goes from a lower to a higher one, so
+no path of normal arcs comes back to where it was. It does not matter what the numbers are; servers use the size of the
 ancestor set. One look at each arc, with both levels beside it, is the whole proof, and it also shows that no virtual
 node is larger than recorded: its arcs would close a cycle.
 
@@ -13,30 +13,29 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
-from spark_graph_jobs.ends import TEXTS_SHOWN_LIMIT
+from spark_graph_jobs.said import differ_in, who_says
 from spark_graph_jobs.sinks import is_entering
-from spark_graph_jobs.tables import FOREIGN, Tables
-from spark_graph_jobs.trouble import arcs_in_trouble, name_troubles, nodes_in_trouble
+from spark_graph_jobs.tables import Tables
+from spark_graph_jobs.trouble import arcs_in_trouble, nodes_in_trouble
 
 AUDIT: Final = "levels"
 
 
-def audit(tables: Tables) -> DataFrame:
-    """Findings about levels that do not rise, and on which servers do not agree."""
-    troubles = (
+def audit(tables: Tables, nodes: DataFrame) -> DataFrame:
+    """Troubles: levels that do not rise, or on which servers do not agree. `nodes`: of `said.of_nodes`."""
+    return (
         _arcs_that_do_not_rise(tables)
         .unionByName(_without_level(tables))
         .unionByName(_unlike_inside(tables))
-        .unionByName(_unlike_at_servers(tables))
+        .unionByName(_unlike_at_servers(tables, nodes))
     )
-    return name_troubles(troubles, tables, audit=AUDIT)
 
 
 def _arcs_that_do_not_rise(tables: Tables) -> DataFrame:
     arcs = tables.arcs.filter(is_entering()).filter("parent_level >= child_level")
-    levels = F.format_string("at {at}, it goes from level %d to level %d", "parent_level", "child_level")
+    levels = sql.format_string("at {at}, it goes from level %d to level %d", "parent_level", "child_level")
     return arcs_in_trouble(arcs, levels)
 
 
@@ -49,28 +48,18 @@ def _unlike_inside(tables: Tables) -> DataFrame:
     unlike = (
         tables.nodes.filter("vnid is not null")
         .groupBy("derived")
-        .agg(F.min("level").alias("lowest"), F.max("level").alias("highest"))
+        .agg(sql.min("level").alias("lowest"), sql.max("level").alias("highest"))
         .filter("lowest != highest")
         .withColumnRenamed("derived", "local")
     )
-    message = F.format_string("at {at}, components of its virtual node have levels from %d to %d", "lowest", "highest")
+    message = sql.format_string(
+        "at {at}, components of its virtual node have levels from %d to %d", "lowest", "highest"
+    )
     return nodes_in_trouble(unlike, message)
 
 
-def _unlike_at_servers(tables: Tables) -> DataFrame:
-    """All who hold a node's record give it one level; so levels rise along arcs that no one server sees both ends of."""
-    seen = F.format_string("%s: level %d", tables.name_of(F.col("at")), "level")
-    unlike = (
-        tables.nodes.filter(F.col("held") & (F.col("home_at") != FOREIGN))
-        .groupBy("key")
-        .agg(
-            F.min("local").alias("local"),
-            F.min("level").alias("lowest"),
-            F.max("level").alias("highest"),
-            F.sort_array(F.collect_set(seen)).alias("seen"),
-        )
-        .filter("lowest != highest")
-    )
+def _unlike_at_servers(tables: Tables, nodes: DataFrame) -> DataFrame:
+    """All who hold a node's record give it one level: so levels rise along arcs between servers, too."""
     return nodes_in_trouble(
-        unlike, "servers do not agree on its level", texts=F.slice("seen", 1, TEXTS_SHOWN_LIMIT)
+        nodes.filter(differ_in("level")), "servers do not agree on its level", texts=who_says("level", tables)
     )

@@ -1,7 +1,8 @@
 """RD records where they are stored: each is of an arc that needs one, and is what the home of the child last sent.
 
-Why local implies global: whether a record is to be stored depends on its arc and on who owns a component of the sink, both
-known to the home of the arc's parent. That what is stored blocks the right originators is judged in `exactly_once`.
+Why local implies global: whether a record is to be stored depends on its arc and on who owns a component of the sink,
+both known to the home of the arc's parent. That what is stored blocks the right originators is judged in
+`exactly_once`.
 
 Source: protocol.md section 4.
 """
@@ -11,18 +12,17 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.tables import Tables
-from spark_graph_jobs.trouble import arcs_in_trouble, name_troubles
+from spark_graph_jobs.trouble import arcs_in_trouble
 
 AUDIT: Final = "RD records"
 
 
 def audit(tables: Tables) -> DataFrame:
-    """Findings about stored records that should not be there, and such that were not sent so."""
-    troubles = _stray(tables).unionByName(_stored_where_computed(tables)).unionByName(_unlike_sent(tables))
-    return name_troubles(troubles, tables, audit=AUDIT)
+    """Troubles: stored records that should not be there, and such that were not sent so."""
+    return _stray(tables).unionByName(_stored_where_computed(tables)).unionByName(_unlike_sent(tables))
 
 
 def _stray(tables: Tables) -> DataFrame:
@@ -32,7 +32,7 @@ def _stray(tables: Tables) -> DataFrame:
 
 
 def _stored_where_computed(tables: Tables) -> DataFrame:
-    owned = tables.nodes.filter("owned").select(F.col("derived").alias("child_derived")).distinct()
+    owned = tables.nodes.filter("owned").select(sql.col("derived").alias("child_derived")).distinct()
     stored = tables.rd_records.filter("origin = 'stored'").join(owned, "child_derived")
     return arcs_in_trouble(stored, "{at} stores an RD record of it, and owns a component of the sink: it computes it")
 
@@ -40,24 +40,28 @@ def _stored_where_computed(tables: Tables) -> DataFrame:
 def _unlike_sent(tables: Tables) -> DataFrame:
     """What the home of the parent stores, beside what the home of the child last sent."""
     homes = tables.nodes.select("local", "home_at")
-    parent = homes.select(F.col("local").alias("parent"), F.col("home_at").alias("parent_at"))
-    child = homes.select(F.col("local").alias("child"), F.col("home_at").alias("child_at"))
+    parent = homes.select(sql.col("local").alias("parent"), sql.col("home_at").alias("parent_at"))
+    child = homes.select(sql.col("local").alias("child"), sql.col("home_at").alias("child_at"))
     both = (
         tables.rd_records.filter("origin in ('stored', 'sent')")
         .join(parent, "parent")
         .join(child, "child")
         .filter("parent_at >= 0 and child_at >= 0")
     )
-    nothing = F.array().cast("array<string>")
+    nothing = sql.array().cast("array<string>")
     said = both.groupBy("parent_key", "child_key").agg(
-        F.min("parent").alias("parent"),
-        F.min_by("child", "parent").alias("child"),
+        sql.min("parent").alias("parent"),
+        sql.min_by("child", "parent").alias("child"),
         *(
-            F.coalesce(F.max(F.when(F.col("origin") == origin, F.sort_array("minimal"))), nothing).alias(origin)
+            sql.coalesce(sql.max(sql.when(sql.col("origin") == origin, sql.sort_array("minimal"))), nothing).alias(
+                origin
+            )
             for origin in ("stored", "sent")
         ),
     )
-    texts = F.array(*(F.concat(F.lit(f"{origin}: "), F.array_join(origin, ", ")) for origin in ("stored", "sent")))
+    texts = sql.array(
+        *(sql.concat(sql.lit(f"{origin}: "), sql.array_join(origin, ", ")) for origin in ("stored", "sent"))
+    )
     return arcs_in_trouble(
         said.filter("stored != sent"), "its RD record is not stored as the home of its child sent it", texts=texts
     )

@@ -1,23 +1,13 @@
-"""Runs all audits over a folder of snapshots and writes what they found.
-
-    findings.jsonl     one finding a line, errors first
-    findings.parquet   the same
-    summary.json       the verdict, and of each audit what it found and how long it took
-"""
+"""Runs all audits over a collection of snapshots and gives the verdict."""
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from enum import IntEnum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,169 +15,124 @@ from spark_graph_jobs import (
     agreement,
     ancestry,
     deliveries,
-    ends,
     exactly_once,
     levels,
     rd_records,
+    said,
     sinks,
+    snapshots,
+    updates,
     virtual_nodes,
 )
 from spark_graph_jobs.finding import Finding, Severity
-from spark_graph_jobs.snapshots import AUDIT as SNAPSHOTS
+from spark_graph_jobs.results import AuditResult, Result, Verdict, write
 from spark_graph_jobs.snapshots import Collection
 from spark_graph_jobs.tables import Tables, load
+from spark_graph_jobs.trouble import Trouble, collect_troubles, name_troubles
 
-Audit = Callable[[], DataFrame]
 Progress = Callable[[str], None]
 
-
-class Verdict(IntEnum):
-    """What came out; the numbers are exit statuses."""
-
-    CONSISTENT = 0
-    ERRORS = 1
-    PARTIAL = 3
-    FAILED = 4
-
-
-@dataclass(frozen=True, slots=True)
-class AuditResult:
-    """What one audit found."""
-
-    audit: str
-    errors: int
-    warnings: int
-    seconds: float
+FIXES: Final = {
+    agreement.AUDIT: agreement.FIX,
+    ancestry.AUDIT: ancestry.FIX,
+    levels.AUDIT: ancestry.FIX,
+    virtual_nodes.AUDIT: ancestry.FIX,
+}
+"""What mends a node, by audit; arcs are joined again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What all audits found."""
+class Prepared:
+    """What several audits read, computed when it is first read and kept on disk."""
 
-    verdict: Verdict
-    audits: tuple[AuditResult, ...]
-    findings: tuple[Finding, ...]
-    """Errors first."""
+    nodes: DataFrame
+    """What all servers say of each node."""
+    arcs: DataFrame
+    """What all servers say of each arc."""
+    sinks: DataFrame
+    """What enters each derived node at each server."""
+
+    @classmethod
+    def of(cls, tables: Tables) -> Prepared:
+        """Prepare it."""
+        nodes = said.of_nodes(tables).persist(StorageLevel.DISK_ONLY)
+        arcs = said.of_arcs(tables, nodes).persist(StorageLevel.DISK_ONLY)
+        return cls(nodes, arcs, sinks.gather(tables).persist(StorageLevel.DISK_ONLY))
+
+    def drop(self) -> None:
+        """Forget it."""
+        for frame in (self.nodes, self.arcs, self.sinks):
+            frame.unpersist()
 
 
 def run(spark: SparkSession, collection: Collection, out: Path, *, progress: Progress) -> Result:
-    """Judge the snapshots of a collection and write the results to `out`."""
-    found = list(collection.findings)
-    results = [_count(SNAPSHOTS, found, 0.0)]
+    """Judge the snapshots of a collection, and write the results to the folder `out`."""
+    found = [*collection.findings, *updates.audit(collection)]
+    seconds = {snapshots.AUDIT: 0.0, updates.AUDIT: 0.0}
     if collection.snapshots:
-        for name, findings, seconds in _judge(spark, collection, progress):
-            results.append(_count(name, findings, seconds))
-            found += findings
+        found += _judge(spark, collection, progress, seconds)
     found.sort(key=_place)
+    results = [_count(audit, found, elapsed) for audit, elapsed in seconds.items()]
     result = Result(_verdict(collection, found), tuple(results), tuple(found))
     write(result, collection, out)
     return result
 
 
-def _judge(
-    spark: SparkSession, collection: Collection, progress: Progress
-) -> Iterator[tuple[str, list[Finding], float]]:
-    started = time.perf_counter()
-    with load(spark, collection) as tables:
-        gathered = sinks.gather(tables).persist(StorageLevel.DISK_ONLY)
-        compared = ends.compare(tables).persist(StorageLevel.DISK_ONLY)
-        progress(f"{tables.nodes.count():,} nodes and {tables.arcs.count():,} arcs, counted at each server that has them")
-        for name, audit in audits(tables, gathered, compared).items():
-            findings = collect(audit())
-            seconds = time.perf_counter() - started
-            progress(f"{name}: {_in_words(findings)} ({seconds:.1f} s)")
-            yield name, findings, seconds
-            started = time.perf_counter()
-        gathered.unpersist()
-        compared.unpersist()
-
-
-def audits(tables: Tables, gathered: DataFrame, compared: DataFrame) -> Mapping[str, Audit]:
-    """All audits by name, in the order in which they run."""
-    return {
-        levels.AUDIT: lambda: levels.audit(tables),
-        virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables),
-        agreement.AUDIT: lambda: agreement.audit(tables, compared),
-        ancestry.AUDIT: lambda: ancestry.audit(tables, gathered, compared),
-        exactly_once.AUDIT: lambda: exactly_once.audit(tables, gathered),
-        rd_records.AUDIT: lambda: rd_records.audit(tables),
-        deliveries.AUDIT: lambda: deliveries.audit(tables),
+def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], DataFrame]]:
+    """The audits that Spark carries out, by name, in the order in which they run; each returns troubles."""
+    nodes, arcs, entering = prepared.nodes, prepared.arcs, prepared.sinks
+    found: dict[str, Callable[[], DataFrame]] = {
+        levels.AUDIT: lambda: levels.audit(tables, nodes),
+        virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables, nodes),
+        agreement.AUDIT: lambda: agreement.audit(tables, nodes, arcs),
+        ancestry.AUDIT: lambda: ancestry.audit(tables, entering, nodes, arcs),
+        exactly_once.AUDIT: lambda: exactly_once.audit(tables, entering),
     }
+    if any(snapshot.rows["rd_records"] for snapshot in tables.servers):
+        found[rd_records.AUDIT] = lambda: rd_records.audit(tables)
+    log = tables.deliveries
+    if log is not None:
+        found[deliveries.AUDIT] = lambda: deliveries.audit(tables, log)
+    return found
 
 
-def collect(findings: DataFrame) -> list[Finding]:
-    """The findings of one audit; each of its checks reports so many at most (`trouble.FINDINGS_LIMIT`)."""
-    return [
-        Finding(
-            row["audit"], Severity(row["severity"]), row["subject"], row["message"], tuple(row["evidence"]), row["fix"]
-        )
-        for row in findings.toArrow().to_pylist()
-    ]
+def _judge(spark: SparkSession, collection: Collection, progress: Progress, seconds: dict[str, float]) -> list[Finding]:
+    """What Spark's audits found. How long each took goes to `seconds`; preparing counts for the first that needs it."""
+    troubles: list[Trouble] = []
+    with load(spark, collection) as tables:
+        prepared = Prepared.of(tables)
+        for name, audit in audits(tables, prepared).items():
+            started = time.perf_counter()
+            found = collect_troubles(name, audit())
+            seconds[name] = time.perf_counter() - started
+            progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
+            troubles += found
+        findings = name_troubles(troubles, tables, FIXES)
+        prepared.drop()
+    return findings
 
 
 _SEVERITIES: Final = {severity: place for place, severity in enumerate(Severity)}
 
 
-def _place(finding: Finding) -> tuple[Any, ...]:
+def _place(finding: Finding) -> tuple[int, str, str, str]:
     return _SEVERITIES[finding.severity], finding.audit, finding.subject, finding.message
 
 
-def _count(name: str, findings: list[Finding], seconds: float) -> AuditResult:
-    severities = [finding.severity for finding in findings]
-    return AuditResult(name, severities.count(Severity.ERROR), severities.count(Severity.WARNING), round(seconds, 1))
+def _count(audit: str, findings: Iterable[Finding], seconds: float) -> AuditResult:
+    severities = [finding.severity for finding in findings if finding.audit == audit]
+    return AuditResult(audit, severities.count(Severity.ERROR), severities.count(Severity.WARNING), round(seconds, 1))
 
 
-def _in_words(findings: list[Finding]) -> str:
-    count = _count("", findings, 0.0)
-    if not findings:
+def _in_words(severities: Iterable[Severity]) -> str:
+    found = list(severities)
+    if not found:
         return "nothing wrong"
-    return f"{count.errors} errors, {count.warnings} warnings"
+    return f"{found.count(Severity.ERROR)} errors, {found.count(Severity.WARNING)} warnings"
 
 
-def _verdict(collection: Collection, findings: list[Finding]) -> Verdict:
+def _verdict(collection: Collection, findings: Iterable[Finding]) -> Verdict:
     """An error is one, whatever else is missing; without errors, "consistent" is said of whole data only."""
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Verdict.ERRORS
     return Verdict.PARTIAL if collection.is_partial else Verdict.CONSISTENT
-
-
-_SCHEMA: Final = pa.schema(
-    [
-        pa.field("audit", pa.string(), nullable=False),
-        pa.field("severity", pa.string(), nullable=False),
-        pa.field("subject", pa.string(), nullable=False),
-        pa.field("message", pa.string(), nullable=False),
-        pa.field("evidence", pa.list_(pa.string()), nullable=False),
-        pa.field("fix", pa.string(), nullable=False),
-    ]
-)
-
-
-def write(result: Result, collection: Collection, out: Path) -> None:
-    """Write findings.jsonl, findings.parquet and summary.json."""
-    out.mkdir(parents=True, exist_ok=True)
-    rows = [{**asdict(finding), "severity": finding.severity.value} for finding in result.findings]
-    with (out / "findings.jsonl").open("w", encoding="utf-8") as file:
-        for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-    pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), out / "findings.parquet")
-    summary = {
-        "verdict": result.verdict.name.lower(),
-        "one_instant": collection.is_cut,
-        "servers": [
-            {"server": snapshot.server, "revision": snapshot.revision, "rows": dict(snapshot.rows)}
-            for snapshot in collection.snapshots
-        ],
-        "audits": [asdict(audit) for audit in result.audits],
-    }
-    (out / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def clear(out: Path) -> None:
-    """Remove the results of an earlier run, so that none are taken for those of a run that fails."""
-    for name in ("findings.jsonl", "findings.parquet", "summary.json"):
-        path = out / name
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)

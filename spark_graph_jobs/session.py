@@ -17,6 +17,9 @@ ROWS_OF_PARTITION: Final = 400_000
 
 PARTITIONS_LIMIT: Final = 400
 
+SMALL: Final = 200_000
+"""Rows of arcs below which making code fast costs more than it saves, for Java and for Spark."""
+
 ROWS_OF_ARROW_BATCH: Final = 20_000
 """Rows that cross to Python at once; a row may bring an ancestor set of some kilobytes."""
 
@@ -47,6 +50,9 @@ def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> 
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.inMemoryColumnarStorage.batchSize": "5000",
     }
+    if arcs < SMALL:
+        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
+        settings["spark.sql.codegen.wholeStage"] = "false"
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

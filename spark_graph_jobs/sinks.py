@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from pyroaring import BitMap
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.grouped import Row, by_group
 from spark_graph_jobs.tables import FOREIGN, NUMBERS_OF_SERVER, Tables
@@ -30,23 +29,23 @@ SET: Final = 1
 ARC: Final = 2
 RECORD: Final = 3
 
-_COLUMNS: Final[dict[str, T.DataType]] = {
-    "derived": T.LongType(),
-    "row": T.IntegerType(),
-    "cost": T.LongType(),
-    "parent_rank": T.IntegerType(),
-    "child_rank": T.IntegerType(),
-    "parent": T.LongType(),
-    "child": T.LongType(),
-    "parent_at": T.IntegerType(),
-    "child_owned": T.BooleanType(),
-    "numbers": T.BinaryType(),
-    "components": T.ArrayType(T.IntegerType()),
-    "homes": T.ArrayType(T.IntegerType()),
-    "owned": T.BooleanType(),
-    "lowest": T.LongType(),
-    "highest": T.LongType(),
-    "minimal": T.StringType(),
+_COLUMNS: Final[dict[str, types.DataType]] = {
+    "derived": types.LongType(),
+    "row": types.IntegerType(),
+    "cost": types.LongType(),
+    "parent_rank": types.IntegerType(),
+    "child_rank": types.IntegerType(),
+    "parent": types.LongType(),
+    "child": types.LongType(),
+    "parent_at": types.IntegerType(),
+    "child_owned": types.BooleanType(),
+    "numbers": types.BinaryType(),
+    "components": types.ArrayType(types.IntegerType()),
+    "homes": types.ArrayType(types.IntegerType()),
+    "owned": types.BooleanType(),
+    "lowest": types.LongType(),
+    "highest": types.LongType(),
+    "minimal": types.StringType(),
 }
 
 
@@ -97,7 +96,24 @@ def read_sink(rows: Sequence[Row]) -> Sink:
     """Put together what the rows of one derived node say."""
     sink = Sink(rows[0][0])
     for row in rows:
-        (_, kind, _, _, _, parent, child, parent_at, child_owned, numbers, components, homes, owned, low, high, name) = row
+        (
+            _,
+            kind,
+            _,
+            _,
+            _,
+            parent,
+            child,
+            parent_at,
+            child_owned,
+            numbers,
+            components,
+            homes,
+            owned,
+            low,
+            high,
+            name,
+        ) = row
         if kind == ARC:
             sink.arcs.append(Entering(parent, child, parent_at, child_owned, _bitmap(numbers)))
         elif kind == SET:
@@ -125,9 +141,9 @@ def gather(tables: Tables) -> DataFrame:
 
 def _row(frame: DataFrame, kind: int, **values: Column) -> DataFrame:
     """Rows of one kind; what is not given is null."""
-    given = {**values, "row": F.lit(kind)}
+    given = {**values, "row": sql.lit(kind)}
     return frame.select(
-        *(given.get(name, F.lit(None)).cast(data_type).alias(name) for name, data_type in _COLUMNS.items())
+        *(given.get(name, sql.lit(None)).cast(data_type).alias(name) for name, data_type in _COLUMNS.items())
     )
 
 
@@ -135,99 +151,99 @@ def _selves(tables: Tables) -> DataFrame:
     held = tables.nodes.filter("held").withColumn(
         # A foreign process lives on each server that has it.
         "lives_at",
-        F.when(F.col("home_at") == FOREIGN, F.col("at")).otherwise(F.col("home_at")),
+        sql.when(sql.col("home_at") == FOREIGN, sql.col("at")).otherwise(sql.col("home_at")),
     )
-    alone = held.filter(F.col("vnid").isNull()).select(
+    alone = held.filter(sql.col("vnid").isNull()).select(
         "derived",
-        F.array("number").alias("components"),
-        F.array("lives_at").alias("homes"),
+        sql.array("number").alias("components"),
+        sql.array("lives_at").alias("homes"),
         "owned",
-        F.col("level").alias("lowest"),
-        F.col("level").alias("highest"),
+        sql.col("level").alias("lowest"),
+        sql.col("level").alias("highest"),
     )
     inside = (
-        held.filter(F.col("vnid").isNotNull())
+        held.filter(sql.col("vnid").isNotNull())
         .groupBy("derived")
         .agg(
-            F.collect_list("number").alias("components"),
-            F.collect_list("lives_at").alias("homes"),
-            F.max("owned").alias("owned"),
-            F.min("level").alias("lowest"),
-            F.max("level").alias("highest"),
+            sql.collect_list("number").alias("components"),
+            sql.collect_list("lives_at").alias("homes"),
+            sql.max("owned").alias("owned"),
+            sql.min("level").alias("lowest"),
+            sql.max("level").alias("highest"),
         )
     )
     names = ("derived", "components", "homes", "owned", "lowest", "highest")
-    return _row(alone.unionByName(inside), SELF, **{name: F.col(name) for name in names})
+    return _row(alone.unionByName(inside), SELF, **{name: sql.col(name) for name in names})
 
 
 def _sets(tables: Tables) -> DataFrame:
-    known = tables.ancestors.filter(F.col("derived").isNotNull())
-    return _row(known, SET, derived=F.col("derived"), numbers=F.col("ancestors"))
+    known = tables.ancestors.filter(sql.col("derived").isNotNull())
+    return _row(known, SET, derived=sql.col("derived"), numbers=sql.col("ancestors"))
 
 
 def _arcs(tables: Tables) -> DataFrame:
     entering = tables.arcs.filter(is_entering())
-    tails = tables.ancestors.select(F.col("derived").alias("parent_derived"), F.col("ancestors").alias("numbers"))
+    tails = tables.ancestors.select(sql.col("derived").alias("parent_derived"), sql.col("ancestors").alias("numbers"))
     names = ("cost", "parent_rank", "child_rank", "parent", "child", "child_owned", "numbers")
     return _row(
         entering.join(tails, "parent_derived", "left"),
         ARC,
-        derived=F.col("child_derived"),
-        parent_at=F.col("parent_home_at"),
-        **{name: F.col(name) for name in names},
+        derived=sql.col("child_derived"),
+        parent_at=sql.col("parent_home_at"),
+        **{name: sql.col(name) for name in names},
     )
 
 
 def is_entering() -> Column:
     """Whether a row of arcs is a normal arc of the ancestry that its server holds."""
     return (
-        F.col("is_record")
-        & F.col("present")
-        & ~F.col("suspended")
-        & F.col("child_held")
-        & (F.col("parent_derived") != F.col("child_derived"))
+        sql.col("is_record")
+        & sql.col("present")
+        & ~sql.col("suspended")
+        & sql.col("child_held")
+        & (sql.col("parent_derived") != sql.col("child_derived"))
     )
 
 
 def _stored(tables: Tables) -> DataFrame:
     """Stored records, where the child is homed: nodes are found again there by their keys."""
     nodes = tables.nodes.select("at", "key", "local", "derived", "home_at")
-    home_of_child = nodes.select(F.col("local").alias("child"), F.col("home_at").alias("to"))
+    home_of_child = nodes.select(sql.col("local").alias("child"), sql.col("home_at").alias("to"))
     stored = (
-        tables.rd_records.filter(F.col("origin") == "stored")
-        .select("parent_key", "child_key", "child", F.explode("minimal").alias("minimal"))
+        tables.rd_records.filter(sql.col("origin") == "stored")
+        .select("parent_key", "child_key", "child", sql.explode("minimal").alias("minimal"))
         .join(home_of_child, "child")
-        .filter(F.col("to") >= 0)
+        .filter(sql.col("to") >= 0)
         .drop("child")
-        .withColumn("minimal_key", F.xxhash64("minimal"))
+        .withColumn("minimal_key", sql.xxhash64("minimal"))
     )
     for end, how in (("parent", "inner"), ("child", "inner"), ("minimal", "left")):
         there = nodes.select(
-            F.col("at").alias("to"),
-            F.col("key").alias(f"{end}_key"),
-            F.col("local").alias(end if end != "minimal" else "minimal_local"),
-            F.col("derived").alias(f"{end}_derived"),
+            sql.col("at").alias("to"),
+            sql.col("key").alias(f"{end}_key"),
+            sql.col("local").alias(end if end != "minimal" else "minimal_local"),
+            sql.col("derived").alias(f"{end}_derived"),
         )
         stored = stored.join(there, ["to", f"{end}_key"], how)
-    sets = tables.ancestors.select(F.col("derived").alias("minimal_derived"), F.col("ancestors").alias("numbers"))
+    sets = tables.ancestors.select(sql.col("derived").alias("minimal_derived"), sql.col("ancestors").alias("numbers"))
     return _row(
         stored.join(sets, "minimal_derived", "left"),
         RECORD,
-        derived=F.col("child_derived"),
-        parent=F.col("parent"),
-        child=F.col("child"),
-        numbers=F.col("numbers"),
-        minimal=F.col("minimal"),
+        derived=sql.col("child_derived"),
+        parent=sql.col("parent"),
+        child=sql.col("child"),
+        numbers=sql.col("numbers"),
+        minimal=sql.col("minimal"),
     )
 
 
 def _computed(tables: Tables) -> DataFrame:
-    computed = tables.rd_records.filter((F.col("origin") == "computed") & F.col("child_derived").isNotNull())
+    computed = tables.rd_records.filter((sql.col("origin") == "computed") & sql.col("child_derived").isNotNull())
     return _row(
         computed,
         RECORD,
-        derived=F.col("child_derived"),
-        parent=F.col("parent"),
-        child=F.col("child"),
-        numbers=F.col("blocked"),
+        derived=sql.col("child_derived"),
+        parent=sql.col("parent"),
+        child=sql.col("child"),
+        numbers=sql.col("blocked"),
     )

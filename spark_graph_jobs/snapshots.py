@@ -75,18 +75,17 @@ def read_collection(folder: Path) -> Collection:
         raise UnreadableError(f"{folder} is no folder")
     found: dict[str, Snapshot] = {}
     findings = []
-    is_partial = False
     for place in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
         if not (place / MANIFEST).exists() and not any((place / f"{table}.parquet").exists() for table in TABLES):
             continue
         try:
             snapshot = read_snapshot(place)
-            if snapshot.server in found:
-                other = found[snapshot.server].folder.name
-                raise UnreadableError(f"{snapshot.server} has a snapshot already, in {other}; this one is left out")
         except UnreadableError as error:
             findings.append(_left_out(place.name, str(error), folder))
-            is_partial = True
+            continue
+        if snapshot.server in found:
+            other = found[snapshot.server].folder.name
+            findings.append(_left_out(place.name, f"{snapshot.server} has a snapshot already, in {other}", folder))
         else:
             found[snapshot.server] = snapshot
     snapshots = tuple(found[server] for server in sorted(found))
@@ -94,7 +93,7 @@ def read_collection(folder: Path) -> Collection:
     mixed = list(_mixed(snapshots, folder))
     deliveries = folder / DELIVERIES
     unreadable_log = list(_judge_deliveries(deliveries))
-    is_partial = is_partial or not snapshots or bool(missing or mixed or unreadable_log)
+    is_partial = not snapshots or bool(findings or missing or mixed or unreadable_log)
     findings += [*missing, *mixed, *_claimed_twice(snapshots), *_failures(snapshots), *unreadable_log]
     has_log = deliveries.exists() and not unreadable_log
     return Collection(snapshots, tuple(findings), is_partial, deliveries if has_log else None)
@@ -151,7 +150,7 @@ def _rows_in(path: Path, schema: pa.Schema) -> int:
 def _are_alike(found: pa.DataType, expected: pa.DataType) -> bool:
     """Whether two types are one, but for the names and nullability of what is inside lists."""
     if pa.types.is_list(expected):
-        return pa.types.is_list(found) and found.value_type == expected.value_type
+        return bool(pa.types.is_list(found) and found.value_type == expected.value_type)
     return bool(found == expected)
 
 

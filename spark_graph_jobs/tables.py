@@ -1,9 +1,9 @@
 """The snapshots of all servers as DataFrames, with numbers that can be joined.
 
-A snapshot numbers its nodes for itself. Here every node gets two numbers more: `local` (this node *on this server*) and
-`key` (this name, wherever it is): a hash of the name, of which it is checked that no two names share one. A derived node
-is `derived`, the smallest `local` of its components. `rank` is the place of a name among those of its server, so that
-arcs can be put in their order without carrying names.
+A snapshot numbers its nodes for itself. Here every node gets two numbers more: `local` (this node *on this server*)
+and `key` (this name, wherever it is): a hash of the name, of which it is checked that no two names share one. A
+derived node is `derived`, the smallest `local` of its components. `rank` is the place of a name among those of its
+server, so that arcs can be put in their order without carrying names.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_graph_jobs.schema import DELIVERIES_SCHEMA, TABLES
@@ -58,8 +58,8 @@ class Tables:
 
     def name_of(self, at: Column) -> Column:
         """The name of the server at a place."""
-        names = F.array(*(F.lit(snapshot.server) for snapshot in self.servers))
-        return F.when(at >= 0, F.get(names, at)).otherwise(F.lit("a server without a snapshot"))
+        names = sql.array(*(sql.lit(snapshot.server) for snapshot in self.servers))
+        return sql.when(at >= 0, sql.get(names, at)).otherwise(sql.lit("a server without a snapshot"))
 
 
 @contextmanager
@@ -97,21 +97,25 @@ def load(spark: SparkSession, collection: Collection) -> Iterator[Tables]:
 
 def local(number: Column | str, at: Column | str = "at") -> Column:
     """What tells a node on a server from all others."""
-    place = F.col(at) if isinstance(at, str) else at
-    numbered = F.col(number) if isinstance(number, str) else number
-    return place.cast("long") * F.lit(NUMBERS_OF_SERVER) + numbered.cast("long")
+    place = sql.col(at) if isinstance(at, str) else at
+    numbered = sql.col(number) if isinstance(number, str) else number
+    return place.cast("long") * sql.lit(NUMBERS_OF_SERVER) + numbered.cast("long")
+
+
+def _local_here(number: Column) -> Column:
+    return local(number)
 
 
 def key(name: Column | str) -> Column:
     """What stands for a name at all servers."""
-    return F.xxhash64(F.col(name) if isinstance(name, str) else name)
+    return sql.xxhash64(sql.col(name) if isinstance(name, str) else name)
 
 
 def _read(spark: SparkSession, servers: Sequence[Snapshot], table: str) -> DataFrame:
     """One table of all servers, each row with the place of its server."""
     schema = from_arrow_schema(TABLES[table])
     frames = [
-        spark.read.schema(schema).parquet(str(snapshot.folder / f"{table}.parquet")).withColumn("at", F.lit(at))
+        spark.read.schema(schema).parquet(str(snapshot.folder / f"{table}.parquet")).withColumn("at", sql.lit(at))
         for at, snapshot in enumerate(servers)
     ]
     return _union(frames)
@@ -126,10 +130,10 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _nodes(spark: SparkSession, servers: Sequence[Snapshot]) -> DataFrame:
-    places = F.create_map(*(F.lit(part) for at, snapshot in enumerate(servers) for part in (snapshot.server, at)))
+    places = sql.create_map(*(sql.lit(part) for at, snapshot in enumerate(servers) for part in (snapshot.server, at)))
     home_at = (
-        F.when(F.col("home").isNull(), F.lit(FOREIGN))
-        .otherwise(F.coalesce(F.try_element_at(places, F.col("home")), F.lit(UNKNOWN)))
+        sql.when(sql.col("home").isNull(), sql.lit(FOREIGN))
+        .otherwise(sql.coalesce(sql.try_element_at(places, sql.col("home")), sql.lit(UNKNOWN)))
         .cast("int")
     )
     in_order = Window.partitionBy("at").orderBy("id")
@@ -139,17 +143,17 @@ def _nodes(spark: SparkSession, servers: Sequence[Snapshot]) -> DataFrame:
         .withColumn("local", local("number"))
         .withColumn("key", key("id"))
         .withColumn("home_at", home_at)
-        .withColumn("rank", F.row_number().over(in_order))
+        .withColumn("rank", sql.row_number().over(in_order))
     )
-    alone = nodes.filter(F.col("vnid").isNull()).withColumn("derived", F.col("local"))
+    alone = nodes.filter(sql.col("vnid").isNull()).withColumn("derived", sql.col("local"))
     of_virtual_node = Window.partitionBy("at", "vnid")
-    inside = nodes.filter(F.col("vnid").isNotNull()).withColumn("derived", F.min("local").over(of_virtual_node))
+    inside = nodes.filter(sql.col("vnid").isNotNull()).withColumn("derived", sql.min("local").over(of_virtual_node))
     return alone.unionByName(inside)
 
 
 def _refuse_collisions(nodes: DataFrame) -> None:
-    alike = nodes.groupBy("key").agg(F.min("id").alias("one"), F.max("id").alias("other"))
-    found = alike.filter(F.col("one") != F.col("other")).head()
+    alike = nodes.groupBy("key").agg(sql.min("id").alias("one"), sql.max("id").alias("other"))
+    found = alike.filter(sql.col("one") != sql.col("other")).head()
     if found is not None:
         raise NamesCollideError(f"{found['one']} and {found['other']} have one hash; rename one of them")
 
@@ -160,13 +164,13 @@ _OF_ENDS: Final = ("key", "rank", "kind", "derived", "level", "owned", "held", "
 def _with_ends(arcs: DataFrame, nodes: DataFrame) -> DataFrame:
     arcs = arcs.withColumn("parent", local("parent")).withColumn("child", local("child"))
     for end in ("parent", "child"):
-        about = nodes.select(F.col("local").alias(end), *(F.col(name).alias(f"{end}_{name}") for name in _OF_ENDS))
+        about = nodes.select(sql.col("local").alias(end), *(sql.col(name).alias(f"{end}_{name}") for name in _OF_ENDS))
         arcs = arcs.join(about, end, "left")
     return arcs
 
 
 def _virtual_nodes(spark: SparkSession, servers: Sequence[Snapshot]) -> DataFrame:
-    to_local = F.transform("components", lambda number: local(number))
+    to_local = sql.transform("components", _local_here)
     return _read(spark, servers, "virtual_nodes").withColumn("components", to_local)
 
 
@@ -180,7 +184,7 @@ def _rd_records(spark: SparkSession, servers: Sequence[Snapshot], nodes: DataFra
     records = records.withColumn("parent", local("parent")).withColumn("child", local("child"))
     for end in ("parent", "child"):
         about = nodes.select(
-            F.col("local").alias(end), F.col("key").alias(f"{end}_key"), F.col("derived").alias(f"{end}_derived")
+            sql.col("local").alias(end), sql.col("key").alias(f"{end}_key"), sql.col("derived").alias(f"{end}_derived")
         )
         records = records.join(about, end, "left")
     return records

@@ -1,10 +1,10 @@
 """I1, I2, I7, virtual nodes: each is a loop, its shadow arcs are the one right tree, and all homes see it alike.
 
-Why local implies global: a virtual node is small, so that one look at all of it shows that every component reaches every
-other, and what its shadow tree must be. That no loop is larger than recorded follows from `levels`. Then x reaches y in
-the internal view exactly where it does in the external one (C1, C2): every arc between derived nodes is `normal` and is
-walked, and inside a virtual node all reach all in both views, over arcs in the one and over the tree, both ways, in the
-other. All homes hold the same arcs of it (compared here by digest), so that all derive one tree.
+Why local implies global: a virtual node is small, so that one look at all of it shows that every component reaches
+every other, and what its shadow tree must be. That no loop is larger than recorded follows from `levels`. Then x
+reaches y in the internal view exactly where it does in the external one (C1, C2): every arc between derived nodes is
+`normal` and is walked, and inside a virtual node all reach all in both views, over arcs in the one and over the tree,
+both ways, in the other. All homes hold the same arcs of it (compared here by digest), so that all derive one tree.
 
 Source: NG 3.2.1, 4.6.2, figure 4.5; protocol.md sections 2 and 3.2.
 """
@@ -17,19 +17,18 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import functions as sql
 
-from spark_graph_jobs.ends import TEXTS_SHOWN_LIMIT
 from spark_graph_jobs.grouped import Row, by_group, check_groups
+from spark_graph_jobs.said import differ_in, who_says
 from spark_graph_jobs.tables import Tables
 from spark_graph_jobs.trouble import (
+    NODES_SHOWN_LIMIT,
     TROUBLE,
     about_arc,
     about_node,
     arcs_in_trouble,
-    name_troubles,
     nodes_in_trouble,
 )
 
@@ -39,23 +38,23 @@ COMPONENT: Final = 0
 DECLARED: Final = 1
 INNER_ARC: Final = 2
 
-_COLUMNS: Final[dict[str, T.DataType]] = {
-    "virtual_node": T.StringType(),
-    "row": T.IntegerType(),
-    "cost": T.LongType(),
-    "parent_rank": T.IntegerType(),
-    "child_rank": T.IntegerType(),
-    "parent": T.LongType(),
-    "child": T.LongType(),
-    "local": T.LongType(),
-    "key": T.LongType(),
-    "name": T.StringType(),
-    "state": T.StringType(),
-    "vnid": T.StringType(),
+_COLUMNS: Final[dict[str, types.DataType]] = {
+    "virtual_node": types.StringType(),
+    "row": types.IntegerType(),
+    "cost": types.LongType(),
+    "parent_rank": types.IntegerType(),
+    "child_rank": types.IntegerType(),
+    "parent": types.LongType(),
+    "child": types.LongType(),
+    "local": types.LongType(),
+    "key": types.LongType(),
+    "name": types.StringType(),
+    "state": types.StringType(),
+    "vnid": types.StringType(),
 }
 
-DIGESTED: Final = T.StructType(
-    [*TROUBLE.fields, T.StructField("vnid", T.StringType()), T.StructField("digest", T.StringType())]
+DIGESTED: Final = types.StructType(
+    [*TROUBLE.fields, types.StructField("vnid", types.StringType()), types.StructField("digest", types.StringType())]
 )
 """Troubles, and of each virtual node at each server the digest of what is seen of it (then there is no message)."""
 
@@ -85,17 +84,16 @@ class Loop:
     arcs: list[InnerArc] = field(default_factory=list)
 
 
-def audit(tables: Tables) -> DataFrame:
-    """Findings about virtual nodes and the states of arcs."""
+def audit(tables: Tables, nodes: DataFrame) -> DataFrame:
+    """Troubles: virtual nodes and the states of arcs. `nodes`: of `said.of_nodes`."""
     judged = check_groups(_rows(tables), judge_loop, DIGESTED).persist()
-    troubles = (
-        judged.filter(F.col("message").isNotNull())
+    return (
+        judged.filter(sql.col("message").isNotNull())
         .select(*TROUBLE.names)
-        .unionByName(_unlike_at_servers(tables, judged.filter(F.col("digest").isNotNull())))
-        .unionByName(_unlike_vnids(tables))
+        .unionByName(_unlike_at_servers(tables, judged.filter(sql.col("digest").isNotNull())))
+        .unionByName(_unlike_vnids(tables, nodes))
         .unionByName(_wrong_states(tables))
     )
-    return name_troubles(troubles, tables, audit=AUDIT)
 
 
 def judge_loop(rows: Sequence[Row]) -> Iterator[Row]:
@@ -106,7 +104,7 @@ def judge_loop(rows: Sequence[Row]) -> Iterator[Row]:
         return
     for trouble in _judge(loop, about):
         yield (*trouble, None, None)
-    yield (about, None, None, None, None, None, loop.vnid, _digest(loop))
+    yield (about, None, None, None, None, None, None, loop.vnid, _digest(loop))
 
 
 def _read(rows: Sequence[Row]) -> Loop:
@@ -126,7 +124,7 @@ def _judge(loop: Loop, about: int) -> Iterator[Row]:
     vnid, components = loop.vnid, sorted(loop.names)
     if set(loop.names) != set(loop.declared):
         one_sided = sorted(set(loop.names) ^ set(loop.declared))
-        yield about_node(about, f"{{at}} does not say alike which groups are in {vnid}", one_sided[:TEXTS_SHOWN_LIMIT])
+        yield about_node(about, f"{{at}} does not say alike which groups are in {vnid}", one_sided[:NODES_SHOWN_LIMIT])
         return
     if len(components) < 2:
         yield about_node(about, f"at {{at}}, {vnid} has one component only")
@@ -141,7 +139,7 @@ def _judge(loop: Loop, about: int) -> Iterator[Row]:
         above[arc.child].append(arc.parent)
     apart = [node for node in components if node not in _reached(below, about) or node not in _reached(above, about)]
     if apart:
-        yield about_node(about, f"at {{at}}, {vnid} is no loop: these are not on one", apart[:TEXTS_SHOWN_LIMIT])
+        yield about_node(about, f"at {{at}}, {vnid} is no loop: these are not on one", apart[:NODES_SHOWN_LIMIT])
         return
     tree = spanning_tree(min(loop.names, key=loop.names.__getitem__), loop.arcs)
     for arc in loop.arcs:
@@ -151,7 +149,7 @@ def _judge(loop: Loop, about: int) -> Iterator[Row]:
 
 
 def spanning_tree(first: int, arcs: Iterable[InnerArc]) -> set[tuple[int, int]]:
-    """The arcs of the shadow tree, which grows from `first` by the first arc, in their order, that reaches something."""
+    """The shadow tree: it grows from `first`, always by the first arc, in their order, that reaches something new."""
     touching: dict[int, list[InnerArc]] = {}
     for arc in arcs:
         touching.setdefault(arc.parent, []).append(arc)
@@ -194,13 +192,13 @@ def _rows(tables: Tables) -> DataFrame:
     nodes = tables.nodes.filter("vnid is not null").withColumn("virtual_node", _of_server("vnid"))
     declared = (
         tables.virtual_nodes.withColumn("virtual_node", _of_server("vnid"))
-        .withColumn("local", F.explode("components"))
-        .withColumn("name", F.col("smallest"))
+        .withColumn("local", sql.explode("components"))
+        .withColumn("name", sql.col("smallest"))
     )
-    loops = nodes.select(F.col("derived").alias("parent_derived"), "virtual_node", "vnid").distinct()
+    loops = nodes.select(sql.col("derived").alias("parent_derived"), "virtual_node", "vnid").distinct()
     inner = tables.arcs.filter(_is_inner()).join(loops, "parent_derived")
     parts = [
-        _row(nodes, COMPONENT, ["virtual_node", "vnid", "local", "key"], name=F.col("id")),
+        _row(nodes, COMPONENT, ["virtual_node", "vnid", "local", "key"], name=sql.col("id")),
         _row(declared, DECLARED, ["virtual_node", "vnid", "local", "name"]),
         _row(
             inner,
@@ -212,76 +210,66 @@ def _rows(tables: Tables) -> DataFrame:
 
 
 def _of_server(vnid: str) -> Column:
-    return F.concat_ws(" ", F.col("at").cast("string"), F.col(vnid))
+    return sql.concat_ws(" ", sql.col("at").cast("string"), sql.col(vnid))
 
 
 def _row(frame: DataFrame, kind: int, names: Sequence[str], **values: Column) -> DataFrame:
-    given = {**{name: F.col(name) for name in names}, **values, "row": F.lit(kind)}
+    given = {**{name: sql.col(name) for name in names}, **values, "row": sql.lit(kind)}
     return frame.select(
-        *(given.get(name, F.lit(None)).cast(data_type).alias(name) for name, data_type in _COLUMNS.items())
+        *(given.get(name, sql.lit(None)).cast(data_type).alias(name) for name, data_type in _COLUMNS.items())
     )
 
 
 def _is_inner() -> Column:
     """Whether a row is an arc between components of one virtual node, as its server sees it."""
     return (
-        F.col("is_record")
-        & F.col("present")
-        & ~F.col("suspended")
-        & (F.col("parent_derived") == F.col("child_derived"))
+        sql.col("is_record")
+        & sql.col("present")
+        & ~sql.col("suspended")
+        & (sql.col("parent_derived") == sql.col("child_derived"))
     )
 
 
 def _unlike_at_servers(tables: Tables, digests: DataFrame) -> DataFrame:
     """Virtual nodes of which servers hold different components, arcs or states."""
-    places = tables.nodes.select(F.col("local").alias("node"), "at")
+    places = tables.nodes.select(sql.col("local").alias("node"), "at")
     unlike = (
         digests.select("node", "vnid", "digest")
         .join(places, "node")
         .groupBy("vnid")
         .agg(
-            F.min("node").alias("local"),
-            F.count_distinct("digest").alias("views"),
-            F.sort_array(F.collect_set(F.concat(tables.name_of(F.col("at")), F.lit(" sees "), "digest"))).alias("seen"),
+            sql.min("node").alias("local"),
+            sql.count_distinct("digest").alias("views"),
+            sql.sort_array(
+                sql.collect_set(sql.concat(tables.name_of(sql.col("at")), sql.lit(" sees "), "digest"))
+            ).alias("seen"),
         )
         .filter("views > 1")
     )
-    message = F.concat(F.lit("servers do not see the same topology of "), "vnid")
-    return nodes_in_trouble(unlike, message, texts=F.slice("seen", 1, TEXTS_SHOWN_LIMIT))
+    message = sql.concat(sql.lit("servers do not see the same topology of "), "vnid")
+    return nodes_in_trouble(unlike, message, texts=sql.slice("seen", 1, NODES_SHOWN_LIMIT))
 
 
-def _unlike_vnids(tables: Tables) -> DataFrame:
+def _unlike_vnids(tables: Tables, nodes: DataFrame) -> DataFrame:
     """Groups that servers see in different virtual nodes."""
-    vnid = F.coalesce("vnid", F.lit("no virtual node"))
-    unlike = (
-        tables.nodes.filter("held")
-        .groupBy("key")
-        .agg(
-            F.min("local").alias("local"),
-            F.min(vnid).alias("one"),
-            F.max(vnid).alias("other"),
-            F.sort_array(F.collect_set(F.concat(tables.name_of(F.col("at")), F.lit(" sees it in "), vnid))).alias("seen"),
-        )
-        .filter("one != other")
-    )
     message = "servers see it in different virtual nodes"
-    return nodes_in_trouble(unlike, message, texts=F.slice("seen", 1, TEXTS_SHOWN_LIMIT))
+    return nodes_in_trouble(nodes.filter(differ_in("vnid")), message, texts=who_says("vnid", tables))
 
 
 def _wrong_states(tables: Tables) -> DataFrame:
     """Arcs whose state does not fit where they lead; which of the arcs inside are on the tree is judged elsewhere."""
-    is_inside = F.col("parent_derived") == F.col("child_derived")
+    is_inside = sql.col("parent_derived") == sql.col("child_derived")
     expected = (
-        F.when(~F.col("present"), F.lit("none"))
-        .when(F.col("suspended"), F.lit("suspended"))
-        .when(F.col("parent") == F.col("child"), F.lit("no arc"))
-        .when(is_inside & F.col("state").isin("shadow", "fade"), F.col("state"))
-        .when(is_inside, F.lit("shadow or fade"))
-        .otherwise(F.lit("normal"))
+        sql.when(~sql.col("present"), sql.lit("none"))
+        .when(sql.col("suspended"), sql.lit("suspended"))
+        .when(sql.col("parent") == sql.col("child"), sql.lit("no arc"))
+        .when(is_inside & sql.col("state").isin("shadow", "fade"), sql.col("state"))
+        .when(is_inside, sql.lit("shadow or fade"))
+        .otherwise(sql.lit("normal"))
     )
-    state = F.coalesce("state", F.lit("none"))
-    wrong = tables.arcs.filter(F.col("parent_key").isNotNull() & F.col("child_key").isNotNull())
-    wrong = wrong.withColumn("expected", expected).filter(state != F.col("expected"))
+    state = sql.coalesce("state", sql.lit("none"))
+    wrong = tables.arcs.filter(sql.col("parent_key").isNotNull() & sql.col("child_key").isNotNull())
+    wrong = wrong.withColumn("expected", expected).filter(state != sql.col("expected"))
     # Inside a virtual node `judge_loop` has seen it already, unless no record of the child is held.
-    wrong = wrong.filter(~(is_inside & F.col("is_record") & F.col("present") & ~F.col("suspended")))
-    return arcs_in_trouble(wrong, F.format_string("at {at}, its state is %s, and should be %s", state, "expected"))
+    wrong = wrong.filter(~(is_inside & sql.col("is_record") & sql.col("present") & ~sql.col("suspended")))
+    return arcs_in_trouble(wrong, sql.format_string("at {at}, its state is %s, and should be %s", state, "expected"))
