@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -24,11 +25,13 @@ ROWS_OF_ARROW_BATCH: Final = 20_000
 """Rows that cross to Python at once; a row may bring an ancestor set of some kilobytes."""
 
 
-def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> SparkSession:
+def start(
+    *, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0, more: Mapping[str, str] | None = None
+) -> SparkSession:
     """Start Spark, or take the session that `spark-submit` has started.
 
     `arcs`: about how many rows of arcs there are, which decides how finely work is cut. `master` None: as Spark was
-    told, or all cores of this machine.
+    told, or all cores of this machine. `more`: settings beside those of here, such as the jar of an engine.
     """
     # Where pandas is newer than it knows, PySpark says so on every start; nothing here uses pandas.
     warnings.filterwarnings("ignore", module=r"pyspark\..*", category=UserWarning)
@@ -53,7 +56,7 @@ def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> 
     if arcs < SMALL:
         settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
         settings["spark.sql.codegen.wholeStage"] = "false"
-    for name, value in settings.items():
+    for name, value in {**settings, **(more or {})}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

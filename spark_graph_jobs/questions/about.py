@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
 from spark_graph_jobs.questions.answer import ROWS_SHOWN_LIMIT, Answer, info
@@ -15,14 +15,14 @@ QUESTION: Final = "who can add members to my group"
 
 def ask(whole: Whole, engine: GraphEngine, group: str) -> Answer:
     """Ask an engine for the paths from one group to all below it; the nearest group of each domain is shown."""
-    found = whole.nodes.filter((F.col("id") == group) & (F.col("kind") == "group")).select("key", "domain").head()
+    found = whole.nodes.filter((sql.col("id") == group) & (sql.col("kind") == "group")).select("key", "domain").head()
     if found is None:
         return Answer(QUESTION, f"There is no group {group} in the snapshots.")
     top, own = found["key"], found["domain"]
-    backwards = whole.arcs.select(F.col("dst").alias("src"), F.col("src").alias("dst"))
+    backwards = whole.arcs.select(sql.col("dst").alias("src"), sql.col("src").alias("dst"))
     below = (
         engine.shortest_paths(whole.vertices(), backwards, [top])
-        .join(whole.nodes.select(F.col("key").alias("id"), F.col("id").alias("name"), "domain", "kind"), "id")
+        .join(whole.nodes.select(sql.col("key").alias("id"), sql.col("id").alias("name"), "domain", "kind"), "id")
         .filter("distance > 0")
         .select("id", "name", "domain", "kind", "distance", "next")
         .toArrow()

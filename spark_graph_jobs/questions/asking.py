@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark import StorageLevel
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.choice import Choice
-from spark_graph_jobs.engines.interface import EngineRefused
+from spark_graph_jobs.engines.interface import EngineRefusedError
 from spark_graph_jobs.questions import (
     about,
     changes,
@@ -31,6 +31,7 @@ from spark_graph_jobs.questions.census import count_members
 from spark_graph_jobs.questions.exposure import Matrix
 from spark_graph_jobs.questions.numbering import number_groups
 from spark_graph_jobs.questions.whole import Whole, whole
+from spark_graph_jobs.snapshots import Collection
 from spark_graph_jobs.tables import Tables
 
 LOOPS_DRAWN: Final = 4
@@ -45,7 +46,7 @@ class Wishes:
     about: str | None = None
     """A group: who can add members to it?"""
     from_scratch: bool = False
-    before: Tables | None = None
+    before: Collection | None = None
     """Earlier snapshots to compare with."""
 
 
@@ -74,8 +75,10 @@ class Answers:
     picture: Picture = field(default_factory=Picture)
 
 
-def ask_all(tables: Tables, choice: Choice, wishes: Wishes, progress: Callable[[str], None]) -> Answers:
-    """Ask everything; a question that the engine refuses is answered with the reason."""
+def ask_all(
+    tables: Tables, choice: Choice, wishes: Wishes, before: Tables | None, progress: Callable[[str], None]
+) -> Answers:
+    """Ask everything; a question that the engine refuses is answered with the reason. `before`: of `wishes.before`."""
     found = Answers(choice.engine.name, choice.notice)
     picture = found.picture
 
@@ -83,7 +86,7 @@ def ask_all(tables: Tables, choice: Choice, wishes: Wishes, progress: Callable[[
         started = time.perf_counter()
         try:
             answer = question()
-        except EngineRefused as refused:
+        except EngineRefusedError as refused:
             answer = Answer(name, f"Not asked: {refused}.")
         seconds = time.perf_counter() - started
         found.answers.append((answer, round(seconds, 1)))
@@ -112,10 +115,10 @@ def ask_all(tables: Tables, choice: Choice, wishes: Wishes, progress: Callable[[
 
         if wishes.from_scratch:
             ask(from_scratch.QUESTION, lambda: from_scratch.ask(graph, choice.engine))
-        if wishes.before is not None:
-            before = stack.enter_context(whole(wishes.before))
-            sizes_before = count_members(before, number_groups(wishes.before))
-            ask(changes.QUESTION, lambda: changes.ask(graph, before, sizes, sizes_before))
+        if before is not None:
+            earlier = stack.enter_context(whole(before))
+            sizes_then = count_members(earlier, number_groups(before))
+            ask(changes.QUESTION, lambda: changes.ask(graph, earlier, sizes, sizes_then))
         if wishes.about is not None:
             group = wishes.about
             ask(about.QUESTION, lambda: about.ask(graph, choice.engine, group))
@@ -136,9 +139,9 @@ def ask_all(tables: Tables, choice: Choice, wishes: Wishes, progress: Callable[[
 
 def _totals(graph: Whole) -> dict[str, int]:
     nodes = graph.nodes.agg(
-        F.count_if(F.col("kind") == "group").alias("groups"),
-        F.count_if(F.col("kind") == "process").alias("processes"),
-        F.count_distinct(F.when(F.col("kind") == "group", F.col("domain"))).alias("domains"),
-        F.count_distinct("vnid").alias("virtual nodes"),
+        sql.count_if(sql.col("kind") == "group").alias("groups"),
+        sql.count_if(sql.col("kind") == "process").alias("processes"),
+        sql.count_distinct(sql.when(sql.col("kind") == "group", sql.col("domain"))).alias("domains"),
+        sql.count_distinct("vnid").alias("virtual nodes"),
     ).collect()[0]
     return {**nodes.asDict(), "arcs": graph.arcs.count()}

@@ -1,7 +1,7 @@
 """How many processes and groups each group has as members, direct or not.
 
-The ancestor sets hold the answer: a node is a member of all that is above it, so that counting how often a group is in the
-sets of processes gives its size. One pass over the sets, wherever they lie, and a sum.
+The ancestor sets hold the answer: a node is a member of all that is above it, so that counting how often a group is in
+the sets of processes gives its size. One pass over the sets, wherever they lie, and a sum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.numbering import Numbering, numbers_of
 from spark_graph_jobs.questions.whole import Whole
@@ -30,10 +30,10 @@ def count_members(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
     def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = numbering.value
         counts = {kind: np.zeros(len(known.keys), np.int64) for kind in ("processes", "groups")}
-        for _, rows in groupby(_rows(batches), key=itemgetter(0)):
-            key, kind, at, ancestors, in_loop = next(rows)
+        for key, rows in groupby(_rows(batches), key=itemgetter(0)):
+            (_, kind, at, ancestors, in_loop), *others = rows
             above = known.above(at, ancestors)
-            for _, _, other, more, _ in rows:  # a foreign process lives on several servers and counts once
+            for _, _, other, more, _ in others:  # a foreign process lives on several servers and counts once
                 above = np.union1d(above, known.above(other, more))
             counts["groups" if kind == "group" else "processes"][above] += 1
             if kind == "group" and not in_loop:
@@ -43,14 +43,14 @@ def count_members(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
         yield pa.RecordBatch.from_pydict({name: pa.array(column, pa.int64()) for name, column in columns.items()})
 
     nodes = whole.tables.nodes.filter("owned and kind != 'absent'")
-    of_nodes = nodes.select("key", "kind", "derived", F.col("vnid").isNotNull().alias("in_loop"))
+    of_nodes = nodes.select("key", "kind", "derived", sql.col("vnid").isNotNull().alias("in_loop"))
     sets = whole.tables.ancestors.select("derived", "at", "ancestors").join(of_nodes, "derived")
     rows = sets.select("key", "kind", "at", "ancestors", "in_loop").repartition("key").sortWithinPartitions("key")
     counted = rows.mapInArrow(of_partition, _COUNTED).groupBy("key")
     return (
         whole.nodes.filter("kind = 'group'")
         .select("key")
-        .join(counted.agg(F.sum("processes").alias("processes"), F.sum("groups").alias("groups")), "key", "left")
+        .join(counted.agg(sql.sum("processes").alias("processes"), sql.sum("groups").alias("groups")), "key", "left")
         .na.fill(0)
     )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.finding import Finding
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, Cell, info
@@ -34,8 +35,7 @@ def ask(whole: Whole, before: Whole, sizes: DataFrame, sizes_before: DataFrame) 
     ]
     grown = _grown(whole, sizes, sizes_before)
     rows: list[tuple[Cell, ...]] = [
-        (f"members of {row['id']}", row["now"] - row["then"], f"{row['then']:,} before, {row['now']:,} now")
-        for row in grown
+        (f"members of {row.id}", row.now - row.then, f"{row.then:,} before, {row.now:,} now") for row in grown
     ]
     findings = _findings(whole, before, joined, left, grown[:FINDINGS_SHOWN_LIMIT])
     joined.unpersist()
@@ -49,38 +49,50 @@ def ask(whole: Whole, before: Whole, sizes: DataFrame, sizes_before: DataFrame) 
     )
 
 
-def _grown(whole: Whole, sizes: DataFrame, before: DataFrame) -> list[dict[str, int | str]]:
-    both = sizes.select("key", F.col("processes").alias("now")).join(
-        before.select("key", F.col("processes").alias("then")), "key"
+class _Grown(NamedTuple):
+    """A group whose members changed."""
+
+    key: int
+    id: str
+    then: int
+    now: int
+
+
+def _grown(whole: Whole, sizes: DataFrame, before: DataFrame) -> list[_Grown]:
+    both = sizes.select("key", sql.col("processes").alias("now")).join(
+        before.select("key", sql.col("processes").alias("then")), "key"
     )
     most = (
-        both.filter("now != then").orderBy(F.desc(F.abs(F.col("now") - F.col("then"))), "key").limit(ROWS_SHOWN_LIMIT)
+        both.filter("now != then")
+        .orderBy(sql.desc(sql.abs(sql.col("now") - sql.col("then"))), "key")
+        .limit(ROWS_SHOWN_LIMIT)
     )
     rows = most.join(whole.nodes.select("key", "id"), "key").collect()
-    return sorted((row.asDict() for row in rows), key=lambda row: (-abs(row["now"] - row["then"]), row["id"]))
+    grown = (_Grown(row["key"], row["id"], row["then"], row["now"]) for row in rows)
+    return sorted(grown, key=lambda row: (-abs(row.now - row.then), row.id))
 
 
 def _findings(
-    whole: Whole, before: Whole, joined: DataFrame, left: DataFrame, grown: list[dict[str, int | str]]
+    whole: Whole, before: Whole, joined: DataFrame, left: DataFrame, grown: Sequence[_Grown]
 ) -> tuple[Finding, ...]:
     findings = []
     for graph, arcs, sign, word in ((whole, joined, 1, "joined"), (before, left, -1, "left")):
-        groups = [row for row in grown if (row["now"] - row["then"]) * sign > 0]
+        groups = [row for row in grown if (row.now - row.then) * sign > 0]
         ends = [(row["src"], row["dst"]) for row in arcs.orderBy("src", "dst").limit(ARCS_TRACED_LIMIT).collect()]
-        pairs = [(row["key"], src) for row in groups for src, _ in ends if src != row["key"]]
+        pairs = [(row.key, src) for row in groups for src, _ in ends if src != row.key]
         paths = find_paths(graph, pairs)
-        names = graph.named({key for arc in ends for key in arc} | {row["key"] for row in groups})
+        names = graph.named({key for arc in ends for key in arc} | {row.key for row in groups})
         for row in groups:
             ways = [
-                (*paths.get((row["key"], src), (names[row["key"]],) if src == row["key"] else ()), names[dst])
+                (*paths.get((row.key, src), (names[row.key],) if src == row.key else ()), names[dst])
                 for src, dst in ends
-                if src == row["key"] or (row["key"], src) in paths
+                if src == row.key or (row.key, src) in paths
             ]
             findings.append(
                 info(
                     QUESTION,
-                    row["id"],
-                    f"{row['then']:,} processes were members, {row['now']:,} are; an arc below it was {word}",
+                    row.id,
+                    f"{row.then:,} processes were members, {row.now:,} are; an arc below it was {word}",
                     min(ways, key=lambda way: (len(way), way), default=()),
                 )
             )

@@ -1,8 +1,8 @@
 """Which members would come most often twice, if nothing were blocked?
 
 A walk from an originator comes to a sink once over each arc whose tail it reaches. Summed over all originators, arc i
-brings |A*(tail_i)| walks, and |A*(sink)| less the sink itself is what is needed: levels say both, so that one grouping of
-the arcs by their sinks counts what duplication control saves there.
+brings |A*(tail_i)| walks, and |A*(sink)| less the sink itself is what is needed: levels say both, so that one grouping
+of the arcs by their sinks counts what duplication control saves there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.census import exploded
@@ -23,7 +23,7 @@ QUESTION: Final = "most duplicated members"
 def ask(whole: Whole) -> Answer:
     """The nodes that most originators come to over more than one arc, with two ways to the first few."""
     normal, sinks = _sinks(whole)
-    rows = sinks.orderBy(F.desc("saved"), "id").limit(ROWS_SHOWN_LIMIT).collect()
+    rows = sinks.orderBy(sql.desc("saved"), "id").limit(ROWS_SHOWN_LIMIT).collect()
     shown = rows[:FINDINGS_SHOWN_LIMIT]
     tails = _two_highest_tails(whole, normal, [row["point"] for row in shown])
     originators = _common_originators(whole, tails)
@@ -54,23 +54,25 @@ def ask(whole: Whole) -> Answer:
 
 def _sinks(whole: Whole) -> tuple[DataFrame, DataFrame]:
     nodes = whole.nodes
-    src = nodes.select(F.col("key").alias("src"), F.col("point").alias("upper"), F.col("level").alias("upper_level"))
-    dst = nodes.select(F.col("key").alias("dst"), F.col("point").alias("lower"))
+    src = nodes.select(
+        sql.col("key").alias("src"), sql.col("point").alias("upper"), sql.col("level").alias("upper_level")
+    )
+    dst = nodes.select(sql.col("key").alias("dst"), sql.col("point").alias("lower"))
     normal = whole.arcs.join(src, "src").join(dst, "dst").filter("upper != lower")
     points = nodes.groupBy("point").agg(
-        F.count("*").alias("components"),
-        F.max("level").alias("level"),
-        F.min("id").alias("id"),
-        F.min("kind").alias("kind"),
+        sql.count("*").alias("components"),
+        sql.max("level").alias("level"),
+        sql.min("id").alias("id"),
+        sql.min("kind").alias("kind"),
     )
-    arrived = normal.groupBy(F.col("lower").alias("point")).agg(
-        F.count("*").alias("arcs"), F.sum("upper_level").alias("walks")
+    arrived = normal.groupBy(sql.col("lower").alias("point")).agg(
+        sql.count("*").alias("arcs"), sql.sum("upper_level").alias("walks")
     )
     sinks = (
         arrived.filter("arcs > 1")
         .join(points, "point")
-        .withColumn("above", F.col("level") - F.col("components"))
-        .withColumn("saved", F.col("walks") - F.col("above"))
+        .withColumn("above", sql.col("level") - sql.col("components"))
+        .withColumn("saved", sql.col("walks") - sql.col("above"))
         .filter("saved > 0")
     )
     return normal, sinks
@@ -82,12 +84,12 @@ def _two_highest_tails(whole: Whole, normal: DataFrame, points: list[int]) -> di
         return {}
     wanted = whole.nodes.sparkSession.createDataFrame([(point,) for point in points], "lower long")
     each = Window.partitionBy("lower", "upper").orderBy("src", "dst")
-    ranked = Window.partitionBy("lower").orderBy(F.desc("upper_level"), "src")
+    ranked = Window.partitionBy("lower").orderBy(sql.desc("upper_level"), "src")
     rows = (
-        normal.join(F.broadcast(wanted), "lower")
-        .withColumn("of_tail", F.row_number().over(each))
+        normal.join(sql.broadcast(wanted), "lower")
+        .withColumn("of_tail", sql.row_number().over(each))
         .filter("of_tail = 1")
-        .withColumn("place", F.row_number().over(ranked))
+        .withColumn("place", sql.row_number().over(ranked))
         .filter("place <= 2")
         .select("lower", "src", "dst")
         .sort("lower", "src")
@@ -107,15 +109,15 @@ def _common_originators(whole: Whole, tails: dict[int, list[tuple[int, int]]]) -
     spark = whole.nodes.sparkSession
     wanted = spark.createDataFrame(pairs, "point long, key long")
     nodes = whole.tables.nodes
-    owned = nodes.filter("owned").select("key", "derived").join(F.broadcast(wanted), "key")
-    above = exploded(owned.join(whole.tables.ancestors, "derived"), "key").join(F.broadcast(wanted), "key")
-    numbered = nodes.select("local", F.col("key").alias("top"), "level")
+    owned = nodes.filter("owned").select("key", "derived").join(sql.broadcast(wanted), "key")
+    above = exploded(owned.join(whole.tables.ancestors, "derived"), "key").join(sql.broadcast(wanted), "key")
+    numbered = nodes.select("local", sql.col("key").alias("top"), "level")
     common = (
         above.join(numbered, "local")
         .groupBy("point", "top")
-        .agg(F.count_distinct("key").alias("tails"), F.max("level").alias("level"))
+        .agg(sql.count_distinct("key").alias("tails"), sql.max("level").alias("level"))
         .filter("tails = 2")
         .groupBy("point")
-        .agg(F.max_by("top", F.struct("level", "top")).alias("top"))
+        .agg(sql.max_by("top", sql.struct("level", "top")).alias("top"))
     )
     return {row["point"]: row["top"] for row in common.collect()}

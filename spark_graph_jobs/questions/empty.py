@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.whole import Whole
@@ -17,14 +17,14 @@ UNREACHED: Final = "groups nobody reaches"
 def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
     """Groups whose resolution gives no process: a message to one reaches nobody."""
     empty = sizes.filter("processes = 0").select("key", "groups")
-    parents = whole.arcs.groupBy(F.col("dst").alias("key")).agg(
-        F.count("*").alias("parents"), F.min("src").alias("one")
+    parents = whole.arcs.groupBy(sql.col("dst").alias("key")).agg(
+        sql.count("*").alias("parents"), sql.min("src").alias("one")
     )
     found = empty.join(parents, "key", "left").join(whole.nodes.select("key", "id", "server"), "key")
-    named = found.join(whole.names.select(F.col("key").alias("one"), F.col("id").alias("in")), "one", "left")
+    named = found.join(whole.names.select(sql.col("key").alias("one"), sql.col("id").alias("in")), "one", "left")
     kept = named.na.fill(0, ["parents"]).persist()
     count = kept.count()
-    rows = kept.orderBy(F.desc("parents"), "id").limit(ROWS_SHOWN_LIMIT).collect()
+    rows = kept.orderBy(sql.desc("parents"), "id").limit(ROWS_SHOWN_LIMIT).collect()
     kept.unpersist()
     findings = [
         info(
@@ -50,12 +50,12 @@ def ask_unreached(whole: Whole, sizes: DataFrame) -> Answer:
     tops = (
         whole.nodes.filter("kind = 'group'")
         .select("key", "id", "server")
-        .join(whole.arcs.select(F.col("dst").alias("key")), "key", "left_anti")
+        .join(whole.arcs.select(sql.col("dst").alias("key")), "key", "left_anti")
         .join(sizes, "key")
         .persist()
     )
     count, alone = tops.count(), tops.filter("processes + groups = 0").count()
-    rows = tops.orderBy(F.desc("processes"), F.desc("groups"), "id").limit(ROWS_SHOWN_LIMIT).collect()
+    rows = tops.orderBy(sql.desc("processes"), sql.desc("groups"), "id").limit(ROWS_SHOWN_LIMIT).collect()
     forgotten = tops.filter("processes + groups = 0").orderBy("id").limit(FINDINGS_SHOWN_LIMIT).collect()
     tops.unpersist()
     return Answer(

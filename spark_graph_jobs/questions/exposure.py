@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.numbering import Numbering
@@ -42,7 +42,7 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
     """The groups to which most other domains can add members, and who can do so to whom."""
     exposed, matrix = _survey(whole, numbering)
     about = whole.nodes.select("key", "id", "domain", "server")
-    top = exposed.join(about, "key").orderBy(F.desc("domains"), "id").limit(ROWS_SHOWN_LIMIT).collect()
+    top = exposed.join(about, "key").orderBy(sql.desc("domains"), "id").limit(ROWS_SHOWN_LIMIT).collect()
     count = exposed.count()
     strangest = _a_group_of_another_domain(whole, [(row["key"], row["domain"]) for row in top[:FINDINGS_SHOWN_LIMIT]])
     paths = find_paths(whole, strangest.items())
@@ -117,7 +117,7 @@ def _unions(whole: Whole, numbering: Broadcast[Numbering]) -> Iterator[tuple[str
 def _owned_groups(whole: Whole) -> DataFrame:
     """`at`, `domain`, `derived`, `ancestors` of each group where it lives; components of a virtual node share a set."""
     groups = whole.tables.nodes.filter("owned and kind = 'group'").select(
-        "derived", F.substring_index("id", "@", -1).alias("domain"), "local"
+        "derived", sql.substring_index("id", "@", -1).alias("domain"), "local"
     )
     sets = whole.tables.ancestors.filter("derived is not null").select("at", "derived", "ancestors")
     return sets.join(groups, "derived").select("at", "domain", "local", "ancestors")
@@ -129,7 +129,7 @@ def _a_group_of_another_domain(whole: Whole, groups: Sequence[tuple[int, str]]) 
         return {}
     spark = whole.nodes.sparkSession
     wanted = spark.createDataFrame(list(groups), "key long, own_domain string")
-    rows = whole.tables.nodes.join(F.broadcast(wanted), "key").select("at", "number", "key", "own_domain").collect()
+    rows = whole.tables.nodes.join(sql.broadcast(wanted), "key").select("at", "number", "key", "own_domain").collect()
     looked_for: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
     for row in rows:
         looked_for[row["at"]].append((row["number"], row["key"], row["own_domain"]))
@@ -149,7 +149,10 @@ def _a_group_of_another_domain(whole: Whole, groups: Sequence[tuple[int, str]]) 
         )
 
     members = (
-        _owned_groups(whole).mapInArrow(below, "key long, local long").groupBy("key").agg(F.min("local").alias("local"))
+        _owned_groups(whole)
+        .mapInArrow(below, "key long, local long")
+        .groupBy("key")
+        .agg(sql.min("local").alias("local"))
     )
-    named = members.join(whole.tables.nodes.select("local", F.col("key").alias("member")), "local")
+    named = members.join(whole.tables.nodes.select("local", sql.col("key").alias("member")), "local")
     return {row["key"]: row["member"] for row in named.collect()}

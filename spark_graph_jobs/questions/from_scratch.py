@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
 from spark_graph_jobs.finding import Finding, Severity
-from spark_graph_jobs.questions.answer import Answer
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, Answer
 from spark_graph_jobs.questions.whole import Whole
 
 QUESTION: Final = "virtual nodes from scratch"
+
+FINDINGS_LIMIT: Final = 100
+"""Findings at most: whoever has more has one cause for most of them."""
+
+NODES_SHOWN_LIMIT: Final = 10
 
 
 def ask(whole: Whole, engine: GraphEngine) -> Answer:
@@ -26,33 +32,44 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
     )
     found = engine.strongly_connected_components(whole.vertices("group"), ends).withColumnRenamed("id", "key")
     both = found.join(whole.nodes.select("key", "id", "vnid"), "key").persist()
-    loops = both.groupBy("component").agg(
-        F.count("*").alias("size"),
-        F.count_distinct("vnid").alias("recorded"),
-        F.count_if(F.col("vnid").isNull()).alias("outside"),
-        F.min("id").alias("smallest"),
-        F.slice(F.sort_array(F.collect_set("id")), 1, 10).alias("shown"),
+    loops = (
+        both.groupBy("component")
+        .agg(
+            sql.count("*").alias("size"),
+            sql.count("vnid").alias("inside"),
+            (sql.min("vnid") == sql.max("vnid")).alias("in_one"),
+            sql.min("id").alias("smallest"),
+        )
+        .filter("size > 1")
+        .persist()
     )
-    count = loops.filter("size > 1").count()
-    missed = loops.filter("size > 1 and (recorded != 1 or outside > 0)").orderBy("smallest").limit(100).collect()
+    count = loops.count()
+    missed = loops.filter("inside < size or not in_one").orderBy("smallest").limit(FINDINGS_LIMIT).collect()
     merged = (
         both.filter("vnid is not null")
         .groupBy("vnid")
-        .agg(F.count("*").alias("size"), F.count_distinct("component").alias("loops"), F.min("id").alias("smallest"))
-        .filter("loops > 1")
+        .agg(
+            sql.count("*").alias("size"),
+            (sql.min("component") == sql.max("component")).alias("one_loop"),
+            sql.min("id").alias("smallest"),
+            sql.max("id").alias("largest"),
+        )
+        .filter("not one_loop")
         .orderBy("vnid")
-        .limit(100)
+        .limit(FINDINGS_LIMIT)
         .collect()
     )
+    shown = {row["component"]: _some_of(both, row["component"]) for row in missed[:FINDINGS_SHOWN_LIMIT]}
+    loops.unpersist()
     both.unpersist()
     findings = [
         Finding(
             QUESTION,
             Severity.ERROR,
             row["smallest"],
-            f"a loop of {row['size']:,} groups that servers record as {row['recorded']} virtual nodes,"
-            f" {row['outside']} of its groups outside any",
-            tuple(row["shown"]),
+            f"a loop of {row['size']:,} groups, of which {row['inside']:,} are recorded as in a virtual node,"
+            f" {'all the same' if row['in_one'] else 'not in one'}",
+            tuple(shown.get(row["component"], [row["smallest"]])),
             f"shadowtree describe '{row['smallest']}'",
         )
         for row in missed
@@ -61,13 +78,17 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
             QUESTION,
             Severity.ERROR,
             row["vnid"],
-            f"a virtual node of {row['size']:,} groups that are {row['loops']} loops",
-            (row["smallest"],),
+            f"a virtual node of {row['size']:,} groups that are no loop",
+            (row["smallest"], row["largest"]),
             f"shadowtree describe '{row['smallest']}'",
         )
         for row in merged
     ]
-    same = "They are the virtual nodes that the servers recorded." if not findings else "They are not what is recorded."
-    return Answer(
-        QUESTION, f"{count:,} loops were found from the arcs alone, by {engine.name}. {same}", findings=tuple(findings)
-    )
+    same = "not what the servers recorded" if findings else "the virtual nodes that the servers recorded"
+    explanation = f"{count:,} loops were found from the arcs alone, by {engine.name}. They are {same}."
+    return Answer(QUESTION, explanation, findings=tuple(findings))
+
+
+def _some_of(both: DataFrame, component: int) -> list[str]:
+    rows = both.filter(sql.col("component") == component).orderBy("id").limit(NODES_SHOWN_LIMIT).collect()
+    return [row["id"] for row in rows]

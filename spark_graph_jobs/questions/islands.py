@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
@@ -21,12 +21,12 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
         .join(whole.nodes.select("key", "id", "kind", "domain"), "key")
         .groupBy("component")
         .agg(
-            F.count_if(F.col("kind") == "group").alias("groups"),
-            F.count_if(F.col("kind") == "process").alias("processes"),
-            F.count_distinct("domain").alias("domains"),
-            F.min(F.when(F.col("kind") == "group", F.col("id"))).alias("one"),
+            sql.count_if(sql.col("kind") == "group").alias("groups"),
+            sql.count_if(sql.col("kind") == "process").alias("processes"),
+            sql.count_distinct("domain").alias("domains"),
+            sql.min(sql.when(sql.col("kind") == "group", sql.col("id"))).alias("one"),
         )
-        .orderBy(F.desc(F.col("groups") + F.col("processes")), "one")
+        .orderBy(sql.desc(sql.col("groups") + sql.col("processes")), "one")
         .persist()
     )
     count = islands.count()

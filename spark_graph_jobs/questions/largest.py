@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.members import members_of
@@ -17,12 +17,12 @@ QUESTION: Final = "largest groups"
 
 def ask(whole: Whole, sizes: DataFrame) -> Answer:
     """The groups with most processes as members, direct or not. `sizes` as `census.count_members` made them."""
-    direct = whole.arcs.groupBy(F.col("src").alias("key")).agg(F.count("*").alias("direct"))
+    direct = whole.arcs.groupBy(sql.col("src").alias("key")).agg(sql.count("*").alias("direct"))
     largest = (
         sizes.join(direct, "key", "left")
         .na.fill(0)
         .join(whole.nodes.select("key", "id", "server"), "key")
-        .orderBy(F.desc("processes"), F.desc("groups"), "id")
+        .orderBy(sql.desc("processes"), sql.desc("groups"), "id")
         .limit(ROWS_SHOWN_LIMIT)
         .collect()
     )

@@ -1,8 +1,8 @@
 """Which groups have nearly the same members, though they are not in one loop?
 
 MinHash: of 16 hashes of all its processes each group keeps the least; two groups agree in a share of these that is, on
-average, the likeness of their members (shared by all, Jaccard). Groups alike in a band of 4 are compared. What the table
-says is counted anew, process by process.
+average, the likeness of their members (those of both by those of either, Jaccard). Groups alike in a band of 4 are
+compared. What the table says is counted anew, process by process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.members import members_of, sets_of_processes
@@ -35,7 +35,7 @@ SMALLEST: Final = 5
 """Groups of fewer processes are left out: they are alike by chance."""
 
 BUCKET_LIMIT: Final = 30
-"""Groups of one bucket that are compared with one another, the largest; all pairs of a large bucket would be too many."""
+"""Groups of one bucket that are compared, the largest; all pairs of a large bucket would be too many."""
 
 _HIGHEST: Final = np.uint32(0xFFFFFFFF)
 
@@ -45,18 +45,20 @@ _LEAST: Final = [f"least_{number}" for number in range(HASHES)]
 def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> Answer:
     """Pairs of groups with nearly equal members, and how many have exactly those of another group."""
     hashed = _hashed(whole, numbering).join(
-        sizes.filter(F.col("processes") >= SMALLEST).select("key", "processes"), "key"
+        sizes.filter(sql.col("processes") >= SMALLEST).select("key", "processes"), "key"
     )
     kinds = hashed.join(whole.nodes.select("key", "point"), "key")
     # All groups with equal hashes are one; so are those of one loop, which are equal for sure.
     alike = (
         kinds.groupBy(*_LEAST)
         .agg(
-            F.min("key").alias("key"), F.max("processes").alias("processes"), F.count_distinct("point").alias("points")
+            sql.min("key").alias("key"),
+            sql.max("processes").alias("processes"),
+            sql.count_distinct("point").alias("points"),
         )
         .persist()
     )
-    copies = alike.agg(F.sum(F.col("points") - 1)).collect()[0][0] or 0
+    copies = alike.agg(sql.sum(sql.col("points") - 1)).collect()[0][0] or 0
     pairs = _near_pairs(alike)
     twins = _twins(kinds, alike)
     judged = _judge(whole, [*twins, *pairs])
@@ -99,7 +101,7 @@ def _hashed(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
 
     columns = ", ".join(f"{name} long" for name in _LEAST)
     found = sets_of_processes(whole).mapInArrow(of_partition, f"key long, {columns}")
-    return found.groupBy("key").agg(*(F.min(name).alias(name) for name in _LEAST))
+    return found.groupBy("key").agg(*(sql.min(name).alias(name) for name in _LEAST))
 
 
 def hashes_of(process: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
@@ -114,12 +116,14 @@ def hashes_of(process: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
 def _near_pairs(alike: DataFrame) -> list[tuple[int, int]]:
     """Pairs of groups whose hashes agree in most places, the largest first."""
     width = HASHES // BANDS
-    bands = F.array(*(F.xxhash64(F.lit(band), *_LEAST[band * width : (band + 1) * width]) for band in range(BANDS)))
-    banded = alike.select("key", "processes", F.array(*_LEAST).alias("least"), F.explode(bands).alias("band"))
-    bucket = F.slice(
-        F.sort_array(F.collect_list(F.struct("processes", "key", "least")), asc=False), 1, BUCKET_LIMIT
+    bands = sql.array(
+        *(sql.xxhash64(sql.lit(band), *_LEAST[band * width : (band + 1) * width]) for band in range(BANDS))
+    )
+    banded = alike.select("key", "processes", sql.array(*_LEAST).alias("least"), sql.explode(bands).alias("band"))
+    bucket = sql.slice(
+        sql.sort_array(sql.collect_list(sql.struct("processes", "key", "least")), asc=False), 1, BUCKET_LIMIT
     ).alias("bucket")
-    buckets = banded.groupBy("band").agg(bucket).filter(F.size("bucket") > 1)
+    buckets = banded.groupBy("band").agg(bucket).filter(sql.size("bucket") > 1)
     found: dict[tuple[int, int], int] = {}
     for row in buckets.toLocalIterator():
         for place, one in enumerate(row["bucket"]):
@@ -133,19 +137,19 @@ def _near_pairs(alike: DataFrame) -> list[tuple[int, int]]:
 
 def _twins(kinds: DataFrame, alike: DataFrame) -> list[tuple[int, int]]:
     """Pairs of groups of different loops whose hashes are all equal, the largest first."""
-    most = alike.filter("points > 1").orderBy(F.desc("processes"), "key").limit(FINDINGS_SHOWN_LIMIT)
+    most = alike.filter("points > 1").orderBy(sql.desc("processes"), "key").limit(FINDINGS_SHOWN_LIMIT)
     two = (
-        kinds.join(F.broadcast(most.select(*_LEAST)), _LEAST)
+        kinds.join(sql.broadcast(most.select(*_LEAST)), _LEAST)
         .groupBy(*_LEAST, "point")
-        .agg(F.min("key").alias("key"))
+        .agg(sql.min("key").alias("key"))
         .groupBy(*_LEAST)
-        .agg(F.slice(F.sort_array(F.collect_list("key")), 1, 2).alias("two"))
+        .agg(sql.slice(sql.sort_array(sql.collect_list("key")), 1, 2).alias("two"))
     )
     return [tuple(row["two"]) for row in two.collect() if len(row["two"]) == 2]
 
 
 Judged = tuple[int, int, int, int, int, bool]
-"""Two groups, how many processes both and either have, one that only one of them has (or 0), whether the first has it."""
+"""Two groups, how many processes both and either have, one that only one of them has (or 0), whether the first has."""
 
 
 def _judge(whole: Whole, pairs: Sequence[tuple[int, int]]) -> list[Judged]:

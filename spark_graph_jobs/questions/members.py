@@ -7,14 +7,16 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyroaring import BitMap
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.whole import Whole
 
 
 def sets_of_processes(whole: Whole) -> DataFrame:
     """Rows at, process, ancestors: the set of each process; of a foreign one at each server that has it."""
-    processes = whole.tables.nodes.filter("owned and kind = 'process'").select("derived", F.col("key").alias("process"))
+    processes = whole.tables.nodes.filter("owned and kind = 'process'").select(
+        "derived", sql.col("key").alias("process")
+    )
     return whole.tables.ancestors.join(processes, "derived").select("at", "process", "ancestors")
 
 
@@ -23,7 +25,7 @@ def members_of(whole: Whole, groups: set[int]) -> dict[int, set[int]]:
     if not groups:
         return {}
     tables = whole.tables
-    wanted = F.broadcast(whole.nodes.sparkSession.createDataFrame([(key,) for key in sorted(groups)], "key long"))
+    wanted = sql.broadcast(whole.nodes.sparkSession.createDataFrame([(key,) for key in sorted(groups)], "key long"))
     rows = tables.nodes.join(wanted, "key").select("at", "number", "key").collect()
     looked_for: dict[int, dict[int, int]] = {}
     for row in rows:

@@ -1,14 +1,14 @@
 """How deep are groups nested, and along which chain?
 
-The longest chain of the derived graph, each virtual node counted as one. Levels rise along every normal arc, so that the
-arcs in the order of their parents' levels need to be looked at once; on the driver, since no two can be looked at at once.
+The longest chain of the derived graph, each virtual node counted as one. Levels rise along every normal arc, so that
+the arcs, in the order of their parents' levels, need to be looked at once; one after another, on the driver.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.answer import Answer, info
 from spark_graph_jobs.questions.whole import Whole
@@ -22,8 +22,10 @@ ARCS_LIMIT: Final = 20_000_000
 def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
     """The longest chain of groups, and how many groups have how many levels of groups above them."""
     groups = whole.nodes.filter("kind = 'group'").select("key", "point", "level")
-    src = groups.select(F.col("key").alias("src"), F.col("point").alias("upper"), F.col("level").alias("upper_level"))
-    dst = groups.select(F.col("key").alias("dst"), F.col("point").alias("lower"))
+    src = groups.select(
+        sql.col("key").alias("src"), sql.col("point").alias("upper"), sql.col("level").alias("upper_level")
+    )
+    dst = groups.select(sql.col("key").alias("dst"), sql.col("point").alias("lower"))
     arcs = whole.arcs.join(src, "src").join(dst, "dst").filter("upper != lower and upper_level is not null")
     count = arcs.count()
     if count > ARCS_LIMIT:
@@ -56,8 +58,8 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
     return (
         Answer(
             QUESTION,
-            "The longest chain of groups, each inside the one before. Where two neighbours share a loop, the chain passes"
-            " through it.",
+            "The longest chain of groups, each inside the one before. Where two neighbours share a loop, the chain"
+            " passes through it.",
             ("step", "group"),
             tuple(enumerate(path)),
             (info(QUESTION, path[-1], f"{depth[deepest]} levels of groups are above it", path),),
@@ -68,7 +70,7 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
 
 def _histogram(whole: Whole, depth: dict[int, int]) -> dict[int, int]:
     """How many groups lie at each depth; those of a virtual node together."""
-    points = whole.nodes.filter("kind = 'group'").groupBy("point").agg(F.count("*").alias("groups")).toArrow()
+    points = whole.nodes.filter("kind = 'group'").groupBy("point").agg(sql.count("*").alias("groups")).toArrow()
     counts: dict[int, int] = {}
     for point, groups in zip(points["point"].to_pylist(), points["groups"].to_pylist(), strict=True):
         at = depth.get(point, 0)

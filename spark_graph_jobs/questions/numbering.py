@@ -1,7 +1,7 @@
 """Numbers for all groups that are the same everywhere, so that ancestor sets of different servers can be put together.
 
-A set holds numbers of its server. Each server's numbers lead, by one array, to the places of the groups in one list; the
-arrays are sent to all workers once. Counting a set is then one operation of numpy.
+A set holds numbers of its server. Each server's numbers lead, by one array, to the places of the groups in one list;
+the arrays are sent to all workers once. Counting a set is then one operation of numpy.
 """
 
 from __future__ import annotations

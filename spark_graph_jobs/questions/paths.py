@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 from pyroaring import BitMap
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.whole import Whole
 from spark_graph_jobs.tables import NUMBERS_OF_SERVER
@@ -46,13 +46,13 @@ def find_paths(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, tuple[str, ...
 def _places(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, Pair]:
     """The `local` numbers of both at a server that owns the member and holds the group."""
     spark = whole.nodes.sparkSession
-    frame = F.broadcast(spark.createDataFrame(list(pairs), "group long, member long"))
+    frame = sql.broadcast(spark.createDataFrame(list(pairs), "group long, member long"))
     nodes = whole.tables.nodes.filter("held")
-    members = nodes.filter("owned").select(F.col("key").alias("member"), F.col("local").alias("member_local"), "at")
-    groups = nodes.select(F.col("key").alias("group"), F.col("local").alias("group_local"), "at")
+    members = nodes.filter("owned").select(sql.col("key").alias("member"), sql.col("local").alias("member_local"), "at")
+    groups = nodes.select(sql.col("key").alias("group"), sql.col("local").alias("group_local"), "at")
     rows = groups.join(members.join(frame, "member"), ["group", "at"]).groupBy("group", "member")
     # A foreign process is owned by several servers; any of them will do that knows the group.
-    chosen = rows.agg(F.min(F.struct("at", "group_local", "member_local")).alias("place")).select(
+    chosen = rows.agg(sql.min(sql.struct("at", "group_local", "member_local")).alias("place")).select(
         "group", "member", "place.group_local", "place.member_local"
     )
     return {(row[0], row[1]): (row[2], row[3]) for row in chosen.collect()}
@@ -60,9 +60,9 @@ def _places(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, Pair]:
 
 def _sets_of(whole: Whole, nodes: Iterable[int]) -> dict[int, BitMap]:
     spark = whole.nodes.sparkSession
-    wanted = F.broadcast(spark.createDataFrame([(node,) for node in sorted(nodes)], "local long"))
+    wanted = sql.broadcast(spark.createDataFrame([(node,) for node in sorted(nodes)], "local long"))
     derived = whole.tables.nodes.join(wanted, "local").select("local", "derived")
-    rows = whole.tables.ancestors.select("derived", "ancestors").join(F.broadcast(derived), "derived")
+    rows = whole.tables.ancestors.select("derived", "ancestors").join(sql.broadcast(derived), "derived")
     return {row["local"]: BitMap.deserialize(bytes(row["ancestors"])) for row in rows.collect()}
 
 
@@ -136,5 +136,5 @@ def _back(came_from: Mapping[int, int], group: int, member: int) -> list[int]:
 
 
 def _names(whole: Whole, nodes: Iterable[int]) -> dict[int, str]:
-    wanted = F.broadcast(whole.nodes.sparkSession.createDataFrame([(node,) for node in sorted(nodes)], "local long"))
+    wanted = sql.broadcast(whole.nodes.sparkSession.createDataFrame([(node,) for node in sorted(nodes)], "local long"))
     return {row["local"]: row["id"] for row in whole.tables.nodes.join(wanted, "local").select("local", "id").collect()}

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import rustworkx as rx
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import DataFrame, Window, types
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.grouped import Row, by_group, check_groups
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
@@ -25,15 +24,15 @@ QUESTION: Final = "what holds loops together"
 BRIDGES_SHOWN_LIMIT: Final = 10
 """Names of arcs and of groups that are shown of one loop."""
 
-_FOUND: Final = T.StructType(
+_FOUND: Final = types.StructType(
     [
-        T.StructField("point", T.LongType()),
-        T.StructField("groups", T.LongType()),
-        T.StructField("arcs", T.LongType()),
-        T.StructField("bridges", T.LongType()),
-        T.StructField("cuts", T.LongType()),
-        T.StructField("bridges_shown", T.ArrayType(T.ArrayType(T.LongType()))),
-        T.StructField("cuts_shown", T.ArrayType(T.LongType())),
+        types.StructField("point", types.LongType()),
+        types.StructField("groups", types.LongType()),
+        types.StructField("arcs", types.LongType()),
+        types.StructField("bridges", types.LongType()),
+        types.StructField("cuts", types.LongType()),
+        types.StructField("bridges_shown", types.ArrayType(types.ArrayType(types.LongType()))),
+        types.StructField("cuts_shown", types.ArrayType(types.LongType())),
     ]
 )
 
@@ -42,8 +41,8 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
     """Per loop how many single arcs and groups hold it together; and the sizes of all loops, largest first."""
     found = check_groups(by_group(_inner_arcs(whole), ["point", "src", "dst"], ordered_by=3), _judge, _FOUND).persist()
     sizes = sorted((row["groups"] for row in found.select("groups").collect()), reverse=True)
-    rows = found.orderBy(F.desc("groups"), F.desc("bridges"), "point").limit(ROWS_SHOWN_LIMIT).collect()
-    arcs, tight = found.agg(F.sum("bridges"), F.count_if(F.col("bridges") == F.col("arcs"))).collect()[0]
+    rows = found.orderBy(sql.desc("groups"), sql.desc("bridges"), "point").limit(ROWS_SHOWN_LIMIT).collect()
+    arcs, tight = found.agg(sql.sum("bridges"), sql.count_if(sql.col("bridges") == sql.col("arcs"))).collect()[0]
     found.unpersist()
     keys = {key for row in rows for arc in row["bridges_shown"] for key in arc} | {
         key for row in rows for key in row["cuts_shown"]
@@ -57,8 +56,8 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
             info(
                 QUESTION,
                 smallest[row["point"]],
-                f"a loop of {row['groups']:,} groups and {row['arcs']:,} arcs; {row['bridges']:,} arcs and {row['cuts']:,}"
-                " groups hold it together, each of them alone",
+                f"a loop of {row['groups']:,} groups and {row['arcs']:,} arcs; {row['bridges']:,} arcs and"
+                f" {row['cuts']:,} groups hold it together, each of them alone",
                 [f"{names[parent]} -> {names[child]}" for parent, child in row["bridges_shown"]],
                 f"shadowtree leave '{parent}' '{child}'",
             )
@@ -89,19 +88,19 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
 def worst_loops(whole: Whole, limit: int, groups_limit: int) -> list[tuple[str, list[tuple[str, str, str]]]]:
     """The largest loops that can still be drawn: the smallest name of each and its arcs, as (parent, child, state)."""
     inner = _inner_arcs(whole)
-    members = inner.select("point", F.col("src").alias("key")).distinct()
-    ranked = Window.orderBy(F.desc("groups"), "point")
+    members = inner.select("point", sql.col("src").alias("key")).distinct()
+    ranked = Window.orderBy(sql.desc("groups"), "point")
     largest = (
         members.groupBy("point")
-        .agg(F.count("*").alias("groups"))
-        .filter(F.col("groups") <= groups_limit)
-        .withColumn("place", F.row_number().over(ranked))
-        .filter(F.col("place") <= limit)
+        .agg(sql.count("*").alias("groups"))
+        .filter(sql.col("groups") <= groups_limit)
+        .withColumn("place", sql.row_number().over(ranked))
+        .filter(sql.col("place") <= limit)
     )
     states = whole.tables.arcs.filter("present and is_truth").select(
-        F.col("parent_key").alias("src"), F.col("child_key").alias("dst"), "state"
+        sql.col("parent_key").alias("src"), sql.col("child_key").alias("dst"), "state"
     )
-    drawn = inner.join(F.broadcast(largest), "point").join(states, ["src", "dst"])
+    drawn = inner.join(sql.broadcast(largest), "point").join(states, ["src", "dst"])
     rows = drawn.select("place", "src", "dst", "state").distinct().sort("place", "src", "dst").collect()
     names = whole.named({row[end] for row in rows for end in ("src", "dst")})
     loops: dict[int, list[tuple[str, str, str]]] = {}
@@ -112,13 +111,13 @@ def worst_loops(whole: Whole, limit: int, groups_limit: int) -> list[tuple[str, 
 
 def _inner_arcs(whole: Whole) -> DataFrame:
     inside = whole.nodes.filter("vnid is not null")
-    src = inside.select(F.col("key").alias("src"), "point")
-    dst = inside.select(F.col("key").alias("dst"), F.col("point").alias("lower"))
+    src = inside.select(sql.col("key").alias("src"), "point")
+    dst = inside.select(sql.col("key").alias("dst"), sql.col("point").alias("lower"))
     return whole.arcs.join(src, "src").join(dst, "dst").filter("point = lower").select("point", "src", "dst")
 
 
 def _smallest(whole: Whole, points: list[int]) -> dict[int, str]:
-    rows = whole.nodes.filter(F.col("point").isin(points)).groupBy("point").agg(F.min("id").alias("id")).collect()
+    rows = whole.nodes.filter(sql.col("point").isin(points)).groupBy("point").agg(sql.min("id").alias("id")).collect()
     return {row["point"]: row["id"] for row in rows}
 
 

@@ -1,4 +1,4 @@
-"""The name graph of all servers as one: each node once, by what its home says; each arc once, by the home of its parent.
+"""The name graph of all servers as one: each node once, as its home says; each arc once, as its parent's home says.
 
 Names are hashed to `key`s, as in `tables`. The groups of a virtual node share a `point`; other nodes are their own.
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.tables import Tables
 
@@ -34,13 +34,13 @@ class Whole:
 
     def vertices(self, kind: str | None = None) -> DataFrame:
         """`id` of all nodes, or those of a kind, as an engine wants them."""
-        nodes = self.nodes if kind is None else self.nodes.filter(F.col("kind") == kind)
-        return nodes.select(F.col("key").alias("id"))
+        nodes = self.nodes if kind is None else self.nodes.filter(sql.col("kind") == kind)
+        return nodes.select(sql.col("key").alias("id"))
 
     def named(self, keys: Iterable[int]) -> dict[int, str]:
         """The names of these nodes."""
         wanted = self.nodes.sparkSession.createDataFrame([(key,) for key in sorted(set(keys))], "key long")
-        return {row["key"]: row["id"] for row in self.names.join(F.broadcast(wanted), "key").collect()}
+        return {row["key"]: row["id"] for row in self.names.join(sql.broadcast(wanted), "key").collect()}
 
 
 @contextmanager
@@ -48,19 +48,20 @@ def whole(tables: Tables) -> Iterator[Whole]:
     """Put the graph together; it is kept until the context ends."""
     nodes = (
         tables.nodes.filter("owned and kind != 'absent'")
-        .withColumn("server", tables.name_of(F.col("at")))
+        .withColumn("server", tables.name_of(sql.col("at")))
         .groupBy("key")
-        .agg(*(F.min(name).alias(name) for name in ("id", "kind", "server", "level", "vnid")))
-        .withColumn("domain", F.substring_index("id", "@", -1))
+        .agg(*(sql.min(name).alias(name) for name in ("id", "kind", "server", "level", "vnid")))
+        .withColumn("domain", sql.substring_index("id", "@", -1))
         .withColumn(
-            "point", F.when(F.col("vnid").isNull(), F.col("key")).otherwise(F.xxhash64(F.lit(_NO_NAME), "vnid"))
+            "point",
+            sql.when(sql.col("vnid").isNull(), sql.col("key")).otherwise(sql.xxhash64(sql.lit(_NO_NAME), "vnid")),
         )
         .persist(StorageLevel.MEMORY_AND_DISK)
     )
     ends = nodes.select("key")
     arcs = (
         tables.arcs.filter("present and is_truth")
-        .select(F.col("parent_key").alias("src"), F.col("child_key").alias("dst"), "cost")
+        .select(sql.col("parent_key").alias("src"), sql.col("child_key").alias("dst"), "cost")
         .dropDuplicates(["src", "dst"])
         .join(ends.withColumnRenamed("key", "src"), "src", "left_semi")
         .join(ends.withColumnRenamed("key", "dst"), "dst", "left_semi")

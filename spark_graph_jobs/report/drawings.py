@@ -33,9 +33,9 @@ def columns(bars: Sequence[Bar], *, across: str, up: str) -> Markup:
         tall = value / most * (height - 24)
         x = left + place * step
         parts.append(
-            Markup('<rect class="bar" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>').format(
-                x + step * 0.1, height - tall, step * 0.8, tall, f"{name}: {value:,}"
-            )
+            Markup(
+                '<rect class="bar" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"><title>{}</title></rect>'
+            ).format(x + step * 0.1, height - tall, step * 0.8, tall, f"{name}: {value:,}")
         )
         if place % every == 0:
             parts.append(_text(x + step / 2, height + 16, name, "axis middle"))
@@ -63,7 +63,7 @@ def rows(bars: Sequence[Bar]) -> Markup:
 
 
 def loop(arcs: Sequence[tuple[str, str, str]]) -> Markup:
-    """A loop on a circle: arcs of its spanning shadow tree thick, the others thin; the names are beside it in the page."""
+    """A loop on a circle: arcs of its spanning shadow tree thick, the others thin; the page lists the names."""
     names = names_of(arcs)
     size, radius = 320, 130
     place = {

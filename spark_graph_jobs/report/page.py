@@ -16,7 +16,7 @@ from spark_graph_jobs.report import drawings
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from spark_graph_jobs.run import Result
+    from spark_graph_jobs.results import Result
     from spark_graph_jobs.snapshots import Collection
 
 REPORT: Final = "report.html"
@@ -26,7 +26,11 @@ FINDINGS_SHOWN_LIMIT: Final = 300
 
 _HEADLINES: Final = {
     "CONSISTENT": ("good", "Consistent", "Every invariant holds in all snapshots."),
-    "ERRORS": ("bad", "Errors were found", "What must hold does not. Each error below names the command that mends it."),
+    "ERRORS": (
+        "bad",
+        "Errors were found",
+        "What must hold does not. Each error below names the command that mends it.",
+    ),
     "PARTIAL": ("partial", "Partial data", "No error in what could be read. Nothing is said of the whole."),
 }
 
