@@ -1,5 +1,7 @@
 """One Spark session for all tests of the audit: starting one takes ten seconds."""
 
+import os
+import sys
 import warnings
 
 import pytest
@@ -18,6 +20,8 @@ def jar():
 @pytest.fixture(scope="session")
 def spark(jar):
     """A session on two threads of this process, with GraphFrames where its jar can be had."""
+    # Spark's Python processes are to be this one, not whatever is first on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master("local[2]").appName("tests of the audit")
     settings = {
         "spark.ui.enabled": "false",
@@ -25,6 +29,9 @@ def spark(jar):
         "spark.default.parallelism": "2",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.memory": "2g",
+        # For small data: making code fast costs more than it saves.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.sql.codegen.wholeStage": "false",
         **jar_settings(jar),
     }
     for name, value in settings.items():
