@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from spark_graph_jobs.results import Result, Verdict, clear
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{given.snapshots} is no folder")
     try:
         return _audit(given.snapshots, given.out, given.master, given.memory)
-    except (UnreadableError, NamesCollideError, OSError, PySparkException) as error:
+    except (UnreadableError, NamesCollideError, OSError, PySparkException, Py4JError) as error:
         # Java's stack traces help nobody here: the first line says what went wrong.
         _say(f"the audit failed: {_first_line(error)}")
         return Verdict.FAILED

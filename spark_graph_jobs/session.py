@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -24,6 +25,9 @@ ROWS_OF_ARROW_BATCH: Final = 20_000
 """Rows that cross to Python at once; a row may bring an ancestor set of some kilobytes."""
 
 
+LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+
+
 def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> SparkSession:
     """Start Spark, or take the session that `spark-submit` has started.
 
@@ -31,7 +35,7 @@ def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> 
     told, or all cores of this machine.
     """
     # Where pandas is newer than it knows, PySpark says so on every start; nothing here uses pandas.
-    warnings.filterwarnings("ignore", module=r"pyspark\..*", category=UserWarning)
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("shadowtree audit")
@@ -50,9 +54,11 @@ def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> 
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.inMemoryColumnarStorage.batchSize": "5000",
     }
+    java = [f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"]
     if arcs < SMALL:
-        settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1"
+        java.append("-XX:TieredStopAtLevel=1")
         settings["spark.sql.codegen.wholeStage"] = "false"
+    settings["spark.driver.extraJavaOptions"] = " ".join(java)
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

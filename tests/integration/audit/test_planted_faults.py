@@ -1,7 +1,7 @@
 """Each audit finds what it claims to find, names it, and finds nothing else; and nothing at all in clean clusters.
 
-All faults are planted in one collection of snapshots, each in a cluster of its own that no arc leaves, and judged by one
-run. So are the clean clusters.
+All faults are planted in one collection of snapshots, each in a cluster of its own that no arc leaves, and judged by
+one run. So are the clean clusters.
 """
 
 import re
