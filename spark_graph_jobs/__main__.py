@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -49,8 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"{folder} is no folder")
     wishes = Wishes(given.about, given.from_scratch)
     try:
+<<<<<<< HEAD
         return _audit(given, wishes)
     except (UnreadableError, NamesCollideError, EngineRefusedError, OSError, PySparkException) as error:
+=======
+        return _audit(given.snapshots, given.out, given.master, given.memory)
+    except (UnreadableError, NamesCollideError, OSError, PySparkException, Py4JError) as error:
+>>>>>>> h-audit
         # Java's stack traces help nobody here: the first line says what went wrong.
         _say(f"the audit failed: {_first_line(error)}")
         return Verdict.FAILED

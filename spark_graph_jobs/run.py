@@ -35,6 +35,12 @@ from spark_graph_jobs.trouble import Trouble, collect_troubles, name_troubles
 
 Progress = Callable[[str], None]
 
+WORK: Final = ".work"
+"""Folder in that of the results, for intermediate tables; removed at the end."""
+
+READING: Final = "reading and joining"
+"""Stands among the audits for the time it takes."""
+
 FIXES: Final = {
     agreement.AUDIT: agreement.FIX,
     ancestry.AUDIT: ancestry.FIX,
@@ -46,7 +52,7 @@ FIXES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What several audits read, computed when it is first read and kept on disk."""
+    """What several audits read, computed once."""
 
     nodes: DataFrame
     """What all servers say of each node."""
@@ -58,14 +64,10 @@ class Prepared:
     @classmethod
     def of(cls, tables: Tables) -> Prepared:
         """Prepare it."""
-        nodes = said.of_nodes(tables).persist(StorageLevel.DISK_ONLY)
-        arcs = said.of_arcs(tables, nodes).persist(StorageLevel.DISK_ONLY)
+        nodes = tables.store.keep("said of nodes", said.of_nodes(tables))
+        arcs = tables.store.keep("said of arcs", said.of_arcs(tables, nodes))
+        # Not to a file: it must stay sorted, and a file is read in pieces.
         return cls(nodes, arcs, sinks.gather(tables).persist(StorageLevel.DISK_ONLY))
-
-    def drop(self) -> None:
-        """Forget it."""
-        for frame in (self.nodes, self.arcs, self.sinks):
-            frame.unpersist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +89,15 @@ def run(
     seconds = {snapshots.AUDIT: 0.0, updates.AUDIT: 0.0}
     answers: Answers | None = None
     if collection.snapshots:
+<<<<<<< HEAD
         with load(spark, collection) as tables:
             found += _judge(tables, progress, seconds)
             if inquiry is not None:
                 answers = _ask(tables, collection, inquiry, progress)
                 found += [finding for answer, _ in answers.answers for finding in answer.findings]
+=======
+        found += _judge(spark, collection, out / WORK, progress, seconds)
+>>>>>>> h-audit
     found.sort(key=_place)
     results = [_count(audit, found, elapsed) for audit, elapsed in seconds.items()]
     result = Result(_verdict(collection, found), tuple(results), tuple(found))
@@ -129,6 +135,7 @@ def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], Data
     return found
 
 
+<<<<<<< HEAD
 def _judge(tables: Tables, progress: Progress, seconds: dict[str, float]) -> list[Finding]:
     """What Spark's audits found. How long each took goes to `seconds`; preparing counts for the first that needs it."""
     troubles: list[Trouble] = []
@@ -141,6 +148,26 @@ def _judge(tables: Tables, progress: Progress, seconds: dict[str, float]) -> lis
         troubles += found
     findings = name_troubles(troubles, tables, FIXES)
     prepared.drop()
+=======
+def _judge(
+    spark: SparkSession, collection: Collection, work: Path, progress: Progress, seconds: dict[str, float]
+) -> list[Finding]:
+    """What Spark's audits found; how long each took goes to `seconds`."""
+    troubles: list[Trouble] = []
+    started = time.perf_counter()
+    with load(spark, collection, work) as tables:
+        prepared = Prepared.of(tables)
+        seconds[READING] = time.perf_counter() - started
+        progress(f"{READING} ({seconds[READING]:.1f} s)")
+        for name, audit in audits(tables, prepared).items():
+            started = time.perf_counter()
+            found = collect_troubles(name, audit())
+            seconds[name] = time.perf_counter() - started
+            progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
+            troubles += found
+        findings = name_troubles(troubles, tables, FIXES)
+        prepared.sinks.unpersist()
+>>>>>>> h-audit
     return findings
 
 

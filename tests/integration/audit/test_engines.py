@@ -108,11 +108,13 @@ def test_the_driver_engine_keeps_the_contract(claim, spark, graph, model):
 
 
 def test_graphframes_keeps_the_contract(needs_graphframes, subtests, spark, jar, graph, model):
-    """One test, so that it is one skip where there is no jar."""
-    engine = choose(spark, "graphframes", jar).engine
+    """One test, so that it is one skip where there is no jar. Where there is one, it is the default engine."""
+    choice = choose(spark, "auto", jar)
+    assert choice.engine.name.startswith("GraphFrames ")
+    assert not choice.notice
     for claim in CLAIMS:
         with subtests.test(claim.__name__):
-            claim(engine, graph, model)
+            claim(choice.engine, graph, model)
 
 
 def test_numbers_are_ids_too(spark):
@@ -125,12 +127,6 @@ def test_numbers_are_ids_too(spark):
 def test_the_driver_engine_refuses_what_is_too_large_for_it(graph):
     with pytest.raises(EngineRefusedError, match=r"arcs are too many .* use GraphFrames"):
         DriverEngine(most_arcs=3).connected_components(*graph)
-
-
-def test_the_default_engine_is_graphframes_wherever_its_jar_is(needs_graphframes, spark, jar):
-    choice = choose(spark, "auto", jar)
-    assert choice.engine.name.startswith("GraphFrames ")
-    assert not choice.notice
 
 
 def test_without_a_jar_one_line_says_so_and_the_driver_engine_goes_on(monkeypatch, spark):
