@@ -21,6 +21,7 @@ from spark_graph_jobs.engines.interface import EngineRefusedError
 from spark_graph_jobs.engines.jar import Jar, NoJar, find_jar
 from spark_graph_jobs.finding import Severity
 from spark_graph_jobs.questions.asking import Wishes
+from spark_graph_jobs.questions.numbering import TooManyGroupsError
 from spark_graph_jobs.report.page import REPORT
 from spark_graph_jobs.results import Result, Verdict, clear
 from spark_graph_jobs.run import Inquiry, run
@@ -50,13 +51,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"{folder} is no folder")
     wishes = Wishes(given.about, given.from_scratch)
     try:
-<<<<<<< HEAD
         return _audit(given, wishes)
-    except (UnreadableError, NamesCollideError, EngineRefusedError, OSError, PySparkException) as error:
-=======
-        return _audit(given.snapshots, given.out, given.master, given.memory)
-    except (UnreadableError, NamesCollideError, OSError, PySparkException, Py4JError) as error:
->>>>>>> h-audit
+    except (
+        UnreadableError,
+        NamesCollideError,
+        TooManyGroupsError,
+        EngineRefusedError,
+        OSError,
+        PySparkException,
+        Py4JError,
+    ) as error:
         # Java's stack traces help nobody here: the first line says what went wrong.
         _say(f"the audit failed: {_first_line(error)}")
         return Verdict.FAILED

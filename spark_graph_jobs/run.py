@@ -36,6 +36,7 @@ from spark_graph_jobs.trouble import Trouble, collect_troubles, name_troubles
 Progress = Callable[[str], None]
 
 WORK: Final = ".work"
+WORK_BEFORE: Final = ".work-before"
 """Folder in that of the results, for intermediate tables; removed at the end."""
 
 READING: Final = "reading and joining"
@@ -89,15 +90,12 @@ def run(
     seconds = {snapshots.AUDIT: 0.0, updates.AUDIT: 0.0}
     answers: Answers | None = None
     if collection.snapshots:
-<<<<<<< HEAD
-        with load(spark, collection) as tables:
-            found += _judge(tables, progress, seconds)
+        started = time.perf_counter()
+        with load(spark, collection, out / WORK) as tables:
+            found += _judge(tables, progress, seconds, started)
             if inquiry is not None:
-                answers = _ask(tables, collection, inquiry, progress)
+                answers = _ask(tables, collection, inquiry, out / WORK_BEFORE, progress)
                 found += [finding for answer, _ in answers.answers for finding in answer.findings]
-=======
-        found += _judge(spark, collection, out / WORK, progress, seconds)
->>>>>>> h-audit
     found.sort(key=_place)
     results = [_count(audit, found, elapsed) for audit, elapsed in seconds.items()]
     result = Result(_verdict(collection, found), tuple(results), tuple(found))
@@ -106,14 +104,14 @@ def run(
     return result
 
 
-def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, progress: Progress) -> Answers:
+def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, work_before: Path, progress: Progress) -> Answers:
     wishes = inquiry.wishes
     if wishes.from_scratch and collection.is_partial:
         progress("the second opinion is left out: a loop through what is missing would look broken")
         wishes = replace(wishes, from_scratch=False)
     if wishes.before is None:
         return ask_all(tables, inquiry.choice, wishes, None, progress)
-    with load(tables.nodes.sparkSession, wishes.before) as before:
+    with load(tables.nodes.sparkSession, wishes.before, work_before) as before:
         return ask_all(tables, inquiry.choice, wishes, before, progress)
 
 
@@ -135,11 +133,12 @@ def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], Data
     return found
 
 
-<<<<<<< HEAD
-def _judge(tables: Tables, progress: Progress, seconds: dict[str, float]) -> list[Finding]:
-    """What Spark's audits found. How long each took goes to `seconds`; preparing counts for the first that needs it."""
+def _judge(tables: Tables, progress: Progress, seconds: dict[str, float], started: float) -> list[Finding]:
+    """What Spark's audits found; how long each took goes to `seconds`. Reading began at `started`."""
     troubles: list[Trouble] = []
     prepared = Prepared.of(tables)
+    seconds[READING] = time.perf_counter() - started
+    progress(f"{READING} ({seconds[READING]:.1f} s)")
     for name, audit in audits(tables, prepared).items():
         started = time.perf_counter()
         found = collect_troubles(name, audit())
@@ -147,27 +146,7 @@ def _judge(tables: Tables, progress: Progress, seconds: dict[str, float]) -> lis
         progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
         troubles += found
     findings = name_troubles(troubles, tables, FIXES)
-    prepared.drop()
-=======
-def _judge(
-    spark: SparkSession, collection: Collection, work: Path, progress: Progress, seconds: dict[str, float]
-) -> list[Finding]:
-    """What Spark's audits found; how long each took goes to `seconds`."""
-    troubles: list[Trouble] = []
-    started = time.perf_counter()
-    with load(spark, collection, work) as tables:
-        prepared = Prepared.of(tables)
-        seconds[READING] = time.perf_counter() - started
-        progress(f"{READING} ({seconds[READING]:.1f} s)")
-        for name, audit in audits(tables, prepared).items():
-            started = time.perf_counter()
-            found = collect_troubles(name, audit())
-            seconds[name] = time.perf_counter() - started
-            progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
-            troubles += found
-        findings = name_troubles(troubles, tables, FIXES)
-        prepared.sinks.unpersist()
->>>>>>> h-audit
+    prepared.sinks.unpersist()
     return findings
 
 

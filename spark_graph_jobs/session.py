@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-<<<<<<< HEAD
 from collections.abc import Mapping
-=======
 from pathlib import Path
->>>>>>> h-audit
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -29,16 +26,12 @@ ROWS_OF_ARROW_BATCH: Final = 20_000
 """Rows that cross to Python at once; a row may bring an ancestor set of some kilobytes."""
 
 
-<<<<<<< HEAD
-def start(
-    *, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0, more: Mapping[str, str] | None = None
-) -> SparkSession:
-=======
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 
-def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> SparkSession:
->>>>>>> h-audit
+def start(
+    *, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0, more: Mapping[str, str] | None = None
+) -> SparkSession:
     """Start Spark, or take the session that `spark-submit` has started.
 
     `arcs`: about how many rows of arcs there are, which decides how finely work is cut. `master` None: as Spark was
@@ -68,12 +61,8 @@ def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> 
     if arcs < SMALL:
         java.append("-XX:TieredStopAtLevel=1")
         settings["spark.sql.codegen.wholeStage"] = "false"
-<<<<<<< HEAD
-    for name, value in {**settings, **(more or {})}.items():
-=======
     settings["spark.driver.extraJavaOptions"] = " ".join(java)
-    for name, value in settings.items():
->>>>>>> h-audit
+    for name, value in {**settings, **(more or {})}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

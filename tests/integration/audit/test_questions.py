@@ -102,7 +102,8 @@ def found(spark, tmp_path_factory, model, before, top):
     write(snapshots_of(drawn_by_chance(), OWNERS, groups=[ALONE]), folder / "now")
     write(snapshots_of(before[0], OWNERS, groups=[LATE]), folder / "before")
     wishes = Wishes(about=top, from_scratch=True, before=read_collection(folder / "before"))
-    with load(spark, read_collection(folder / "now")) as now, load(spark, wishes.before) as then:
+    collection = read_collection(folder / "now")
+    with load(spark, collection, folder / "work") as now, load(spark, wishes.before, folder / "earlier") as then:
         answers = ask_all(now, Choice(DriverEngine(), ""), wishes, then, lambda text: None)
     return {answer.question: answer for answer, _ in answers.answers}, answers.picture
 
@@ -262,8 +263,8 @@ def test_the_second_opinion_finds_a_loop_that_no_server_recorded(spark, tmp_path
         for node in snapshot.rows["nodes"]:
             if node["id"] in missed:
                 node["vnid"] = None
-    write(snapshots, tmp_path)
-    with load(spark, read_collection(tmp_path)) as tables, whole(tables) as graph:
+    write(snapshots, tmp_path / "in")
+    with load(spark, read_collection(tmp_path / "in"), tmp_path / "work") as tables, whole(tables) as graph:
         answer = from_scratch.ask(graph, DriverEngine())
     assert [finding.subject for finding in answer.findings] == [min(missed)]
     assert answer.findings[0].severity is Severity.ERROR

@@ -18,7 +18,7 @@ from spark_graph_jobs.report.page import FINDINGS_SHOWN_LIMIT, write_report
 from spark_graph_jobs.results import AuditResult, Result, Verdict
 from spark_graph_jobs.snapshots import Collection, Snapshot
 
-NASTY = '<script>alert(1)</script>"&\'@x.example'
+NASTY = "<script>alert(1)</script>\"&'@x.example"
 
 
 @pytest.fixture
