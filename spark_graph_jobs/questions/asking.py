@@ -124,7 +124,7 @@ def ask_all(
             ask(about.QUESTION, lambda: about.ask(graph, choice.engine, group))
         ask(largest.QUESTION, lambda: largest.ask(graph, sizes))
         ask(nesting.QUESTION, nest)
-        ask(duplicates.QUESTION, lambda: duplicates.ask(graph))
+        ask(duplicates.QUESTION, lambda: duplicates.ask(graph, numbering))
         ask(weak_points.QUESTION, weigh)
         ask(exposure.QUESTION, expose)
         ask(look_alikes.QUESTION, lambda: look_alikes.ask(graph, sizes, numbering))
