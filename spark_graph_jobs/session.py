@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -28,11 +29,13 @@ ROWS_OF_ARROW_BATCH: Final = 20_000
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 
-def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> SparkSession:
+def start(
+    *, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0, more: Mapping[str, str] | None = None
+) -> SparkSession:
     """Start Spark, or take the session that `spark-submit` has started.
 
     `arcs`: about how many rows of arcs there are, which decides how finely work is cut. `master` None: as Spark was
-    told, or all cores of this machine.
+    told, or all cores of this machine. `more`: settings beside those of here, such as the jar of an engine.
     """
     # Where pandas is newer than it knows, PySpark says so on every start; nothing here uses pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
@@ -59,7 +62,7 @@ def start(*, master: str | None, memory: str = DRIVER_MEMORY, arcs: int = 0) -> 
         java.append("-XX:TieredStopAtLevel=1")
         settings["spark.sql.codegen.wholeStage"] = "false"
     settings["spark.driver.extraJavaOptions"] = " ".join(java)
-    for name, value in settings.items():
+    for name, value in {**settings, **(more or {})}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
