@@ -7,6 +7,7 @@ import sys
 import time
 
 from benchmarks import (
+    audits,
     commands,
     detection,
     histories,
@@ -29,6 +30,7 @@ TOPICS = {
     "several_servers": several_servers.measure,
     "detection": detection.measure,
     "snapshots": snapshots.measure,
+    "audits": audits.measure,
 }
 
 

@@ -9,12 +9,22 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
+from spark_graph_jobs.engines.choice import WISHES, Choice, choose, jar_settings
+from spark_graph_jobs.engines.interface import EngineRefusedError
+from spark_graph_jobs.engines.jar import Jar, NoJar, find_jar
+from spark_graph_jobs.finding import Severity
+from spark_graph_jobs.questions.asking import Wishes
+from spark_graph_jobs.questions.numbering import TooManyGroupsError
+from spark_graph_jobs.report.page import REPORT
 from spark_graph_jobs.results import Result, Verdict, clear
-from spark_graph_jobs.run import run
+from spark_graph_jobs.run import Inquiry, run
 from spark_graph_jobs.session import DRIVER_MEMORY, start
 from spark_graph_jobs.snapshots import UnreadableError, read_collection
 from spark_graph_jobs.tables import NamesCollideError
@@ -29,36 +39,65 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--master", help="Spark master; by default as spark-submit says, else all cores here")
     parser.add_argument("--memory", default=DRIVER_MEMORY, type=_memory, help="memory of the driver, as 4g")
+    parser.add_argument("--engine", choices=WISHES, default="auto", help="for iterative graph algorithms")
+    parser.add_argument("--graphframes-jar", type=Path, metavar="FILE", help="the jar of GraphFrames")
+    parser.add_argument("--from-scratch", action="store_true", help="compute the loops anew, and compare")
+    parser.add_argument("--about", metavar="GROUP", help="say which domains can add members to this group")
+    parser.add_argument("--before", type=Path, metavar="SNAPSHOTS", help="say what has changed since these")
+    parser.add_argument("--no-questions", action="store_true", help="only the audits")
     given = parser.parse_args(arguments)
-    if not given.snapshots.is_dir():
-        parser.error(f"{given.snapshots} is no folder")
+    for folder in filter(None, (given.snapshots, given.before)):
+        if not folder.is_dir():
+            parser.error(f"{folder} is no folder")
+    wishes = Wishes(given.about, given.from_scratch)
     try:
-        return _audit(given.snapshots, given.out, given.master, given.memory)
-    except (UnreadableError, NamesCollideError, OSError, PySparkException) as error:
+        return _audit(given, wishes)
+    except (
+        UnreadableError,
+        NamesCollideError,
+        TooManyGroupsError,
+        EngineRefusedError,
+        OSError,
+        PySparkException,
+        Py4JError,
+    ) as error:
         # Java's stack traces help nobody here: the first line says what went wrong.
         _say(f"the audit failed: {_first_line(error)}")
         return Verdict.FAILED
 
 
-def _audit(snapshots: Path, out: Path, master: str | None, memory: str) -> int:
-    out.mkdir(parents=True, exist_ok=True)
-    clear(out)
-    collection = read_collection(snapshots)
+def _audit(given: argparse.Namespace, wishes: Wishes) -> int:
+    given.out.mkdir(parents=True, exist_ok=True)
+    clear(given.out)
+    collection = read_collection(given.snapshots)
+    if given.before is not None:
+        wishes = replace(wishes, before=read_collection(given.before))
+    jar = NoJar("not asked for") if given.engine == "driver" else find_jar(given.graphframes_jar)
     _say(f"snapshots of {len(collection.snapshots)} servers, {collection.arcs:,} rows of arcs; starting Spark")
-    spark = start(master=master, memory=memory, arcs=collection.arcs)
+    spark = start(master=given.master, memory=given.memory, arcs=collection.arcs, more=jar_settings(jar))
     try:
-        result = run(spark, collection, out, progress=_say)
+        inquiry = None if given.no_questions else Inquiry(_choose(spark, given.engine, jar), wishes)
+        result = run(spark, collection, given.out, progress=_say, inquiry=inquiry)
     finally:
         spark.stop()
-    _conclude(result, out)
+    _conclude(result, given.out)
     return result.verdict
 
 
+def _choose(spark: SparkSession, engine: str, jar: Jar | NoJar) -> Choice:
+    choice = choose(spark, engine, jar)
+    if choice.notice:
+        _say(choice.notice)
+    return choice
+
+
 def _conclude(result: Result, out: Path) -> None:
-    for finding in result.findings[:FINDINGS_SHOWN_LIMIT]:
+    troubles = [finding for finding in result.findings if finding.severity is not Severity.INFO]
+    for finding in troubles[:FINDINGS_SHOWN_LIMIT]:
         print(f"{finding.severity.value}: {finding.subject}: {finding.message} [{finding.audit}]")  # noqa: T201
-    if len(result.findings) > FINDINGS_SHOWN_LIMIT:
-        print(f"and {len(result.findings) - FINDINGS_SHOWN_LIMIT} more, in {out / 'findings.jsonl'}")  # noqa: T201
+    if len(troubles) > FINDINGS_SHOWN_LIMIT:
+        print(f"and {len(troubles) - FINDINGS_SHOWN_LIMIT} more, in {out / 'findings.jsonl'}")  # noqa: T201
+    print(f"report: {out / REPORT}")  # noqa: T201
     print(_IN_WORDS[result.verdict])  # noqa: T201
 
 

@@ -26,7 +26,9 @@ def audit(tables: Tables) -> DataFrame:
 
 
 def _stray(tables: Tables) -> DataFrame:
-    normal = tables.arcs.filter("is_truth and state = 'normal'").select("parent", "child")
+    normal = tables.arcs.filter("is_truth and present and not suspended and parent_derived != child_derived").select(
+        "parent", "child"
+    )
     stored = tables.rd_records.filter("origin = 'stored'").join(normal, ["parent", "child"], "left_anti")
     return arcs_in_trouble(stored, "{at} stores an RD record of it, and has no such normal arc")
 

@@ -3,6 +3,7 @@
 findings.jsonl     one finding a line, errors first
 findings.parquet   the same
 summary.json       the verdict, and of each audit what it found and how long it took
+report.html        the same for people, with what an auditor asks (see `report`)
 """
 
 from __future__ import annotations
@@ -83,5 +84,5 @@ def write(result: Result, collection: Collection, out: Path) -> None:
 
 def clear(out: Path) -> None:
     """Remove the results of an earlier run, so that none are taken for those of a run that fails."""
-    for name in ("findings.jsonl", "findings.parquet", "summary.json"):
+    for name in ("findings.jsonl", "findings.parquet", "summary.json", "report.html"):
         (out / name).unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,13 +24,23 @@ from spark_graph_jobs import (
     updates,
     virtual_nodes,
 )
+from spark_graph_jobs.engines.choice import Choice
 from spark_graph_jobs.finding import Finding, Severity
+from spark_graph_jobs.questions.asking import Answers, Wishes, ask_all
+from spark_graph_jobs.report.page import write_report
 from spark_graph_jobs.results import AuditResult, Result, Verdict, write
 from spark_graph_jobs.snapshots import Collection
 from spark_graph_jobs.tables import Tables, load
 from spark_graph_jobs.trouble import Trouble, collect_troubles, name_troubles
 
 Progress = Callable[[str], None]
+
+WORK: Final = ".work"
+WORK_BEFORE: Final = ".work-before"
+"""Folder in that of the results, for intermediate tables; removed at the end."""
+
+READING: Final = "reading and joining"
+"""Stands among the audits for the time it takes."""
 
 FIXES: Final = {
     agreement.AUDIT: agreement.FIX,
@@ -43,7 +53,7 @@ FIXES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What several audits read, computed when it is first read and kept on disk."""
+    """What several audits read, computed once."""
 
     nodes: DataFrame
     """What all servers say of each node."""
@@ -55,27 +65,54 @@ class Prepared:
     @classmethod
     def of(cls, tables: Tables) -> Prepared:
         """Prepare it."""
-        nodes = said.of_nodes(tables).persist(StorageLevel.DISK_ONLY)
-        arcs = said.of_arcs(tables, nodes).persist(StorageLevel.DISK_ONLY)
+        nodes = tables.store.keep("said of nodes", said.of_nodes(tables))
+        arcs = tables.store.keep("said of arcs", said.of_arcs(tables, nodes))
+        # Not to a file: it must stay sorted, and a file is read in pieces.
         return cls(nodes, arcs, sinks.gather(tables).persist(StorageLevel.DISK_ONLY))
 
-    def drop(self) -> None:
-        """Forget it."""
-        for frame in (self.nodes, self.arcs, self.sinks):
-            frame.unpersist()
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What is asked beside the audits, and of which graph engine."""
+
+    choice: Choice
+    wishes: Wishes = field(default_factory=Wishes)
 
 
-def run(spark: SparkSession, collection: Collection, out: Path, *, progress: Progress) -> Result:
-    """Judge the snapshots of a collection, and write the results to the folder `out`."""
+def run(
+    spark: SparkSession, collection: Collection, out: Path, *, progress: Progress, inquiry: Inquiry | None = None
+) -> Result:
+    """Judge the snapshots of a collection, and write the results to the folder `out`.
+
+    `inquiry`: also answer the questions of an auditor; None leaves them out.
+    """
     found = [*collection.findings, *updates.audit(collection)]
     seconds = {snapshots.AUDIT: 0.0, updates.AUDIT: 0.0}
+    answers: Answers | None = None
     if collection.snapshots:
-        found += _judge(spark, collection, progress, seconds)
+        started = time.perf_counter()
+        with load(spark, collection, out / WORK) as tables:
+            found += _judge(tables, progress, seconds, started)
+            if inquiry is not None:
+                answers = _ask(tables, collection, inquiry, out / WORK_BEFORE, progress)
+                found += [finding for answer, _ in answers.answers for finding in answer.findings]
     found.sort(key=_place)
     results = [_count(audit, found, elapsed) for audit, elapsed in seconds.items()]
     result = Result(_verdict(collection, found), tuple(results), tuple(found))
     write(result, collection, out)
+    write_report(out, result, collection, answers)
     return result
+
+
+def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, work_before: Path, progress: Progress) -> Answers:
+    wishes = inquiry.wishes
+    if wishes.from_scratch and collection.is_partial:
+        progress("the second opinion is left out: a loop through what is missing would look broken")
+        wishes = replace(wishes, from_scratch=False)
+    if wishes.before is None:
+        return ask_all(tables, inquiry.choice, wishes, None, progress)
+    with load(tables.nodes.sparkSession, wishes.before, work_before) as before:
+        return ask_all(tables, inquiry.choice, wishes, before, progress)
 
 
 def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], DataFrame]]:
@@ -96,19 +133,20 @@ def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], Data
     return found
 
 
-def _judge(spark: SparkSession, collection: Collection, progress: Progress, seconds: dict[str, float]) -> list[Finding]:
-    """What Spark's audits found. How long each took goes to `seconds`; preparing counts for the first that needs it."""
+def _judge(tables: Tables, progress: Progress, seconds: dict[str, float], started: float) -> list[Finding]:
+    """What Spark's audits found; how long each took goes to `seconds`. Reading began at `started`."""
     troubles: list[Trouble] = []
-    with load(spark, collection) as tables:
-        prepared = Prepared.of(tables)
-        for name, audit in audits(tables, prepared).items():
-            started = time.perf_counter()
-            found = collect_troubles(name, audit())
-            seconds[name] = time.perf_counter() - started
-            progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
-            troubles += found
-        findings = name_troubles(troubles, tables, FIXES)
-        prepared.drop()
+    prepared = Prepared.of(tables)
+    seconds[READING] = time.perf_counter() - started
+    progress(f"{READING} ({seconds[READING]:.1f} s)")
+    for name, audit in audits(tables, prepared).items():
+        started = time.perf_counter()
+        found = collect_troubles(name, audit())
+        seconds[name] = time.perf_counter() - started
+        progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
+        troubles += found
+    findings = name_troubles(troubles, tables, FIXES)
+    prepared.sinks.unpersist()
     return findings
 
 

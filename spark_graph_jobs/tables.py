@@ -8,12 +8,14 @@ server, so that arcs can be put in their order without carrying names.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -55,6 +57,8 @@ class Tables:
     """The columns of the schema, at."""
     deliveries: DataFrame | None
     is_cut: bool
+    store: Store
+    """Where audits may keep what they compute."""
 
     def name_of(self, at: Column) -> Column:
         """The name of the server at a place."""
@@ -63,25 +67,24 @@ class Tables:
 
 
 @contextmanager
-def load(spark: SparkSession, collection: Collection) -> Iterator[Tables]:
-    """Read all tables; what many audits need is kept on this machine's disks until the context ends."""
+def load(spark: SparkSession, collection: Collection, work: Path | None = None) -> Iterator[Tables]:
+    """Read all tables. What many audits need is written to the folder `work` once, which is removed at the end.
+
+    All of a cluster must see that folder; without one, a temporary folder of this machine is taken.
+    """
     servers = collection.snapshots
-    kept: list[DataFrame] = []
-
-    def keep(frame: DataFrame) -> DataFrame:
-        kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
-        return frame
-
+    folder = Path(tempfile.mkdtemp(prefix="shadowtree-audit-")) if work is None else work
     try:
-        nodes = keep(_nodes(spark, servers))
+        store = Store(spark, folder)
+        nodes = store.keep("nodes", _nodes(spark, servers))
         _refuse_collisions(nodes)
         yield Tables(
             servers=servers,
             nodes=nodes,
-            arcs=keep(_with_ends(_read(spark, servers, "arcs"), nodes)),
+            arcs=store.keep("arcs", _with_ends(_read(spark, servers, "arcs"), nodes)),
             virtual_nodes=_virtual_nodes(spark, servers),
-            ancestors=_ancestors(spark, servers, nodes),
-            rd_records=keep(_rd_records(spark, servers, nodes)),
+            ancestors=store.keep("ancestors", _ancestors(spark, servers, nodes)),
+            rd_records=store.keep("rd_records", _rd_records(spark, servers, nodes)),
             updates=_read(spark, servers, "updates"),
             deliveries=(
                 None
@@ -89,10 +92,28 @@ def load(spark: SparkSession, collection: Collection) -> Iterator[Tables]:
                 else spark.read.schema(from_arrow_schema(DELIVERIES_SCHEMA)).parquet(str(collection.deliveries))
             ),
             is_cut=collection.is_cut,
+            store=store,
         )
     finally:
-        for frame in kept:
-            frame.unpersist()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Intermediate tables as files.
+
+    Spark plans anew all that a DataFrame is made from, each time it is used; what was read from a file is planned at
+    once, and of a file only the columns are read that are needed.
+    """
+
+    spark: SparkSession
+    folder: Path
+
+    def keep(self, name: str, frame: DataFrame) -> DataFrame:
+        """Compute `frame` now, and return it as read from a file."""
+        path = str(self.folder / name)
+        frame.write.mode("overwrite").parquet(path, compression="lz4")
+        return self.spark.read.schema(frame.schema).parquet(path)
 
 
 def local(number: Column | str, at: Column | str = "at") -> Column:

@@ -1,1 +1,1 @@
-"""Whatever needs an iterative graph algorithm, behind one interface with two implementations: GraphFrames, and the driver."""
+"""Whatever needs an iterative graph algorithm: one interface, and two implementations, GraphFrames and the driver."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
 
-from spark_graph_jobs.engines.interface import EngineRefused, GraphEngine
+from spark_graph_jobs.engines.interface import EngineRefusedError, GraphEngine
 from spark_graph_jobs.engines.jar import Jar, NoJar
 from spark_graph_jobs.engines.on_driver import DriverEngine
 from spark_graph_jobs.engines.with_graphframes import GraphFramesEngine
@@ -35,7 +35,7 @@ def jar_settings(jar: Jar | NoJar) -> dict[str, str]:
 def choose(session: SparkSession, wish: str, jar: Jar | NoJar) -> Choice:
     """The engine for a session that was started with `jar_settings`, or by spark-submit with settings of its own.
 
-    Where GraphFrames was wished for and cannot be had, `EngineRefused` says why.
+    Where GraphFrames was wished for and cannot be had, `EngineRefusedError` says why.
     """
     assert wish in WISHES, f"no engine {wish}"
     if wish == "driver":
@@ -44,7 +44,7 @@ def choose(session: SparkSession, wish: str, jar: Jar | NoJar) -> Choice:
         return Choice(GraphFramesEngine(), "")
     reason = jar.reason if isinstance(jar, NoJar) else f"{jar.path} is not a jar of GraphFrames for this Spark"
     if wish == "graphframes":
-        raise EngineRefused(reason)
+        raise EngineRefusedError(reason)
     engine = DriverEngine()
     return Choice(engine, f"{reason}; going on with the engine {engine.name}")
 

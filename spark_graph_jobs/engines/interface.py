@@ -1,9 +1,9 @@
 """What the audit asks of a graph engine, and the words in which it is asked.
 
-A graph is two DataFrames: vertices with a column `id`, arcs with the columns `src` and `dst`, which are ids of vertices.
-Ids are strings or integers. Arcs may come twice, and may lead from a vertex to itself. Both engines give equal answers:
-where a graph algorithm leaves a choice (which vertex names a component, which of several shortest paths), the smallest id
-is taken.
+A graph is two DataFrames: vertices with a column `id`, arcs with the columns `src` and `dst`, which are ids of
+vertices. Ids are strings or integers. Arcs may come twice, and may lead from a vertex to itself. Both engines give
+equal answers: where an algorithm leaves a choice (which vertex names a component, which of several shortest paths), the
+smallest id is taken.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class EngineRefused(Exception):
+class EngineRefusedError(Exception):
     """The engine does not take this graph; the message says why and what to do."""
 
 
@@ -41,7 +41,7 @@ class GraphEngine(Protocol):
         """
 
     def motifs(self, vertices: DataFrame, arcs: DataFrame, pattern: str) -> DataFrame:
-        """Every way in which a pattern of arcs, as `parse` reads it, occurs: a row of distinct ids, a column for each name."""
+        """Every way in which a pattern of arcs, as `parse` reads it, occurs: distinct rows, a column for each name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Where the jar of GraphFrames is, found before Spark starts.
 
-Spark asked for a package that cannot be had fails to start, with a stack trace. So it is never asked: the jar is looked for
-where it may be, a registry is asked by Ivy, which comes with Spark, in a process of its own, and what is found is handed
-to Spark as a file.
+Spark asked for a package that cannot be had fails to start, with a stack trace. So it is never asked: the jar is looked
+for where it may be, a registry is asked by Ivy, which comes with Spark, in a process of its own, and what is found is
+handed to Spark as a file.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+
+import pyspark
 
 REGISTRY_SECONDS: Final = 60
 """How long a registry may take to answer; the audit then goes on without it."""
@@ -90,9 +91,7 @@ def _local_repositories() -> list[Path]:
 
 
 def _jars_of_spark() -> Path:
-    spec = find_spec("pyspark")
-    assert spec is not None and spec.origin is not None, "the audit runs on PySpark"
-    return Path(spec.origin).parent / "jars"
+    return Path(pyspark.__file__).parent / "jars"
 
 
 def _java() -> str:

@@ -1,7 +1,7 @@
 """The driver engine: all arcs come to the driver as Arrow, scipy works on them there.
 
-For small graphs it is by far the faster one, since no Spark job is run for each step of an algorithm; and it needs nothing
-but Python packages. Larger graphs than it states are refused.
+For small graphs it is by far the faster one, since no Spark job is run for each step of an algorithm; and it needs
+nothing but Python packages. Larger graphs than it states are refused.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
-from spark_graph_jobs.engines.interface import EngineRefused, parse
+from spark_graph_jobs.engines.interface import EngineRefusedError, parse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
 
 MOST_ARCS: Final = 5_000_000
-"""Arcs that are collected at most: with names of 40 bytes some 500 MB, half of what Spark hands to a driver by default."""
+"""Arcs that are collected at most: with names of 40 bytes some 500 MB, half of what Spark hands to a driver."""
 
 
 class DriverEngine:
@@ -100,8 +100,8 @@ class DriverEngine:
         """The ids, sorted, and the arcs as pairs of positions among them."""
         count = arcs.count()
         if count > self._most_arcs:
-            raise EngineRefused(
-                f"{count:,} arcs are too many for the driver engine ({self._most_arcs:,}); use GraphFrames (docs/audit.md)"
+            raise EngineRefusedError(
+                f"{count:,} arcs are too many for the driver engine ({self._most_arcs:,}): see docs/audit.md"
             )
         ids = vertices.select("id").distinct().toArrow()["id"].combine_chunks()
         ids = ids.take(pc.sort_indices(ids))

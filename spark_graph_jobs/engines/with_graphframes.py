@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  (everybody calls it so)
+from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import parse
 
@@ -42,32 +42,40 @@ class GraphFramesEngine:
         plan of its own.
         """
         inner = _without_ends(arcs.select("src", "dst").where("src <> dst").distinct())
-        looped = inner.select(F.col("src").alias("id")).distinct()
+        looped = inner.select(sql.col("src").alias("id")).distinct()
         if inner.isEmpty():
-            return vertices.select("id", F.col("id").alias("component"))
+            return vertices.select("id", sql.col("id").alias("component"))
         found = _graph(looped, inner).stronglyConnectedComponents(maxIter=_NO_END).select("id", "component")
         named = _named_by_smallest(found)
-        return vertices.select("id").join(named, "id", "left").select("id", F.coalesce("component", "id").alias("component"))
+        return (
+            vertices.select("id")
+            .join(named, "id", "left")
+            .select("id", sql.coalesce("component", "id").alias("component"))
+        )
 
     def shortest_paths(self, vertices: DataFrame, arcs: DataFrame, targets: Sequence[str | int]) -> DataFrame:
         """As `GraphEngine` says."""
-        found = _graph(vertices, arcs).shortestPaths(landmarks=list(targets)).select("id", F.explode("distances"))
-        reached = found.select("id", F.col("key").alias("target"), F.col("value").cast("long").alias("distance")).cache()
-        ahead = reached.select(F.col("id").alias("dst"), "target", (F.col("distance") + 1).alias("distance"))
+        found = _graph(vertices, arcs).shortestPaths(landmarks=list(targets)).select("id", sql.explode("distances"))
+        reached = found.select(
+            "id", sql.col("key").alias("target"), sql.col("value").cast("long").alias("distance")
+        ).cache()
+        ahead = reached.select(sql.col("id").alias("dst"), "target", (sql.col("distance") + 1).alias("distance"))
         nearest = (
             arcs.join(ahead, "dst")
-            .groupBy(F.col("src").alias("id"), "target", "distance")
-            .agg(F.min("dst").alias("next"))
+            .groupBy(sql.col("src").alias("id"), "target", "distance")
+            .agg(sql.min("dst").alias("next"))
         )
-        joined = reached.join(nearest, ["id", "target", "distance"], "left")
-        return joined.select("id", "target", "distance", F.when(F.col("distance") > 0, F.col("next")).alias("next"))
+        joined: DataFrame = reached.join(nearest, ["id", "target", "distance"], "left")
+        after = sql.when(sql.col("distance") > 0, sql.col("next")).alias("next")
+        return joined.select("id", "target", "distance", after)
 
     def motifs(self, vertices: DataFrame, arcs: DataFrame, pattern: str) -> DataFrame:
         """As `GraphEngine` says."""
         terms = parse(pattern)
         names = dict.fromkeys(name for term in terms for name in (term.src, term.dst))
         text = "; ".join(f"{'' if term.present else '!'}({term.src})-[]->({term.dst})" for term in terms)
-        return _graph(vertices, arcs).find(text).select(*(F.col(f"{name}.id").alias(name) for name in names)).distinct()
+        found: DataFrame = _graph(vertices, arcs).find(text)
+        return found.select(*(sql.col(f"{name}.id").alias(name) for name in names)).distinct()
 
 
 def _graph(vertices: DataFrame, arcs: DataFrame) -> GraphFrame:
@@ -79,8 +87,8 @@ def _graph(vertices: DataFrame, arcs: DataFrame) -> GraphFrame:
 
 def _named_by_smallest(components: DataFrame) -> DataFrame:
     """Components named by their smallest id, whatever they were named."""
-    smallest = components.groupBy("component").agg(F.min("id").alias("smallest"))
-    return components.join(smallest, "component").select("id", F.col("smallest").alias("component"))
+    smallest = components.groupBy("component").agg(sql.min("id").alias("smallest"))
+    return components.join(smallest, "component").select("id", sql.col("smallest").alias("component"))
 
 
 def _without_ends(arcs: DataFrame) -> DataFrame:
@@ -103,4 +111,4 @@ def _among(arcs: DataFrame, end: str, others: DataFrame, other_end: str) -> Data
 
 
 def _renamed(column: str, name: str) -> Column:
-    return F.col(column).alias(name)
+    return sql.col(column).alias(name)

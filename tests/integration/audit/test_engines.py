@@ -4,7 +4,7 @@ import networkx
 import pytest
 
 from spark_graph_jobs.engines.choice import choose
-from spark_graph_jobs.engines.interface import EngineRefused
+from spark_graph_jobs.engines.interface import EngineRefusedError
 from spark_graph_jobs.engines.jar import NoJar
 from spark_graph_jobs.engines.on_driver import DriverEngine
 
@@ -21,7 +21,7 @@ GRAPHS = {
     "ladder": ([], ["ab", "bc", "cd", "de", "ef", "ac", "ce"]),
     "smallest name in the middle": ([], ["za", "ay", "yz", "ym"]),
 }
-"""Vertices and arcs, a letter each. All are put into one graph, since a job of GraphFrames takes seconds whatever its size."""
+"""Vertices and arcs, a letter each. All are in one graph: a job of GraphFrames takes seconds whatever its size."""
 
 
 def named(case, letter):
@@ -108,11 +108,13 @@ def test_the_driver_engine_keeps_the_contract(claim, spark, graph, model):
 
 
 def test_graphframes_keeps_the_contract(needs_graphframes, subtests, spark, jar, graph, model):
-    """One test, so that it is one skip where there is no jar."""
-    engine = choose(spark, "graphframes", jar).engine
+    """One test, so that it is one skip where there is no jar. Where there is one, it is the default engine."""
+    choice = choose(spark, "auto", jar)
+    assert choice.engine.name.startswith("GraphFrames ")
+    assert not choice.notice
     for claim in CLAIMS:
         with subtests.test(claim.__name__):
-            claim(engine, graph, model)
+            claim(choice.engine, graph, model)
 
 
 def test_numbers_are_ids_too(spark):
@@ -123,14 +125,8 @@ def test_numbers_are_ids_too(spark):
 
 
 def test_the_driver_engine_refuses_what_is_too_large_for_it(graph):
-    with pytest.raises(EngineRefused, match=r"arcs are too many .* use GraphFrames"):
+    with pytest.raises(EngineRefusedError, match=r"arcs are too many .* use GraphFrames"):
         DriverEngine(most_arcs=3).connected_components(*graph)
-
-
-def test_the_default_engine_is_graphframes_wherever_its_jar_is(needs_graphframes, spark, jar):
-    choice = choose(spark, "auto", jar)
-    assert choice.engine.name.startswith("GraphFrames ")
-    assert not choice.notice
 
 
 def test_without_a_jar_one_line_says_so_and_the_driver_engine_goes_on(monkeypatch, spark):
@@ -142,5 +138,5 @@ def test_without_a_jar_one_line_says_so_and_the_driver_engine_goes_on(monkeypatc
 
 def test_graphframes_insisted_on_and_not_to_be_had_is_refused(monkeypatch, spark):
     monkeypatch.setattr("spark_graph_jobs.engines.choice._has_graphframes", lambda session: False)
-    with pytest.raises(EngineRefused, match="is nowhere"):
+    with pytest.raises(EngineRefusedError, match="is nowhere"):
         choose(spark, "graphframes", NoJar("io.x:y:1 is nowhere"))

@@ -19,7 +19,7 @@ AUDIT_SECONDS = 300
 """Starting Spark takes ten on a machine that has nothing else to do."""
 
 
-@pytest.mark.parametrize(("seed", "servers", "faults"), [(1, 2, False), (2, 3, False), (3, 5, False), (4, 4, True)])
+@pytest.mark.parametrize(("seed", "servers", "faults"), [(1, 2, False), (3, 5, False), (4, 4, True)])
 def test_what_the_simulator_built_is_consistent(spark, tmp_path, seed, servers, faults):
     built = SeedRun(seed, servers=servers, updates=40, faults=faults)
     built.run()
