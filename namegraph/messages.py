@@ -102,6 +102,8 @@ class Update(NamedTuple):
     """A group whose members are to be read at the update's turn; there is no operation then."""
     reports_control: bool = False
     """Whether `Done` says what became controlled or released: not for an import."""
+    cut: str | None = None
+    """The name of a cut, which affects everything at its turn; there is no operation then."""
 
 
 class Cover(NamedTuple):
@@ -487,6 +489,12 @@ class Offer(Struct, frozen=True, array_like=True, tag=True):
     arcs: tuple[KnownArc, ...]
 
 
+class TakeCut(Struct, frozen=True, array_like=True, tag=True):
+    """All servers are ready for a cut: whoever hears of it first from anybody takes it before anything else."""
+
+    update_id: UpdateId
+
+
 InView = (
     Order
     | Vote
@@ -500,6 +508,7 @@ InView = (
     | Done
     | Release
     | Released
+    | TakeCut
     | Entering
     | Settled
     | Open
@@ -510,19 +519,7 @@ InView = (
 """Messages that only those of one view listen to."""
 
 ViewMessage = (
-    Reach
-    | Propose
-    | Decline
-    | Accept
-    | Install
-    | Outside
-    | Entering
-    | Settled
-    | Open
-    | Recall
-    | Held
-    | HeldToo
-    | Offer
+    Reach | Propose | Decline | Accept | Install | Outside | Entering | Settled | Open | Recall | Held | HeldToo | Offer
 )
 """About views, and what was done while servers were apart."""
 
