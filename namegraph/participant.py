@@ -206,9 +206,8 @@ class Participant:
 
     def suspend_leaving(self) -> None:
         """Suspend all arcs from here to servers that were in another view."""
-        final = self._site.next_priority()
         for arc in self._records.suspend_leaving(self._site.is_apart):
-            self._boundary.arc_left(arc, final=final)
+            self._boundary.arc_left(arc, final=self._site.view_begins)
         self._records.settle()
         self._prune_and_follow()
 
