@@ -76,17 +76,20 @@ class MembershipResolver:
         return bool(self._graph.suspended)
 
     def apart_above(self, member: NodeId) -> list[ServerId]:
-        """The servers from which arcs that are suspended lead to something above the member, or to itself; sorted.
+        """The other servers at the ends of suspended arcs that lead to something above the member, or to itself; sorted.
 
-        They may know of further groups that the member is in.
+        There may be further groups that the member is in.
         """
         graph = self._graph
         node = graph.index.get(member)
         if node is None or not graph.suspended_into:
             return []
         above = self._ancestors.of(node)
-        tails = {tail for head, tails in graph.suspended_into.items() if head in above for tail in tails}
-        return sorted({self._core.home_of(graph.ids[tail]) for tail in tails} - {self._core.server})
+        ends: set[NodeIndex] = set()
+        for head, tails in graph.suspended_into.items():
+            if head in above:
+                ends.update(tails, [head])
+        return sorted({self._core.home_of(graph.ids[end]) for end in ends} - {self._core.server})
 
     def describe(self, group: NodeId, *, pathname_limit: int) -> GroupDescription:
         """The group's place in both views of the graph."""
