@@ -558,7 +558,8 @@ class Coordinator:
     def _finish_read(self, running: Running) -> None:
         members = {member for ready in running.readies.values() for member in ready.members}
         apart = {node for ready in running.readies.values() for node in ready.unreachable}
-        unreachable = tuple(sorted(apart.difference(member.node for member in members)))
+        entered = {member.node for member in members} - {running.plan.read}
+        unreachable = tuple(sorted(apart - entered))
         self._end_without_trace(running)
         revision = revision_of(running.final, coordinator=self._site.server)
         outcome = Committed(revision, members=tuple(sorted(members)), unreachable=unreachable)

@@ -23,6 +23,7 @@ from namegraph.messages import (
     FIRST_VIEW,
     ArcId,
     Commit,
+    Healed,
     Held,
     HeldToo,
     KnownArc,
@@ -62,13 +63,15 @@ class Healing:
         self._changed: dict[tuple[str, ServerId, int], None] = {}
         self._waiting: dict[ServerId, list[SettleArc]] = {}
         """What is still to be settled, by the children's home."""
+        self._answers_due: dict[ServerId, None] = {}
+        """Servers that have not said yet what they hold."""
         self._under_way: dict[UpdateId, ServerId | tuple[ServerId, int]] = {}
         """What an update settles: the arcs to a children's home, or an offer."""
 
     def view_ended(self, undone: Sequence[Running]) -> None:
         """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
         site = self._site
-        self._waiting, self._under_way = {}, {}
+        self._waiting, self._under_way, self._answers_due = {}, {}, {}
         for running in undone:
             away = [server for server in sorted(running.not_done) if site.is_apart(server)]
             if not away:
@@ -85,14 +88,19 @@ class Healing:
     def view_opened(self) -> None:
         """Say to all others what is suspended here, and what they missed."""
         site = self._site
-        for server in sorted(site.members):
-            if server == site.server:
-                continue
+        self._answers_due = dict.fromkeys(server for server in sorted(site.members) if server != site.server)
+        for server in self._answers_due:
             for key in [key for key in self._undelivered if key[0] == server]:
                 site.post(server, self._undelivered.pop(key))
                 self._changed[UNDELIVERED, *key] = None
             site.send(server, Held(tuple(suspended_with(site, server, leaving=True))))
         self._take_offers()
+        self._say_if_healed()
+
+    def _say_if_healed(self) -> None:
+        site = self._site
+        if not (site.is_healed or self._answers_due or self._waiting or self._under_way or self._offered):
+            site.send(site.view.leader, Healed())
 
     def offer(self, sender: ServerId, offer: Offer) -> None:
         """Another server's update was decided and could not be told."""
@@ -139,6 +147,8 @@ class Healing:
             newest[arc] = newest[arc]._replace(is_present=False, version=newest[arc].version + 1)
         self._waiting[sender] = [_settle(newest[arc]) for arc in sorted(newest)]
         self._settle_next(sender)
+        self._answers_due.pop(sender, None)
+        self._say_if_healed()
 
     def ended(self, update_id: UpdateId, *, is_done: bool) -> None:
         """An update that settles something is over."""
@@ -151,6 +161,7 @@ class Healing:
             self._take_offers()
         else:
             self._settle_next(what)
+        self._say_if_healed()
 
     def _reject(self, arc: ArcId, why: str) -> None:
         self.rejected[arc] = why

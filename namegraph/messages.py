@@ -481,6 +481,14 @@ class HeldToo(Struct, frozen=True, array_like=True, tag=True):
     arcs: tuple[KnownArc, ...]
 
 
+class Healed(Struct, frozen=True, array_like=True, tag=True):
+    """To the leader: what this server was to settle is settled."""
+
+
+class AllHealed(Struct, frozen=True, array_like=True, tag=True):
+    """All members have settled what they were to: nothing is known at one end of an arc alone."""
+
+
 class Offer(Struct, frozen=True, array_like=True, tag=True):
     """From a coordinator: what updates have made of your nodes that were decided when you were out of reach."""
 
@@ -515,11 +523,27 @@ InView = (
     | Recall
     | Held
     | HeldToo
+    | Healed
+    | AllHealed
 )
 """Messages that only those of one view listen to."""
 
 ViewMessage = (
-    Reach | Propose | Decline | Accept | Install | Outside | Entering | Settled | Open | Recall | Held | HeldToo | Offer
+    Reach
+    | Propose
+    | Decline
+    | Accept
+    | Install
+    | Outside
+    | Entering
+    | Settled
+    | Open
+    | Recall
+    | Held
+    | HeldToo
+    | Healed
+    | AllHealed
+    | Offer
 )
 """About views, and what was done while servers were apart."""
 

@@ -323,6 +323,9 @@ class Participant:
         return tuple(sorted({Member(graph.ids[node], graph.kind(node)) for node in found}))
 
     def _unreachable(self, part: Part, group: NodeId) -> tuple[NodeId, ...]:
+        if not self._site.is_healed:
+            # Anything may be missing anywhere below.
+            return (group,)
         return tuple(sorted(map(self._site.id_of, self._apart(part, group, NodeKind.GROUP))))
 
     def _apart(self, part: Part, group: NodeId, kind: NodeKind) -> list[NodeIndex]:

@@ -15,6 +15,7 @@ from namegraph.columns import fit_arcs, fit_records, unpack_arcs
 from namegraph.messages import (
     Abort,
     Accept,
+    AllHealed,
     ArcChange,
     ArcId,
     Block,
@@ -24,6 +25,7 @@ from namegraph.messages import (
     Drop,
     Entering,
     Final,
+    Healed,
     Held,
     HeldToo,
     Holding,
@@ -113,9 +115,9 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return _unless(
                 are_ours and all(site.home_of(known.arc.parent) == site.server for known in arcs), NOT_OUR_NODE
             )
-        case Open():
+        case Open() | AllHealed():
             return _unless(site.view.leader == sender, NOT_ITS_VIEW)
-        case Settled():
+        case Settled() | Healed():
             return _unless(site.view.leader == site.server, NOT_OUR_VIEW)
         case Reach() | Outside():
             return None

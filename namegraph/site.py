@@ -47,6 +47,8 @@ class Site:
         """The highest view that was proposed here and accepted."""
         self.is_open = True
         """Whether updates of clients may begin: all members have suspended what is to be."""
+        self.is_healed = True
+        """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
 
     @property
     def is_alone(self) -> bool:

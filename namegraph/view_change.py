@@ -27,9 +27,11 @@ from namegraph.healing import Healing
 from namegraph.messages import (
     FIRST_VIEW,
     Accept,
+    AllHealed,
     ArcId,
     Decline,
     Entering,
+    Healed,
     Held,
     HeldToo,
     Install,
@@ -81,6 +83,8 @@ class ViewChange:
         last until all was done."""
         self._settled: dict[ServerId, None] = {}
         """Of the view that this server leads: who has suspended what is to be."""
+        self._healed: dict[ServerId, None] = {}
+        """As `_settled`: who has settled what it was to."""
         self._row: bytes | None = None
         self._must_resume = False
 
@@ -125,6 +129,10 @@ class ViewChange:
                 self.healing.held(sender, message)
             case HeldToo():
                 self.healing.held_too(sender, message)
+            case Healed():
+                self.healed(sender)
+            case AllHealed():
+                self._site.is_healed = True
             case Offer():
                 self.healing.offer(sender, message)
             case _:
@@ -143,7 +151,8 @@ class ViewChange:
         site.view, site.members, site.is_open = install.view, dict(install.members), False
         site.origin = Origin(install.view, self._smallest_of(site.members[site.server]))
         site.view_begins = Priority(install.counter + 1, NEVER.server)
-        self._settled, self._suspending = {}, None
+        self._settled, self._healed, self._suspending = {}, {}, None
+        site.is_healed = False
         self._forget_entering()
         self.healing.view_ended(undone)
         self._participant.decided.installed()
@@ -185,6 +194,14 @@ class ViewChange:
         self._participant.decided.opened()
         self._coordinator.open_view()
         self.healing.view_opened()
+
+    def healed(self, sender: ServerId) -> None:
+        """As the leader: a member has settled all that it was to."""
+        site = self._site
+        self._healed[sender] = None
+        if not site.is_healed and self._healed.keys() >= site.members.keys():
+            for server in sorted(site.members):
+                site.send(server, AllHealed())
 
     def recall(self, sender: ServerId, recall: Recall) -> None:
         """As the children's home: say again what stored records are to hold."""
@@ -269,6 +286,8 @@ class ViewChange:
                 tuple(self._due),
                 site.origin,
                 site.view_begins,
+                site.is_healed,
+                tuple(self._healed),
             )
         )
         if row != self._row:
@@ -288,6 +307,7 @@ class ViewChange:
                 found = _DECODER.decode(row.value or b"")
                 site.view, site.members, site.promised = found.view, dict(found.members), found.promised
                 site.is_open, site.origin, site.view_begins = found.is_open, found.origin, found.begins
+                site.is_healed, self._healed = found.is_healed, dict.fromkeys(found.healed)
                 self._settled, self._due = dict.fromkeys(found.settled), dict.fromkeys(found.due)
                 self._must_resume = True
 
@@ -301,6 +321,8 @@ class _ViewRow(NamedTuple):
     due: tuple[ServerId, ...]
     origin: Origin
     begins: Priority
+    is_healed: bool
+    healed: tuple[ServerId, ...]
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -1,6 +1,7 @@
 """Who may know of groups above a member that this server does not know of: a "no" without them would be a guess.
 
     arcs from there to something above the member are suspended
+    the view is not healed yet: what was done while servers were apart may be known to others alone
     it is in the view of this server, and nothing was heard of it lately: the view may be over, and this server not know
 
 Source: protocol.md sections 7 (answers during a fault) and 8 (never a silent gap).
@@ -31,11 +32,11 @@ class Gaps:
 
     def are_possible(self) -> bool:
         """Whether there is anything that cannot be known: most often there is not."""
-        return self._resolver.has_suspended or bool(self._directory.unheard())
+        return self._resolver.has_gaps or bool(self._directory.unheard())
 
     def above(self, members: Iterable[str]) -> list[ServerId]:
         """Those who may know better about one of the members; sorted."""
         found = set(self._directory.unheard())
-        for member in members if self._resolver.has_suspended else ():
+        for member in members if self._resolver.has_gaps else ():
             found.update(self._resolver.apart_above(NodeId(member)))
         return sorted(found)

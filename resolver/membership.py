@@ -71,9 +71,9 @@ class MembershipResolver:
         return sorted([ids[group] for group in ancestor_groups(self._graph, self._ancestors, node)])
 
     @property
-    def has_suspended(self) -> bool:
-        """Whether any arc that is known here is suspended."""
-        return bool(self._graph.suspended)
+    def has_gaps(self) -> bool:
+        """Whether anything that is above a member may not be known here: most often nothing is."""
+        return bool(self._graph.suspended) or not self._core.is_healed
 
     def apart_above(self, member: NodeId) -> list[ServerId]:
         """The servers that suspended arcs to something above the member, or to itself, come from; sorted.
@@ -81,6 +81,8 @@ class MembershipResolver:
         There may be further groups that the member is in. Of an arc from here it is the server that it leads to.
         """
         graph = self._graph
+        if not self._core.is_healed:
+            return [server for server in self._core.members if server != self._core.server]
         node = graph.index.get(member)
         if node is None or not graph.suspended_into:
             return []

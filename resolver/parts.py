@@ -64,6 +64,8 @@ class Part:
     """Where the walk cannot go on: arcs are suspended."""
     view: str = ""
     """The view that the server is in."""
+    is_healed: bool = True
+    """Whether it knows all that was done to its arcs while servers were apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +108,13 @@ class Parts:
         if version == request.known_version:
             return Unchanged()
         steps = deliveries(self._core, plan, group) if request.with_steps else ()
-        return Part(version, plan.processes, plan.groups, plan.onward, steps, plan.apart, self._core.view)
+        return Part(
+            version, plan.processes, plan.groups, plan.onward, steps, plan.apart, self._core.view, self._core.is_healed
+        )
 
     def _version_of(self, plan: Plan) -> str:
-        return f"{self._start}.{plan.number}.{self._core.view}"
+        healed = "" if self._core.is_healed else "."
+        return f"{self._start}.{plan.number}.{self._core.view}{healed}"
 
     def _originator(self, name: NodeId) -> NodeIndex | None:
         core = self._core

@@ -240,6 +240,7 @@ class Resolution:
         unreachable: set[NodeId] = set()
         named: set[NodeId] = set()
         parts = []
+        is_healed = True
         for server, leading in self._reached().items():
             part = self._parts.get(server)
             if part is not None and server not in self._failed:
@@ -248,6 +249,7 @@ class Resolution:
                 groups.update(part.groups)
                 named.update(*(away.processes for away in part.apart))
                 unreachable.update(*(away.groups for away in part.apart))
+                is_healed = is_healed and part.is_healed
                 continue
             # What is below these groups is not known, but that these processes are members is.
             named.update(*(onward.processes for onward in leading))
@@ -259,7 +261,8 @@ class Resolution:
         return Resolved(
             processes=tuple(sorted(united | named)),
             groups=tuple(sorted(groups)),
-            unreachable=tuple(sorted(unreachable - groups)),
+            # Where anything may be missing anywhere below, it is the group itself that could not be entered.
+            unreachable=tuple(sorted(unreachable - groups)) if is_healed else (self._originator,),
             in_transition=in_transition,
             duplicates=len(processes) - len(united),
             walk=tuple(assemble(self._originator, steps)) if self._with_steps else (),

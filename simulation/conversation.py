@@ -9,6 +9,7 @@ from namegraph.columns import unpack_arcs
 from namegraph.messages import (
     Abort,
     Accept,
+    AllHealed,
     ArcId,
     Block,
     Commit,
@@ -17,6 +18,7 @@ from namegraph.messages import (
     Drop,
     Entering,
     Final,
+    Healed,
     Held,
     HeldToo,
     Holding,
@@ -81,7 +83,7 @@ def describe(message: Message) -> str:
             return ", ".join(map(_arc, arcs))
         case Held(arcs) | HeldToo(arcs) | Offer(_, _, arcs):
             return ", ".join(f"{'+' if known.is_present else '-'}{_arc(known.arc)}" for known in arcs)
-        case Abort() | Holding() | Drop() | Released() | Settled() | Open() | TakeCut():
+        case Abort() | Holding() | Drop() | Released() | Settled() | Open() | Healed() | AllHealed() | TakeCut():
             return ""
         case _:
             assert_never(message)

@@ -197,7 +197,7 @@ class ResolvePartRequest(_message.Message):
     def __init__(self, originator: _Optional[str] = ..., known_version: _Optional[str] = ..., with_steps: _Optional[bool] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
 
 class ResolvePartChunk(_message.Message):
-    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps", "apart", "view")
+    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps", "apart", "view", "is_healing")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_PART: _ClassVar[ResolvePartChunk.State]
@@ -237,6 +237,7 @@ class ResolvePartChunk(_message.Message):
     STEPS_FIELD_NUMBER: _ClassVar[int]
     APART_FIELD_NUMBER: _ClassVar[int]
     VIEW_FIELD_NUMBER: _ClassVar[int]
+    IS_HEALING_FIELD_NUMBER: _ClassVar[int]
     state: ResolvePartChunk.State
     version: str
     revision: str
@@ -246,4 +247,5 @@ class ResolvePartChunk(_message.Message):
     steps: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Step]
     apart: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Onward]
     view: str
-    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ...) -> None: ...
+    is_healing: bool
+    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ..., is_healing: _Optional[bool] = ...) -> None: ...
