@@ -12,7 +12,17 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from namegraph.messages import AncestryRecord, ArcChange, ArcColumns, ArcId, InArc, RecordColumns, Vnid
+from namegraph.events import ChildKind
+from namegraph.messages import (
+    AncestryRecord,
+    ArcChange,
+    ArcColumns,
+    ArcId,
+    InArc,
+    OperationColumns,
+    RecordColumns,
+    Vnid,
+)
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
 from namegraph.records import NodeKind
@@ -175,6 +185,19 @@ def fit_arcs(columns: ArcColumns) -> bool:
         and len(columns.kinds) == count
         and max(columns.present, default=0) <= 1
         and max(columns.kinds, default=0) < len(_KINDS)
+    )
+
+
+def fit_operations(columns: OperationColumns) -> bool:
+    """As `fit_records`, for the operations of an import."""
+    places = (columns.group_places, columns.groups, columns.arc_places, columns.parents, columns.children)
+    count = len(columns.kinds)
+    return (
+        _are_whole(places, ())
+        and _are_below(len(columns.names), columns.groups, columns.parents, columns.children)
+        and len(columns.group_places) == len(columns.groups)
+        and len(columns.arc_places) == len(columns.parents) == len(columns.children) == 4 * count
+        and max(columns.kinds, default=0) <= max(kind.value for kind in ChildKind)
     )
 
 

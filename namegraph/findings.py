@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.changes import Changes, Collector, MustLeaveError, group_not_found
 from namegraph.events import JoinArc, LeaveArc
+from namegraph.import_operations import operations_in
 from namegraph.messages import ArcChange, ArcId, ChildTruth, GroupChange, Refuse, Update
 from namegraph.names import NodeId
 from namegraph.records import NodeKind
@@ -46,12 +47,12 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
             refusal = group_not_found(update.read, site.server, known_subnet=True).refusal
             raise CannotError(Refuse(update.update_id, 0, refusal))
         return Findings((), (), (), 0)
-    if not update.operations:
+    if not update.operations and update.brought is None:
         return Findings((), (), (), 0)
     interned_from = len(graph.ids)
     collector = Collector(site, is_whole=False)
     try:
-        changes = collector.collect(update.operations, size=update.size)
+        changes = collector.collect(operations_in(update), size=update.size)
         return Findings(
             tuple(
                 GroupChange(graph.ids[node], kind is NodeKind.GROUP)
@@ -95,7 +96,7 @@ def _children(site: Site, records: AncestryRecords, update: Update, collector: C
     """The children, owned here, of the update's arcs."""
     graph = site.graph
     found: dict[NodeId, ChildTruth] = {}
-    for _, operation in update.operations:
+    for _, operation in operations_in(update):
         if not isinstance(operation, JoinArc | LeaveArc):
             continue
         child = operation.child

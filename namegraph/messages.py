@@ -42,6 +42,22 @@ class ArcId(NamedTuple):
     child: NodeId
 
 
+class OperationColumns(NamedTuple):
+    """The operations of an import, in columns as in `RecordColumns`: groups that shall be there, then arcs.
+
+    Each has its place in the whole import, from 1; other numbers stand for the names.
+    """
+
+    names: tuple[NodeId, ...]
+    group_places: bytes
+    groups: bytes
+    arc_places: bytes
+    parents: bytes
+    children: bytes
+    kinds: bytes
+    """Of the children, as `ChildKind`: a byte each."""
+
+
 class Update(NamedTuple):
     """What one server must know of an update."""
 
@@ -58,6 +74,8 @@ class Update(NamedTuple):
     """A group whose members are to be read at the update's turn; there is no operation then."""
     reports_control: bool = False
     """Whether `Done` says what became controlled or released: not for an import."""
+    brought: OperationColumns | None = None
+    """The operations of an import, in place of those above."""
 
 
 class Cover(NamedTuple):

@@ -25,6 +25,7 @@ import msgspec
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import JoinArc
+from namegraph.import_operations import operations_in
 from namegraph.messages import ArcId, Cover, Leads, PendingEntry, Update, UpdateId, compressed, decompressed
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
@@ -138,7 +139,7 @@ class Entries:
             self._asked_anew[update_id] = None
             entry.joins = tuple(
                 ArcId(operation.parent, operation.child)
-                for _, operation in update.operations
+                for _, operation in operations_in(update)
                 if isinstance(operation, JoinArc) and self._site.home_of(operation.parent) == self._site.server
             )
         return entry

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from namegraph.columns import fit_arcs, fit_records, parents_in
+from namegraph.columns import fit_arcs, fit_operations, fit_records, parents_in
 from namegraph.messages import (
     Abort,
     ArcId,
@@ -45,6 +45,8 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
     """What is wrong with a message of another server; None where nothing is."""
     match message:
         case Order(update=update):
+            if update.brought is not None and not fit_operations(update.brought):
+                return NO_COLUMNS
             return _unless(update.update_id.coordinator == sender, NOT_ITS_UPDATE)
         case Final(update_id) | Abort(update_id) | Drop(update_id):
             return _unless(update_id.coordinator == sender, NOT_ITS_UPDATE)

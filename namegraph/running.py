@@ -17,6 +17,7 @@ import msgspec
 from namegraph.control import Told
 from namegraph.decision import Decision
 from namegraph.events import Operation, Outcome
+from namegraph.import_operations import ImportOperations
 from namegraph.messages import ArcId, Cover, Ready, Refuse, UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
@@ -37,7 +38,7 @@ class Phase(Enum):
 class Plan:
     """What an update is to do. A `read` has no operations."""
 
-    operations: tuple[tuple[int, Operation], ...]
+    operations: tuple[tuple[int, Operation], ...] | ImportOperations
     """Each with its place in what the client asked for, from 1."""
     size: int
     """Operations that the client asked for."""
