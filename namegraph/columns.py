@@ -30,7 +30,8 @@ from namegraph.records import NodeKind
 _PLACE = "I"
 _NUMBER = "Q"
 
-_KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
+KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
+"""By number."""
 
 
 def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
@@ -129,7 +130,13 @@ def pack_arcs(changes: Iterable[ArcChange]) -> ArcColumns:
 def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
     """What became of the arcs, in their order."""
     names = columns.names
-    for parent, child, is_present, kind, cost, version in zip(
+    for parent, child, is_present, kind, cost, version in rows_of(columns):
+        yield ArcChange(ArcId(names[parent], names[child]), is_present != 0, KINDS[kind], cost, version)
+
+
+def rows_of(columns: ArcColumns) -> Iterator[tuple[int, int, int, int, int, int]]:
+    """Of each arc the numbers of its ends among the names, whether it is there, kind, cost and version."""
+    return zip(
         places_in(columns.parents),
         places_in(columns.children),
         columns.present,
@@ -137,8 +144,7 @@ def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
         numbers_in(columns.costs),
         numbers_in(columns.versions),
         strict=True,
-    ):
-        yield ArcChange(ArcId(names[parent], names[child]), is_present != 0, _KINDS[kind], cost, version)
+    )
 
 
 def children_in(columns: ArcColumns) -> list[NodeId]:
@@ -184,7 +190,7 @@ def fit_arcs(columns: ArcColumns) -> bool:
         and len(columns.costs) == len(columns.versions) == 8 * count
         and len(columns.kinds) == count
         and max(columns.present, default=0) <= 1
-        and max(columns.kinds, default=0) < len(_KINDS)
+        and max(columns.kinds, default=0) < len(KINDS)
     )
 
 
