@@ -105,9 +105,7 @@ class PairChecks:
 
     def _owns_groups_of(self, nodes: Iterable[NodeIndex]) -> bool:
         core, kinds, suspended = self._core, self._core.graph.kinds, self._core.graph.suspended_from
-        return all(
-            (kinds[node] == NodeKind.PROCESS or core.owns(node)) and node not in suspended for node in nodes
-        )
+        return all((kinds[node] == NodeKind.PROCESS or core.owns(node)) and node not in suspended for node in nodes)
 
     def _are_groups(self, nodes: list[NodeIndex | None]) -> bool:
         kinds = self._core.graph.kinds
