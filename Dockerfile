@@ -10,6 +10,7 @@ COPY namegraph namegraph
 COPY resolver resolver
 COPY shadowtree shadowtree
 COPY simulation simulation
+COPY spark_graph_jobs spark_graph_jobs
 COPY storage storage
 RUN pip install --constraint constraints.txt setuptools
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels .

@@ -22,6 +22,7 @@ run: $(READY)  ## load a real nested graph into one name server and look around 
 	@$(BIN)/shadowtree demo
 
 test: $(READY)  ## everything that can be tested, without root
+	@.ci/java
 	$(BIN)/pytest
 
 check: $(READY)  ## style, types, layers, generated code, documents

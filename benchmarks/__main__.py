@@ -6,7 +6,18 @@ import argparse
 import sys
 import time
 
-from benchmarks import commands, detection, histories, imports, messages, questions, several_servers, updates
+from benchmarks import (
+    audits,
+    commands,
+    detection,
+    histories,
+    imports,
+    messages,
+    questions,
+    several_servers,
+    snapshots,
+    updates,
+)
 from benchmarks.report import Figure, print_figures
 
 TOPICS = {
@@ -18,6 +29,8 @@ TOPICS = {
     "messages": messages.measure,
     "several_servers": several_servers.measure,
     "detection": detection.measure,
+    "snapshots": snapshots.measure,
+    "audits": audits.measure,
 }
 
 

@@ -60,6 +60,8 @@ class AncestorSets:
         self._bytes = 0
         self._limit_bytes = cache_limit_bytes
         self._fills_from_the_roots = True
+        self.followers: list[dict[NodeIndex, None]] = []
+        """To each the representatives are added whose set is kept or dropped from now on."""
 
     def of(self, node: NodeIndex) -> BitMap:
         """The ancestor set of a node, its own derived node included. The caller must not change it."""
@@ -78,6 +80,11 @@ class AncestorSets:
         found = BitMap(self._graph.ancestors(self._graph.components(representative)))
         self._keep(representative, found)
         return found
+
+    @property
+    def are_all_kept(self) -> bool:
+        """Whether what was computed stays: not where there was no room for it."""
+        return self._fills_from_the_roots
 
     def is_ancestor(self, *, ancestor: NodeIndex, node: NodeIndex) -> bool:
         """Whether one or more arcs lead from `ancestor` to `node`: on a loop, a node is its own ancestor."""
@@ -117,6 +124,8 @@ class AncestorSets:
 
     def forget_all(self) -> None:
         """Drop everything."""
+        for changed in self.followers:
+            changed.update(dict.fromkeys(self._sets))
         self._sets.clear()
         self._controlled.clear()
         self._bytes = 0
@@ -344,6 +353,8 @@ class AncestorSets:
             if dropped is not None:
                 self._bytes -= self._size(dropped)
                 self._controlled.pop(representative, None)
+                for changed in self.followers:
+                    changed[representative] = None
 
     def _without_what_tails_keep(self, node: NodeIndex, lost: BitMap) -> BitMap:
         sets = self._sets
@@ -418,6 +429,8 @@ class AncestorSets:
                 return False
         self._sets[node] = found
         self._bytes += size
+        for changed in self.followers:
+            changed[node] = None
         return self._fills_from_the_roots
 
     def _size(self, found: BitMap) -> int:

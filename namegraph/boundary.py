@@ -106,6 +106,11 @@ class Boundary:
             for parent in leaving.get(child, ()):
                 self.store(self._name(parent, child), (), RecordVersion(final, is_block=True))
 
+    def version_of(self, arc: ArcId) -> Priority | None:
+        """The final priority of the update that a stored record is of."""
+        version = self._versions.get(arc)
+        return None if version is None else version.final
+
     def stores(self, arc: ArcId) -> bool:
         """Whether this server stores the record of an arc: it owns its parent, and no component it leads to."""
         child = self._graph.index.get(arc.child)

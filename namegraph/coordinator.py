@@ -58,6 +58,7 @@ from namegraph.messages import (
     SettleArc,
     Step,
     SuspendArc,
+    TakeCut,
     Update,
     UpdateId,
     Vote,
@@ -130,6 +131,8 @@ class Coordinator:
         covers: dict[ServerId, tuple[dict[NodeId, None], dict[NodeId, None]]] = {}
         if plan.read is not None:
             covers[site.home_of(plan.read)] = ({}, {plan.read: None})
+        if plan.cut is not None:
+            covers.update((server, ({}, {})) for server in site.table.servers())
         if isinstance(plan.operations, ImportOperations):
             covers |= plan.operations.ends()
         for _, operation in () if isinstance(plan.operations, ImportOperations) else plan.operations:
@@ -326,6 +329,13 @@ class Coordinator:
         """The updates that are not over, sorted."""
         return sorted(self._running)
 
+    def all_running(self) -> list[tuple[Running, tuple[ServerId, ...]]]:
+        """The updates that are not over, sorted, each with the servers it waits for."""
+        return [
+            (running, tuple(sorted(running.not_done) if running.phase is Phase.DECIDED else self._waited_for(running)))
+            for _, running in sorted(self._running.items())
+        ]
+
     def released(self, update_id: UpdateId) -> None:
         """Count the answer to a `Release` of this coordinator."""
         running = self._running.get(update_id)
@@ -395,7 +405,8 @@ class Coordinator:
             to_ask = [self._site.server]
         parts = self._parts(running, [server for server in to_ask if server not in running.asked])
         # A server that was asked before knows the update.
-        known = Update(running.update_id, (), running.plan.size, (), has_joins=False, read=running.plan.read)
+        plan = running.plan
+        known = Update(running.update_id, (), plan.size, (), has_joins=False, read=plan.read, cut=plan.cut)
         for server in to_ask:
             before = running.asked.get(server)
             cover = running.asked[server] = running.wanted[server]
@@ -444,7 +455,8 @@ class Coordinator:
             for home in homes:
                 if home in concerning:
                     concerning[home].append((number, operation))
-        reports_control = plan.read is None and not plan.is_import and not plan.is_own
+        is_told = plan.read is None and plan.cut is None
+        reports_control = is_told and not plan.is_import and not plan.is_own
         return {
             server: Update(
                 running.update_id,
@@ -454,6 +466,7 @@ class Coordinator:
                 has_joins,
                 plan.read,
                 reports_control,
+                plan.cut,
             )
             for server in servers
         }
@@ -540,6 +553,9 @@ class Coordinator:
         if running.plan.read is not None:
             self._finish_read(running)
             return
+        if running.plan.cut is not None:
+            self._finish_cut(running)
+            return
         running.decision = decide(running.update_id, running.readies, final=running.final, home_of=self._site.home_of)
         if not running.decision.releases:
             self._decide(running)
@@ -564,6 +580,16 @@ class Coordinator:
         outcome = Committed(revision, members=tuple(sorted(members)), unreachable=unreachable)
         self.ended.append(Ended(running.update_id, outcome, running.final))
         self.answerable.append(running.update_id)
+
+    def _finish_cut(self, running: Running) -> None:
+        update_id = running.update_id
+        del self._running[update_id]
+        self._changed[update_id] = None
+        for server in self._involved(running):
+            self._site.send(server, TakeCut(update_id))
+        revision = revision_of(running.final, coordinator=self._site.server)
+        self.ended.append(Ended(update_id, Committed(revision), running.final))
+        self.answerable.append(update_id)
 
     def _decide(self, running: Running) -> None:
         """Decision, sending and this server's own part are one step, unless that is large."""

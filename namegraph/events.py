@@ -105,6 +105,15 @@ class ReadCommand:
 
 
 @dataclass(frozen=True, slots=True)
+class CutCommand:
+    """A client asks all servers to let their states be read as of one instant, under this name."""
+
+    ticket: int
+    name: str
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AddPeer:
     """An operator says where the server of a subnet is reached; replaces what was said before."""
 
@@ -168,7 +177,7 @@ class Tick:
     """Time has passed: a deadline of the core may have come."""
 
 
-Command = UpdateCommand | ImportCommand | ReadCommand | AddPeer | RemovePeer
+Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | RemovePeer
 """What is answered by a reply of the same ticket."""
 
 Event = Command | PeerMessage | PeerReceived | PeerMet | PeerLeaving | PeerLost | Tick
@@ -238,6 +247,15 @@ class Reply:
     """Other servers have acted on the outcome, so it was durable before this step: the reply need not wait for it."""
 
 
+class Cut(NamedTuple):
+    """The state after this step is that of a cut over all servers."""
+
+    name: str
+    """As the client chose it."""
+    update: str
+    """The update that made it."""
+
+
 class PeerLetter(NamedTuple):
     """An encoded message and its place, from 1, on the channel to the server it is for."""
 
@@ -254,3 +272,4 @@ class Effects:
     replies: list[Reply] = field(default_factory=list)
     messages: list[PeerLetter] = field(default_factory=list)
     """In order."""
+    cuts: list[Cut] = field(default_factory=list)

@@ -118,6 +118,8 @@ class Update(NamedTuple):
     """A group whose members are to be read at the update's turn; there is no operation then."""
     reports_control: bool = False
     """Whether `Done` says what became controlled or released: not for an import."""
+    cut: str | None = None
+    """The name of a cut, which affects everything at its turn; there is no operation then."""
     brought: OperationColumns | None = None
     """The operations of an import, in place of those above."""
 
@@ -505,6 +507,12 @@ class Offer(Struct, frozen=True, array_like=True, tag=True):
     arcs: tuple[KnownArc, ...]
 
 
+class TakeCut(Struct, frozen=True, array_like=True, tag=True):
+    """All servers are ready for a cut: whoever hears of it first from anybody takes it before anything else."""
+
+    update_id: UpdateId
+
+
 InView = (
     Order
     | Vote
@@ -518,6 +526,7 @@ InView = (
     | Done
     | Release
     | Released
+    | TakeCut
     | Entering
     | Settled
     | Open

@@ -239,6 +239,8 @@ class Entries:
 
     def affects(self, nodes: Iterable[NodeId]) -> bool:
         """Whether an entry here affects one of the nodes."""
+        if self._cuts():
+            return True
         wanted = frozenset(nodes)
         return any(not wanted.isdisjoint(self.part(entry).nodes) for entry in self.by_update.values())
 
@@ -256,13 +258,21 @@ class Entries:
             return None
         parts = [(entry, self.part(entry).nodes) for entry in self.by_update.values()]
         own_part = {entry.update_id: nodes for entry, nodes in parts}
+        cuts = self._cuts()
         for final, entry in sorted(waiting, key=lambda place: place[0]):
             nodes = own_part[entry.update_id]
             if not any(
-                other is not entry and other.place < final and not nodes.isdisjoint(others) for other, others in parts
+                other is not entry
+                and other.place < final
+                and (not nodes.isdisjoint(others) or entry.update_id in cuts or other.update_id in cuts)
+                for other, others in parts
             ):
                 return entry
         return None
+
+    def _cuts(self) -> set[UpdateId]:
+        """Those updates that affect everything."""
+        return {update_id for update_id, update in self.updates.items() if update.cut is not None}
 
     def following(self, node: NodeId, *, but: UpdateId) -> tuple[PendingEntry, ...]:
         """The entries that follow a node, to be handed on to what becomes reachable from it."""

@@ -19,7 +19,7 @@ from namegraph.boundary import Boundary, by_home_of_parent
 from namegraph.columns import children_in, nodes_in, pack_arcs, pack_records
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
-from namegraph.events import Member
+from namegraph.events import Cut, Member
 from namegraph.findings import CannotError, Findings, find
 from namegraph.messages import (
     Abort,
@@ -34,6 +34,7 @@ from namegraph.messages import (
     Ready,
     RecordVersion,
     Release,
+    TakeCut,
     UpdateId,
     Vote,
     decode,
@@ -54,6 +55,8 @@ class Participant:
         self.records = self._records = records
         self._entries = entries
         self._boundary = boundary
+        self.cuts_turned: list[UpdateId] = []
+        """Cuts whose turn has come in this step."""
 
     def order(self, order: Order) -> None:
         """Make an entry, or extend it; vote where the final priority is not known."""
@@ -118,6 +121,9 @@ class Participant:
             self._site.send(update.update_id.coordinator, error.refuse)
             return True
         entry.is_ready = True
+        if update.cut is not None:
+            self.cuts_turned.append(entry.update_id)
+            return True
         nodes = self._owned(self._entries.part(entry).nodes)
         is_compared = update.reports_control and len(nodes) <= AFFECTED_COMPARED_LIMIT
         entry.controlled = frozenset(self._controlled(nodes)) if is_compared else None
@@ -144,6 +150,29 @@ class Participant:
             update = self._entries.updates[update_id]
             self._say_ready(entry, find(self._site, self._records, update))
         return True
+
+    def restore(self) -> None:
+        """Say again that this server is ready for cuts: nobody knows whether that was said."""
+        for update_id, update in self._entries.updates.items():
+            if update.cut is not None and self._entries.by_update[update_id].is_ready:
+                self.cuts_turned.append(update_id)
+
+    def ready_for_cut(self, update_id: UpdateId) -> None:
+        """Say that all that this server sent before the turn of a cut was received."""
+        entry = self._entries.by_update.get(update_id)
+        if entry is not None:
+            self._say_ready(entry, find(self._site, self._records, self._entries.updates[update_id]))
+
+    def take_cut(self, update_id: UpdateId) -> Cut | None:
+        """The cut is now, unless it was before; tell all others before anything else."""
+        update, entry = self._entries.updates.get(update_id), self._entries.by_update.get(update_id)
+        if update is None or update.cut is None or entry is None or not entry.is_ready:
+            return None
+        for server in self._site.table.servers():
+            if server != self._site.server:
+                self._site.send(server, TakeCut(update_id))
+        self._forget(update_id)
+        return Cut(update.cut, f"{update_id.number}@{update_id.coordinator}")
 
     def release(self, release: Release) -> None:
         """As the parents' home: let stored records block less."""
@@ -177,9 +206,8 @@ class Participant:
 
     def suspend_leaving(self) -> None:
         """Suspend all arcs from here to servers that were in another view."""
-        final = self._site.next_priority()
         for arc in self._records.suspend_leaving(self._site.is_apart):
-            self._boundary.arc_left(arc, final=final)
+            self._boundary.arc_left(arc, final=self._site.view_begins)
         self._records.settle()
         self._prune_and_follow()
 

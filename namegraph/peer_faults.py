@@ -43,6 +43,7 @@ from namegraph.messages import (
     Release,
     Released,
     Settled,
+    TakeCut,
     Vote,
 )
 from namegraph.names import NodeId, ServerId
@@ -89,6 +90,8 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             if not (fit_arcs(message.arcs) and fit_records(message.ancestry)):
                 return NO_COLUMNS
             return _unless(_owns_what_it_changes(message, sender=sender, site=site), NOT_ITS_NODE)
+        case TakeCut(update_id):
+            return _unless(sender in site.table.servers(), NOT_ITS_UPDATE)
         case Release():
             is_coordinator = sender == message.update_id.coordinator
             return _fault_in_records(message.records, sender=None if is_coordinator else sender, site=site)

@@ -94,6 +94,16 @@ class Peers:
                 site.table.learn(subnet, server)
                 site.rows.append(ProtocolRow(OWNER, subnet, server.encode()))
 
+    def require_all_met(self) -> None:
+        """Raise `RefusedError` where a server of whose address is known was never met."""
+        for subnet, address in sorted(self.addresses.items()):
+            if self._site.table.owner_of(subnet) is None:
+                raise refuse(
+                    Reason.UNAVAILABLE,
+                    f"the server of {subnet} at {address} was never met; nothing was done",
+                    unreachable=subnet,
+                )
+
     def require_met(self, name: NodeId) -> None:
         """Raise `RefusedError` where a node's server was never met, or is out of reach."""
         if self._site.table.is_expected(name):

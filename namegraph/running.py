@@ -38,7 +38,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an update is to do. A `read` has no operations."""
+    """What an update is to do. A `read` has no operations, nor has a `cut`."""
 
     operations: tuple[tuple[int, Step], ...] | ImportOperations
     """Each with its place in what the client asked for, from 1."""
@@ -48,6 +48,7 @@ class Plan:
     is_import: bool = False
     is_own: bool = False
     """Whether this server does it by itself: nobody waits, and no outcome is remembered."""
+    cut: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,13 @@ from namegraph.changes import Changes, Collector, collect_import
 from namegraph.channels import Channels
 from namegraph.commit import commit, name_effects
 from namegraph.coordinator import Coordinator
+from namegraph.cuts import CutsWaiting
 from namegraph.early_letters import EarlyLetters
 from namegraph.events import (
     AddPeer,
     Committed,
+    Cut,
+    CutCommand,
     Effects,
     Event,
     ImportCommand,
@@ -60,6 +63,7 @@ from namegraph.messages import (
     Refuse,
     Release,
     Released,
+    TakeCut,
     UpdateId,
     Vote,
     decode_in_view,
@@ -86,6 +90,7 @@ from namegraph.scope import (
     require_kinds_of_waiting,
 )
 from namegraph.site import NEVER, Site
+from namegraph.snapshot import Snapshot
 from namegraph.subnets import SubnetTable
 from namegraph.suspension import suspended_arcs
 from namegraph.view_change import ViewChange
@@ -122,6 +127,7 @@ class ServerCore:
         for part in (core.records, core.entries, core.boundary, core._participant.decided, core._views, core._early):
             part.restore(rows)
         core._outcomes = OutcomeMemory(state.outcomes)
+        core._participant.restore()
         core._restore_requests(rows)
         return core
 
@@ -141,6 +147,11 @@ class ServerCore:
         self._views = ViewChange(site, self._participant, self._coordinator, self.boundary)
         self._early = EarlyLetters()
         self._requests = Requests()
+        self._cuts_waiting = CutsWaiting(self.channels)
+        self._cuts_taken: list[Cut] = []
+        """In this step."""
+        self._turns_wait_since: float | None = None
+        """The time of the last step, where that began no turn, because it took a cut."""
 
     def _restore_requests(self, rows: Iterable[ProtocolRow]) -> None:
         for found in self._coordinator.restore(rows):
@@ -202,6 +213,8 @@ class ServerCore:
     @property
     def next_deadline(self) -> float | None:
         """When a `Tick` is due, on the clock of `step`'s `now`."""
+        if self._turns_wait_since is not None:
+            return self._turns_wait_since
         return self._coordinator.next_deadline()
 
     @property
@@ -234,6 +247,16 @@ class ServerCore:
         node = self.graph.group(group)
         return node is not None and node in self.graph.virtual_node_of
 
+    def snapshot(self) -> Snapshot:
+        """Begin to read the whole state; the snapshot must be told of every step until it is finished."""
+        return Snapshot(
+            site=self._site,
+            records=self.records,
+            entries=self.entries,
+            boundary=self.boundary,
+            coordinator=self._coordinator,
+        )
+
     def step(self, event: Event, now: float) -> Effects:
         """Take one event in; return what the shell must make durable and then let out. `now` is in seconds."""
         effects = Effects(Records())
@@ -247,6 +270,8 @@ class ServerCore:
                         return effects
             case ReadCommand():
                 self._read(event, now, effects)
+            case CutCommand():
+                self._cut(event, now, effects)
             case PeerMessage():
                 self._take_letter(event)
             case PeerReceived(peer, through):
@@ -268,6 +293,7 @@ class ServerCore:
             case _:
                 assert_never(event)
         self._finish_step(effects, counter)
+        self._turns_wait_since = now if effects.cuts else None
         return effects
 
     def is_idle(self) -> bool:
@@ -367,6 +393,19 @@ class ServerCore:
         )
         self._requests.begin(update_id, Asked(RequestId(f"read {update_id.number}"), "", [command.ticket]))
 
+    def _cut(self, command: CutCommand, now: float, effects: Effects) -> None:
+        try:
+            self.peers.require_all_met()
+            if command.deadline is not None and now > command.deadline:
+                raise _deadline_passed()
+        except RefusedError as error:
+            effects.replies.append(Reply(command.ticket, error.refusal))
+            return
+        update_id = self._coordinator.start(
+            Plan((), 0, cut=command.name), request_id=RequestId(""), deadline=command.deadline
+        )
+        self._requests.begin(update_id, Asked(RequestId(f"cut {update_id.number}"), "", [command.ticket]))
+
     def _change_peers(self, command: AddPeer | RemovePeer) -> Outcome:
         try:
             match command:
@@ -402,16 +441,13 @@ class ServerCore:
     def _finish_step(self, effects: Effects, counter_before: int) -> None:
         """Handle the server's messages to itself and all turns that have come; then let the rest out."""
         site, records = self._site, effects.records
-        self._views.look_after()
-        while site.own_messages or self._early.has_come(site) or self._participant.take_next_turn():
-            while site.own_messages:
-                self._receive(self.server, site.own_messages.popleft())
-            for sender, message in self._early.take(site):
-                self._receive_from(sender, message)
-            self._views.look_after()
-        for receiver, message, view in site.outbox:
-            effects.messages.append(self.channels.send(receiver, encode(message, view)))
-        site.outbox.clear()
+        self._take_turns(effects)
+        while ready := self._cuts_waiting.take_ready():
+            for update_id in ready:
+                self._participant.ready_for_cut(update_id)
+            self._take_turns(effects)
+        effects.cuts.extend(self._cuts_taken)
+        self._cuts_taken.clear()
         coordinator, requests = self._coordinator, self._requests
         for before, now in coordinator.begun_again:
             requests.begun_again(before, now)
@@ -444,6 +480,25 @@ class ServerCore:
         site.rows = []
         records.protocol += self.channels.take_rows()
 
+    def _take_turns(self, effects: Effects) -> None:
+        site = self._site
+        self._views.look_after()
+        while site.own_messages or (not self._cuts_taken and self._has_more_to_do()):
+            while site.own_messages:
+                self._receive(self.server, site.own_messages.popleft())
+            for sender, message in self._early.take(site):
+                self._receive_from(sender, message)
+            self._views.look_after()
+        for receiver, message, view in site.outbox:
+            effects.messages.append(self.channels.send(receiver, encode(message, view)))
+        site.outbox.clear()
+        participant = self._participant
+        self._cuts_waiting.add(participant.cuts_turned, filter(site.is_in_view, self.servers_met))
+        participant.cuts_turned.clear()
+
+    def _has_more_to_do(self) -> bool:
+        return self._early.has_come(self._site) or self._participant.take_next_turn()
+
     def _receive(self, sender: ServerId, message: Message) -> None:
         if self._site.is_frozen and isinstance(message, InView):
             return  # The view that it belongs to is given up.
@@ -474,6 +529,10 @@ class ServerCore:
             case Released(update_id):
                 if not self._participant.released(update_id):
                     self._coordinator.released(update_id)
+            case TakeCut(update_id):
+                cut = self._participant.take_cut(update_id)
+                if cut is not None:
+                    self._cuts_taken.append(cut)
             case Block():
                 for arc, nodes in message.records:
                     self.boundary.store(arc, nodes, message.version)

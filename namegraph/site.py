@@ -41,6 +41,8 @@ class Site:
         """Who is in the view, and where each comes from. In the first view it is whoever was met."""
         self.origin = Origin(FIRST_VIEW, ServerId(""))
         """What the state of this server comes from, for the next view."""
+        self.view_begins = NEVER
+        """Above the priorities of all updates of views before, below those of all updates of this one."""
         self.promised: ViewId = FIRST_VIEW
         """The highest view that was proposed here and accepted."""
         self.is_open = True

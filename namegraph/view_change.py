@@ -50,9 +50,10 @@ from namegraph.messages import (
 )
 from namegraph.names import ServerId
 from namegraph.participant import Participant
+from namegraph.priorities import Priority
 from namegraph.records import ProtocolRow, RequestId
 from namegraph.running import Plan
-from namegraph.site import Site
+from namegraph.site import NEVER, Site
 
 VIEW = "view"
 """Rows: the one row that says in which view this server is."""
@@ -141,6 +142,7 @@ class ViewChange:
         undone = self._coordinator.end_view()
         site.view, site.members, site.is_open = install.view, dict(install.members), False
         site.origin = Origin(install.view, self._smallest_of(site.members[site.server]))
+        site.view_begins = Priority(install.counter + 1, NEVER.server)
         self._settled, self._suspending = {}, None
         self._forget_entering()
         self.healing.view_ended(undone)
@@ -186,7 +188,7 @@ class ViewChange:
 
     def recall(self, sender: ServerId, recall: Recall) -> None:
         """As the children's home: say again what stored records are to hold."""
-        self._boundary.send_again(recall.arcs, to=sender, final=self._site.next_priority())
+        self._boundary.send_again(recall.arcs, to=sender, final=self._site.view_begins)
 
     def look_after(self) -> None:
         """Go on with what this server does by itself. Called within each step, until nothing is left to do."""
@@ -266,6 +268,7 @@ class ViewChange:
                 tuple(self._settled),
                 tuple(self._due),
                 site.origin,
+                site.view_begins,
             )
         )
         if row != self._row:
@@ -284,7 +287,7 @@ class ViewChange:
                 self._row = row.value
                 found = _DECODER.decode(row.value or b"")
                 site.view, site.members, site.promised = found.view, dict(found.members), found.promised
-                site.is_open, site.origin = found.is_open, found.origin
+                site.is_open, site.origin, site.view_begins = found.is_open, found.origin, found.begins
                 self._settled, self._due = dict.fromkeys(found.settled), dict.fromkeys(found.due)
                 self._must_resume = True
 
@@ -297,6 +300,7 @@ class _ViewRow(NamedTuple):
     settled: tuple[ServerId, ...]
     due: tuple[ServerId, ...]
     origin: Origin
+    begins: Priority
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -9,6 +9,7 @@ from typing import cast
 from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
+from nameserver.gaps import Gaps
 from resolver.membership import MembershipResolver
 
 
@@ -23,7 +24,7 @@ class PairFinding(IntEnum):
     SETTLED = 3
     """Not below, and the group and all groups below it are owned here: nobody could know better."""
     APART = 4
-    """Not below, but an arc to something above the member is suspended: who is away may know better."""
+    """Not below, but somebody who is away may know better (`gaps`)."""
 
 
 SETTLING_NODES_LIMIT = 20_000
@@ -33,8 +34,9 @@ SETTLING_NODES_LIMIT = 20_000
 class PairChecks:
     """Reads a core. It knows all about the members it owns, and about the groups it owns whether they exist."""
 
-    def __init__(self, *, core: ServerCore, resolver: MembershipResolver) -> None:
+    def __init__(self, *, core: ServerCore, resolver: MembershipResolver, gaps: Gaps) -> None:
         self._core = core
+        self._gaps = gaps
         self._resolver = resolver
         # Asked with texts as they came: those that are no canonical id are simply not found.
         self._index: Callable[[str], NodeIndex | None] = cast("dict[str, NodeIndex]", core.graph.index).get
@@ -43,22 +45,22 @@ class PairChecks:
         """One `PairFinding` for each pair of canonical names; `settles` where others might know better."""
         known = self.all_known(groups, members)
         found = known if known is not None else bytearray(map(self.finding, groups, members))
-        if self._core.graph.suspended:
+        if self._gaps.are_possible():
             self._mark_apart(members, found)
         if settles:
             self._settle(groups, members, found)
         return found
 
     def apart_of(self, members: Iterable[str]) -> list[ServerId]:
-        """The servers from which suspended arcs lead to something above one of the members; sorted."""
-        return sorted({server for member in members for server in self._resolver.apart_above(NodeId(member))})
+        """The servers that may know better about one of the members; sorted."""
+        return self._gaps.above(members)
 
     def _mark_apart(self, members: Sequence[str], found: bytearray) -> None:
         is_apart: dict[str, bool] = {}
         for place, member in enumerate(members):
             if found[place] == PairFinding.NOT_BELOW:
                 if member not in is_apart:
-                    is_apart[member] = bool(self._resolver.apart_above(NodeId(member)))
+                    is_apart[member] = bool(self._gaps.above([member]))
                 if is_apart[member]:
                     found[place] = PairFinding.APART
 

@@ -53,6 +53,9 @@ class PeerDirectory(Protocol):
     def others(self) -> Sequence[ServerId]:
         """All other servers that were met."""
 
+    def unheard(self) -> list[ServerId]:
+        """The servers of the view of which nothing was heard lately."""
+
     async def channel_to(self, server: ServerId) -> CallChannel:
         """A connection to a server; raises `RefusedError` (UNAVAILABLE) where there is none."""
 

@@ -190,6 +190,8 @@ class RunLoop:
         self.step_count = 0
         """How many steps were taken: tells a reader that yields in between whether the graph may have changed."""
         self.storage_failure: str | None = None
+        self.followers: list[Callable[[Effects], None]] = []
+        """Told what each step did, at once: readers that go on over several steps."""
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
         self.before_long_step: Callable[[], Awaitable[None]] = _nobody_is_told
         """Called before a step that may take seconds, in which this server hears nobody."""
@@ -346,6 +348,8 @@ class RunLoop:
             self._bug = bug
             self._wake.set()
             raise
+        for follow in self.followers:
+            follow(effects)
         if not effects.records.is_empty():
             if self._collecting is None:
                 self._collecting = self.newest_batch = Batch()

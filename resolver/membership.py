@@ -70,6 +70,11 @@ class MembershipResolver:
         ids = self._graph.ids
         return sorted([ids[group] for group in ancestor_groups(self._graph, self._ancestors, node)])
 
+    @property
+    def has_suspended(self) -> bool:
+        """Whether any arc that is known here is suspended."""
+        return bool(self._graph.suspended)
+
     def apart_above(self, member: NodeId) -> list[ServerId]:
         """The servers from which arcs that are suspended lead to something above the member, or to itself; sorted.
 

@@ -322,3 +322,15 @@ class ServerStatus:
     peers: tuple[Peer, ...]
     database_failure: str
     """Why the database cannot be written, so that updates are refused; empty where it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was written of one server. `consistency`: ``cut``, one instant of all, or ``server``, one of its own."""
+
+    server: str
+    revision: Revision
+    consistency: str
+    folder: str
+    nodes: int
+    arcs: int

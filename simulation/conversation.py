@@ -36,6 +36,7 @@ from namegraph.messages import (
     Release,
     Released,
     Settled,
+    TakeCut,
     UpdateId,
     ViewId,
     Vnid,
@@ -80,7 +81,7 @@ def describe(message: Message) -> str:
             return ", ".join(map(_arc, arcs))
         case Held(arcs) | HeldToo(arcs) | Offer(_, _, arcs):
             return ", ".join(f"{'+' if known.is_present else '-'}{_arc(known.arc)}" for known in arcs)
-        case Abort() | Holding() | Drop() | Released() | Settled() | Open():
+        case Abort() | Holding() | Drop() | Released() | Settled() | Open() | TakeCut():
             return ""
         case _:
             assert_never(message)
@@ -93,7 +94,7 @@ def update_of(message: Message) -> UpdateId | None:
             return message.update.update_id
         case Vote() | Final() | Abort() | Holding() | Drop() | Ready() | Refuse() | Commit() | Done():
             return message.update_id
-        case Release() | Released():
+        case Release() | Released() | TakeCut():
             return message.update_id
         case _:
             return None

@@ -131,6 +131,14 @@ class SeedRun:
             self._start_again()
         return self._tally()
 
+    def cores(self) -> list[ServerCore]:
+        """The servers as they are, for further questions."""
+        return list(self._cluster.servers.values())
+
+    def restarts(self) -> int:
+        """How often a server crashed."""
+        return self._cluster.restarts
+
     def _run_burst(self, size: int) -> None:
         """Let clients ask for so many updates, come to rest, and check."""
         cluster, population = self._cluster, self._population

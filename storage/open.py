@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from namegraph.names import ServerId
-from storage.errors import DriverMissingError
+from namegraph.records import StoredState
+from storage.errors import DatabaseUrlError, DriverMissingError
 from storage.store import Store
 
 
@@ -22,14 +25,38 @@ def open_store(url: str, *, server: ServerId | None = None) -> Store:
         from storage.sqlite import open_sqlite_store
 
         return open_sqlite_store(parsed, server=server)
+    _require_psycopg(show_url(parsed))
+    from storage.postgresql import open_postgresql_store
+
+    return open_postgresql_store(parsed, server=server)
+
+
+def reading_state(url: str) -> AbstractContextManager[StoredState]:
+    """What a PostgreSQL database holds at one instant, beside its server; to be consumed inside.
+
+    Raises `StorageError`, also for SQLite, whose file one process uses at a time.
+    """
+    from storage.urls import parse_database_url, show_url
+
+    parsed = parse_database_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        raise DatabaseUrlError(
+            database=show_url(parsed),
+            problem="a SQLite file is its server's alone, and cannot be read beside it",
+            remedy="ask the server for the snapshot",
+        )
+    _require_psycopg(show_url(parsed))
+    from storage.postgresql import reading_postgresql
+
+    return reading_postgresql(parsed)
+
+
+def _require_psycopg(database: str) -> None:
     try:
         import psycopg  # noqa: F401
     except ImportError as error:
         raise DriverMissingError(
-            database=show_url(parsed),
+            database=database,
             problem="PostgreSQL needs the package psycopg, which is not installed",
             remedy="run: pip install 'shadowtree[postgres]'",
         ) from error
-    from storage.postgresql import open_postgresql_store
-
-    return open_postgresql_store(parsed, server=server)

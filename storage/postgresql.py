@@ -33,6 +33,7 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateTable
 
 from namegraph.names import ServerId
+from namegraph.records import StoredState
 from storage.errors import (
     RESTORE,
     DatabaseDamagedError,
@@ -45,7 +46,8 @@ from storage.errors import (
 )
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row, Slice, sealed
-from storage.sql_store import SqlStore, take_over
+from storage.schema import require_newest
+from storage.sql_store import SqlStore, stored_server, stored_state, take_over
 from storage.urls import show_url
 
 LOCK_TIMEOUT_MS = 2_000
@@ -92,6 +94,23 @@ def open_postgresql_store(url: URL, *, server: ServerId | None) -> SqlStore:
     except BaseException:
         engine.close()
         raise
+
+
+@contextmanager
+def reading_postgresql(url: URL) -> Iterator[StoredState]:
+    """What a database holds at one instant, while its server goes on; to be consumed inside. Raises `StorageError`."""
+    engine = _ReadingEngine(url)
+    try:
+        with engine.translate_errors(), engine.connection.begin():
+            require_newest(engine.connection, database=engine.database)
+            state = stored_server(engine)
+            if state is None:
+                raise NotOurDatabaseError(
+                    database=engine.database, problem="no server has used it", remedy="see that it is the right one"
+                )
+            yield stored_state(engine, state)
+    finally:
+        engine.close()
 
 
 class _PostgresqlEngine:
@@ -252,6 +271,20 @@ class _PostgresqlEngine:
             problem="the connection was lost, and with it exclusive use",
             remedy="see that PostgreSQL runs",
         )
+
+
+class _ReadingEngine(_PostgresqlEngine):
+    """One transaction that reads, and holds nobody up."""
+
+    def _connect(self) -> None:
+        super()._connect()
+        self._connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    def read(self, statement: Select[Row]) -> Iterator[Slice]:
+        with self._session.cursor(name="state") as cursor:
+            cursor.execute(str(statement.compile(dialect=self._connection.dialect)).encode())
+            while rows := cursor.fetchmany(ROWS_PER_SLICE):
+                yield rows
 
 
 def _first_line(error: BaseException | None) -> str:

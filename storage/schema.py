@@ -50,6 +50,21 @@ def bring_up_to_date(connection: Connection, *, database: str) -> None:
     _upgrade(connection)
 
 
+def require_newest(connection: Connection, *, database: str) -> None:
+    """Raise `StorageError` where the layout is another one than the newest, which only its server may change."""
+    if _VERSION_TABLE not in inspect(connection).get_table_names():
+        raise NotOurDatabaseError(
+            database=database, problem="it holds no tables of a name server", remedy="see that it is the right one"
+        )
+    version_table = table(_VERSION_TABLE, column("version_num", String))
+    if connection.execute(select(version_table.c.version_num)).scalars().all() != [NEWEST_REVISION]:
+        raise DatabaseVersionError(
+            database=database,
+            problem=f"its layout is not {NEWEST_REVISION!r}, which this program reads",
+            remedy="start its server once with this version, or use the version of its server",
+        )
+
+
 def migrations_folder() -> Path:
     """Where the migrations are, in a checkout and in an installed package alike."""
     import migrations

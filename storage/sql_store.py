@@ -105,7 +105,7 @@ def take_over(engine: SqlEngine, *, server: ServerId | None) -> ServerState:
     """Bring the layout up to date and settle whose database it is, in one transaction; return how it stands."""
     with engine.translate_errors(), engine.connection.begin():
         bring_up_to_date(engine.connection, database=engine.database)
-        stored = _stored_server(engine)
+        stored = stored_server(engine)
         name = settle_identity(stored=None if stored is None else stored.name, given=server, database=engine.database)
         engine.require_commits(0 if stored is None else stored.commits)
         if stored is None:
@@ -119,7 +119,21 @@ def take_over(engine: SqlEngine, *, server: ServerId | None) -> ServerState:
     return stored
 
 
-def _stored_server(engine: SqlEngine) -> ServerState | None:
+def stored_state(engine: SqlEngine, state: ServerState) -> StoredState:
+    """All rows; they are read while the iterables are consumed."""
+    database = engine.database
+    return StoredState(
+        server=state.name,
+        counter=state.counter,
+        nodes=read_nodes(engine.read(select(NODES).order_by(NODES.c.node)), database=database),
+        virtual_nodes=read_virtual_nodes(engine.read(select(VIRTUAL_NODES)), database=database),
+        arcs=read_arcs(engine.read(select(ARCS)), database=database),
+        outcomes=read_outcomes(engine.read(select(OUTCOMES).order_by(OUTCOMES.c.sequence)), database=database),
+        protocol=read_protocol_rows(engine.read(select(PROTOCOL_ROWS)), database=database),
+    )
+
+
+def stored_server(engine: SqlEngine) -> ServerState | None:
     """The row of the server; None in a new database."""
     row = engine.connection.execute(select(SERVER)).one_or_none()
     if row is None:
@@ -152,19 +166,8 @@ class SqlStore:
     def load(self) -> StoredState:
         """See `Store`."""
         assert not self._is_closed, "the store is closed"
-        engine = self._engine
-        engine.check_exclusive()
-        return StoredState(
-            server=self._state.name,
-            counter=self._state.counter,
-            nodes=read_nodes(engine.read(select(NODES).order_by(NODES.c.node)), database=engine.database),
-            virtual_nodes=read_virtual_nodes(engine.read(select(VIRTUAL_NODES)), database=engine.database),
-            arcs=read_arcs(engine.read(select(ARCS)), database=engine.database),
-            outcomes=read_outcomes(
-                engine.read(select(OUTCOMES).order_by(OUTCOMES.c.sequence)), database=engine.database
-            ),
-            protocol=read_protocol_rows(engine.read(select(PROTOCOL_ROWS)), database=engine.database),
-        )
+        self._engine.check_exclusive()
+        return stored_state(self._engine, self._state)
 
     def commit(self, records: Records) -> None:
         """See `Store`."""
@@ -195,7 +198,7 @@ class SqlStore:
         """Take the database again, unless somebody else wrote to it; raise `StorageError` where that fails."""
         self._engine.resume()
         with self._engine.translate_errors(), self._engine.connection.begin():
-            found = _stored_server(self._engine)
+            found = stored_server(self._engine)
         before = self._state
         # The commit that was interrupted may have been made; opening and committing would be two.
         if found is None or found.name != before.name or found.commits - before.commits not in (0, 1):

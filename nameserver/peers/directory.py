@@ -34,6 +34,10 @@ class PeerDirectory:
         """All other servers that were met, sorted."""
         return self._transport.others()
 
+    def unheard(self) -> list[ServerId]:
+        """The servers of the view of which nothing was heard lately, sorted."""
+        return self._transport.unheard()
+
     async def channel_to(self, server: ServerId) -> CallChannel:
         """The channel to a server, directly or through one that reaches it.
 

@@ -82,6 +82,10 @@ class PeerCore(Protocol):
         """Where the servers of other subnets are reached."""
 
     @property
+    def members(self) -> Sequence[ServerId]:
+        """The servers of the view; empty while nobody was ever lost."""
+
+    @property
     def servers_met(self) -> Sequence[ServerId]:
         """All other servers that are known by name, sorted."""
 
@@ -263,6 +267,15 @@ class PeerTransport:
         """All other servers that were met, sorted."""
         return list(self._core.servers_met)
 
+    def unheard(self) -> list[ServerId]:
+        """The servers of the view (or all, if nobody was ever lost) that are not up, or were silent lately; sorted."""
+        core = self._core
+        return [
+            server
+            for server in core.servers_met
+            if (not core.members or server in core.members) and not self._watches.is_heard(server)
+        ]
+
     def link_of(self, server: ServerId) -> Link | None:
         """The way to a server that was met."""
         return next(iter(self._links_of(server)), None)
@@ -438,6 +451,7 @@ class PeerTransport:
         self._open[peer] = conversation
         self._incarnations[peer] = hello.incarnation
         self._watches.of(peer).met(self._watches.now())
+        self._watches.heard(peer)
         self._run_loop.take(PeerMet(peer, hello.subnets))
         if self._is_leaving:
             conversation.leave()

@@ -23,6 +23,8 @@ class Watches:
         self._clock = clock
         self._waking = WakingClock(clock(), longest_step_seconds=2 * self.tick_seconds)
         self._watches: dict[ServerId, Watch] = {}
+        self._heard_at: dict[ServerId, float] = {}
+        """By the clock, not by waking time."""
 
     def __contains__(self, server: object) -> bool:
         return server in self._watches
@@ -50,6 +52,14 @@ class Watches:
     def heard(self, server: ServerId) -> None:
         """A server sent something over the open session."""
         self.of(server).heard(self.now())
+        self._heard_at[server] = self._clock()
+
+    def is_heard(self, server: ServerId) -> bool:
+        """Whether a server is up and was heard of within the acceptable pause, pauses of this server included."""
+        watch, heard_at = self._watches.get(server), self._heard_at.get(server)
+        if watch is None or heard_at is None or watch.life is not Life.UP:
+            return False
+        return self._clock() - heard_at <= self._limits.acceptable_pause_seconds
 
     def look(self) -> Iterator[tuple[ServerId, Watch]]:
         """Judge all anew; gives those that were lost just now."""

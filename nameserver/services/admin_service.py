@@ -12,7 +12,8 @@ from nameserver import wire
 from nameserver.addresses import InvalidAddressError, parse_address
 from nameserver.peers.transport import PeerTransport
 from nameserver.run_loop import RunLoop
-from nameserver.services.calls import Context, Handler, read_call, unary_call
+from nameserver.services.calls import Context, Handler, read_call, stream_call, unary_call
+from nameserver.services.snapshots import SnapshotCalls
 from resolver.census import Census
 from shadowtree.v1 import admin_pb2 as messages
 
@@ -114,11 +115,14 @@ class AdminCalls:
 def admin_service_handlers(*, core: ServerCore, transport: PeerTransport, run_loop: RunLoop) -> dict[str, Handler]:
     """The handler of each method, by its name."""
     admin = AdminCalls(core=core, transport=transport, run_loop=run_loop)
+    snapshots = SnapshotCalls(core=core, run_loop=run_loop)
     return {
         "GetStatus": unary_call(admin.get_status, messages.GetStatusRequest),
         "ListPeers": read_call(admin.list_peers, messages.ListPeersRequest, run_loop),
         "AddPeer": unary_call(admin.add_peer, messages.AddPeerRequest),
         "RemovePeer": unary_call(admin.remove_peer, messages.RemovePeerRequest),
+        "MakeCut": unary_call(snapshots.make_cut, messages.MakeCutRequest),
+        "ExportSnapshot": stream_call(snapshots.export, messages.ExportSnapshotRequest),
     }
 
 

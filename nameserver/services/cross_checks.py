@@ -230,6 +230,10 @@ class _Inquiry:
             self._revisions.append(part.revision)
             self._take(server, positions, part.answers)
             self._take_apart(positions, part.answers, part.apart)
+            if part.view != self._core.view:
+                # One of the two has not heard yet who is there.
+                for position in positions:
+                    self._pairs[position].silent.add(server)
             self._take_pathname(part.pathname)
 
     def _take(self, server: ServerId, positions: list[int], findings: Iterable[int]) -> None:

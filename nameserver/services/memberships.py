@@ -17,6 +17,7 @@ from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.chunks import chunks_of
 from nameserver.forwarding import Forwarder, is_forwarded, part_seconds
+from nameserver.gaps import Gaps
 from nameserver.routing import Routing, Whose
 from nameserver.services.calls import Chunks, Context
 from nameserver.services.homes import NAME_SERVICE
@@ -32,9 +33,10 @@ class MembershipCalls:
     """Answers ListMemberships."""
 
     def __init__(
-        self, *, core: ServerCore, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
+        self, *, core: ServerCore, resolver: MembershipResolver, gaps: Gaps, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._core = core
+        self._gaps = gaps
         self._resolver = resolver
         self._routing = routing
         self._forwarder = forwarder
@@ -45,14 +47,14 @@ class MembershipCalls:
         whose = self._routing.whose(member)
         own: list[str] = [*self._resolver.memberships(member)]
         if whose is Whose.OURS or self._routing.is_alone or is_forwarded(context):
-            apart = set[str](self._resolver.apart_above(member))
+            apart = set[str](self._gaps.above([member]))
             return _chunks(_Found(groups=own, revisions=[self._core.revision], silent=apart))
         found = _Found()
         if whose is Whose.ANOTHERS and await self._ask_home(member, request, context, found):
             return _chunks(found)
         servers, never_met = await self._routing.others()
         found.groups += own
-        found.silent.update(self._resolver.apart_above(member))
+        found.silent.update(self._gaps.above([member]))
         found.revisions.append(self._core.revision)
         found.silent.update(never_met)
         whom = [server for server in servers if server not in found.silent]

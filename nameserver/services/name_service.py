@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from namegraph.server_core import ServerCore
 from nameserver.forwarding import Forwarder
+from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks
 from nameserver.routing import PeerDirectory, Routing
 from nameserver.run_loop import RunLoop
@@ -58,7 +59,8 @@ def name_service_handlers(
     forwarder = Forwarder(server=core.server, directory=directory)
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
     homes = Homes(routing=routing, forwarder=forwarder)
-    checks = PairChecks(core=core, resolver=resolver)
+    gaps = Gaps(resolver=resolver, directory=directory)
+    checks = PairChecks(core=core, resolver=resolver, gaps=gaps)
     cross_checks = CrossChecks(core=core, checks=checks, routing=routing, forwarder=forwarder)
     request_ids = RequestIds()
     updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids)
@@ -69,7 +71,7 @@ def name_service_handlers(
     resolutions = Resolutions(core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder)
     streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
-    memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
+    memberships = MembershipCalls(core=core, resolver=resolver, gaps=gaps, routing=routing, forwarder=forwarder)
     exports = ExportCalls(resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
     bulk_checks = BulkCheckCalls(
         core=core,

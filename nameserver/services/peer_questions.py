@@ -6,6 +6,7 @@ from namegraph.refusals import Reason, refuse
 from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.forwarding import Forwarder
+from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks, PairFinding
 from nameserver.routing import PeerDirectory
 from nameserver.run_loop import RunLoop
@@ -42,6 +43,7 @@ class PeerQuestionCalls:
         return messages.CheckPartResponse(
             answers=bytes(findings),
             apart=self._checks.apart_of(uncertain),
+            view=self._core.view,
             revision=self._core.revision,
             pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
         )
@@ -60,7 +62,8 @@ def peer_question_handlers(
     """The handlers of the questions among PeerService's methods, by their names."""
     forwarder = Forwarder(server=core.server, directory=directory)
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
-    questions = PeerQuestionCalls(core=core, checks=PairChecks(core=core, resolver=resolver), parts=parts)
+    gaps = Gaps(resolver=resolver, directory=directory)
+    questions = PeerQuestionCalls(core=core, checks=PairChecks(core=core, resolver=resolver, gaps=gaps), parts=parts)
     return {
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
         "ResolvePart": stream_call(read(questions.resolve_part, revisions, run_loop), messages.ResolvePartRequest),

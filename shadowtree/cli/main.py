@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "memberships": _Command("memberships", "Say which groups somebody is in."),
     "describe": _Command("describe", "Show one group and its place in the graph."),
     "validate": _Command("validate", "Run a file of steps and expectations."),
+    "audit": _Command("audit", "Have all that the servers hold judged offline."),
     "simulate": _Command("simulate", "Run many name servers under a seed and check them."),
     "peers": _Command("peers", "Show, add and remove the servers of other subnets."),
     "status": _Command("status", "Show how the server is."),

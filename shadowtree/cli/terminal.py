@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.tree import Tree
 
@@ -145,6 +145,20 @@ def export_progress() -> Iterator[Callable[[int], None]]:
     with _progress() as display:
         task = display.add_task("writing", total=None)
         yield lambda lines: display.update(task, description=f"writing: {lines:,} lines")
+
+
+@contextmanager
+def snapshot_progress() -> Iterator[Callable[[str, int], None]]:
+    """Count the rows that come from each server on standard error."""
+    with _progress() as display:
+        tasks: dict[str, TaskID] = {}
+
+        def show(address: str, rows: int) -> None:
+            if address not in tasks:
+                tasks[address] = display.add_task(address, total=None)
+            display.update(tasks[address], description=f"snapshot of {address}: {rows:,} rows")
+
+        yield show
 
 
 def _progress() -> Progress:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from os import PathLike, fspath
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,7 @@ from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, checked_address
 from shadowtree.client.failures import read_failure
 from shadowtree.client.retry import Attempts
 from shadowtree.updates import Arc, Join, Leave
-from shadowtree.v1 import name_service_pb2
+from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
 from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
 from shadowtree.vocabulary import (
@@ -326,6 +327,38 @@ class Client:
         """Ask the server how it is."""
         return await self._call(calls.status(), timeout)
 
+    async def make_cut(self, name: str, *, timeout: Seconds | None = None) -> Revision:
+        """Have all servers take a cut, one instant of all of them, for the snapshots that wait for it by this name."""
+        return await self._call(calls.make_cut(name), timeout)
+
+    async def snapshot(
+        self,
+        folder: str | PathLike[str],
+        *,
+        cut: str | None = None,
+        on_caught_up: Callable[[], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Snapshot:
+        """Write all that this one server holds, at one revision, to Parquet files in a folder inside `folder`.
+
+        With `cut`, the revision is that of the cut of this name, which somebody must make (`make_cut`) once
+        `on_caught_up` was called for every server. `progress` is told how many rows have come. Needs
+        ``shadowtree[audit]``.
+        """
+        from shadowtree.client.snapshots.files import write_tables
+        from shadowtree.client.snapshots.tables import SnapshotCollector
+
+        collector = SnapshotCollector()
+        async with aclosing(self._snapshot(cut, timeout)) as chunks:
+            async for chunk in chunks:
+                collector.add(chunk)
+                if chunk.is_caught_up and on_caught_up is not None:
+                    on_caught_up()
+                if progress is not None:
+                    progress(collector.rows)
+        return await asyncio.to_thread(write_tables, collector.finish(), Path(folder))
+
     async def peers(self, *, timeout: Seconds | None = None) -> results.PeerList:
         """Ask the server which other servers it knows, and how the connections with them stand."""
         return await self._call(calls.peers(), timeout)
@@ -367,6 +400,18 @@ class Client:
         self, request: name_service_pb2.ExportRequest, timeout: Seconds | None
     ) -> AsyncGenerator[name_service_pb2.ExportChunk, None]:
         stream = self._names.Export(request, timeout=self._time(timeout))
+        try:
+            async for chunk in stream:
+                yield chunk
+        except grpc.aio.AioRpcError as error:
+            raise read_failure(error, self.address).error from None
+        finally:
+            stream.cancel()
+
+    async def _snapshot(
+        self, cut: str | None, timeout: Seconds | None
+    ) -> AsyncGenerator[admin_pb2.SnapshotChunk, None]:
+        stream = self._admin.ExportSnapshot(calls.snapshot(cut or ""), timeout=self._time(timeout))
         try:
             async for chunk in stream:
                 yield chunk

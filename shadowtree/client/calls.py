@@ -202,6 +202,16 @@ def status() -> UnaryCall[results.ServerStatus]:
     return UnaryCall("GetStatus", admin_pb2.GetStatusRequest(), answers.read_status)
 
 
+def snapshot(cut: str) -> admin_pb2.ExportSnapshotRequest:
+    """Ask for all that a server holds, at a cut or (an empty name) at an instant of its own."""
+    return _message(admin_pb2.ExportSnapshotRequest, cut=cut)
+
+
+def make_cut(name: str) -> UnaryCall[Revision]:
+    """Ask for a cut of all servers."""
+    return UnaryCall("MakeCut", _message(admin_pb2.MakeCutRequest, name=name), lambda message: message.revision)
+
+
 def peers() -> UnaryCall[results.PeerList]:
     """Ask a server for its peers."""
     return UnaryCall("ListPeers", admin_pb2.ListPeersRequest(), answers.read_peers)
@@ -218,7 +228,7 @@ def remove_peer(subnet: SubnetName) -> UnaryCall[results.PeerList]:
     return UnaryCall("RemovePeer", _message(admin_pb2.RemovePeerRequest, subnet=subnet), answers.read_peers)
 
 
-ADMIN_METHODS: Final = frozenset({"GetStatus", "ListPeers", "AddPeer", "RemovePeer"})
+ADMIN_METHODS: Final = frozenset({"GetStatus", "ListPeers", "AddPeer", "RemovePeer", "MakeCut"})
 """Those of the AdminService; all others are of the NameService."""
 
 Message = TypeVar("Message")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from os import PathLike, fspath
+from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, checked_address
 from shadowtree.client.failures import read_failure
 from shadowtree.client.retry import Attempts
 from shadowtree.updates import Arc, Join, Leave
-from shadowtree.v1 import name_service_pb2
+from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
 from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
 from shadowtree.vocabulary import (
@@ -328,6 +329,30 @@ class Client:
         """Tell the server that a subnet is nobody's any more."""
         return self._call(calls.remove_peer(subnet), timeout)
 
+    def make_cut(self, name: str, *, timeout: Seconds | None = None) -> Revision:
+        """Have all servers take a cut, one instant of all of them, for the snapshots that wait for it by this name."""
+        return self._call(calls.make_cut(name), timeout)
+
+    def snapshot(
+        self,
+        folder: str | PathLike[str],
+        *,
+        cut: str | None = None,
+        on_caught_up: Callable[[], None] | None = None,
+        progress: Callable[[int], None] | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Snapshot:
+        """Write all that this one server holds, at one revision, to Parquet files in a folder inside `folder`.
+
+        With `cut`, the revision is that of the cut of this name, which somebody must make (`make_cut`) once
+        `on_caught_up` was called for every server. `progress` is told how many rows have come. Needs
+        ``shadowtree[audit]``.
+        """
+        from shadowtree.client.snapshots.files import write_snapshot
+
+        chunks = self._snapshot(cut, timeout)
+        return write_snapshot(chunks, Path(folder), on_caught_up=on_caught_up, progress=progress)
+
     # -- how calls are carried out
 
     def _time(self, timeout: Seconds | None) -> Seconds | None:
@@ -353,6 +378,15 @@ class Client:
         self, request: name_service_pb2.ExportRequest, timeout: Seconds | None
     ) -> Iterator[name_service_pb2.ExportChunk]:
         stream = self._names.Export(request, timeout=self._time(timeout))
+        try:
+            yield from stream
+        except grpc.RpcError as error:
+            raise read_failure(error, self.address).error from None
+        finally:
+            stream.cancel()
+
+    def _snapshot(self, cut: str | None, timeout: Seconds | None) -> Iterator[admin_pb2.SnapshotChunk]:
+        stream = self._admin.ExportSnapshot(calls.snapshot(cut or ""), timeout=self._time(timeout))
         try:
             yield from stream
         except grpc.RpcError as error:

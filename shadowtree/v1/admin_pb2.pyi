@@ -117,3 +117,159 @@ class PeerList(_message.Message):
     peers: _containers.RepeatedCompositeFieldContainer[PeerList.Peer]
     strangers: _containers.RepeatedCompositeFieldContainer[PeerList.Fault]
     def __init__(self, peers: _Optional[_Iterable[_Union[PeerList.Peer, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ...) -> None: ...
+
+class ExportSnapshotRequest(_message.Message):
+    __slots__ = ("cut",)
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    cut: str
+    def __init__(self, cut: _Optional[str] = ...) -> None: ...
+
+class MakeCutRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class MakeCutResponse(_message.Message):
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    def __init__(self, revision: _Optional[str] = ...) -> None: ...
+
+class SnapshotChunk(_message.Message):
+    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "boundary_records", "under_way", "end", "is_caught_up")
+    class Nodes(_message.Message):
+        __slots__ = ("numbers", "ids", "kinds", "homes", "places", "version_counters", "version_servers", "virtual_nodes", "representatives", "servers")
+        NUMBERS_FIELD_NUMBER: _ClassVar[int]
+        IDS_FIELD_NUMBER: _ClassVar[int]
+        KINDS_FIELD_NUMBER: _ClassVar[int]
+        HOMES_FIELD_NUMBER: _ClassVar[int]
+        PLACES_FIELD_NUMBER: _ClassVar[int]
+        VERSION_COUNTERS_FIELD_NUMBER: _ClassVar[int]
+        VERSION_SERVERS_FIELD_NUMBER: _ClassVar[int]
+        VIRTUAL_NODES_FIELD_NUMBER: _ClassVar[int]
+        REPRESENTATIVES_FIELD_NUMBER: _ClassVar[int]
+        SERVERS_FIELD_NUMBER: _ClassVar[int]
+        numbers: _containers.RepeatedScalarFieldContainer[int]
+        ids: _containers.RepeatedScalarFieldContainer[str]
+        kinds: bytes
+        homes: _containers.RepeatedScalarFieldContainer[int]
+        places: bytes
+        version_counters: _containers.RepeatedScalarFieldContainer[int]
+        version_servers: _containers.RepeatedScalarFieldContainer[int]
+        virtual_nodes: _containers.RepeatedScalarFieldContainer[int]
+        representatives: _containers.RepeatedScalarFieldContainer[int]
+        servers: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, numbers: _Optional[_Iterable[int]] = ..., ids: _Optional[_Iterable[str]] = ..., kinds: _Optional[bytes] = ..., homes: _Optional[_Iterable[int]] = ..., places: _Optional[bytes] = ..., version_counters: _Optional[_Iterable[int]] = ..., version_servers: _Optional[_Iterable[int]] = ..., virtual_nodes: _Optional[_Iterable[int]] = ..., representatives: _Optional[_Iterable[int]] = ..., servers: _Optional[_Iterable[str]] = ...) -> None: ...
+    class Arcs(_message.Message):
+        __slots__ = ("parents", "children", "costs", "versions", "writers", "flags", "states")
+        PARENTS_FIELD_NUMBER: _ClassVar[int]
+        CHILDREN_FIELD_NUMBER: _ClassVar[int]
+        COSTS_FIELD_NUMBER: _ClassVar[int]
+        VERSIONS_FIELD_NUMBER: _ClassVar[int]
+        WRITERS_FIELD_NUMBER: _ClassVar[int]
+        FLAGS_FIELD_NUMBER: _ClassVar[int]
+        STATES_FIELD_NUMBER: _ClassVar[int]
+        parents: _containers.RepeatedScalarFieldContainer[int]
+        children: _containers.RepeatedScalarFieldContainer[int]
+        costs: _containers.RepeatedScalarFieldContainer[int]
+        versions: _containers.RepeatedScalarFieldContainer[int]
+        writers: _containers.RepeatedScalarFieldContainer[int]
+        flags: bytes
+        states: bytes
+        def __init__(self, parents: _Optional[_Iterable[int]] = ..., children: _Optional[_Iterable[int]] = ..., costs: _Optional[_Iterable[int]] = ..., versions: _Optional[_Iterable[int]] = ..., writers: _Optional[_Iterable[int]] = ..., flags: _Optional[bytes] = ..., states: _Optional[bytes] = ...) -> None: ...
+    class VirtualNode(_message.Message):
+        __slots__ = ("number", "vnid", "smallest", "components")
+        NUMBER_FIELD_NUMBER: _ClassVar[int]
+        VNID_FIELD_NUMBER: _ClassVar[int]
+        SMALLEST_FIELD_NUMBER: _ClassVar[int]
+        COMPONENTS_FIELD_NUMBER: _ClassVar[int]
+        number: int
+        vnid: str
+        smallest: str
+        components: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, number: _Optional[int] = ..., vnid: _Optional[str] = ..., smallest: _Optional[str] = ..., components: _Optional[_Iterable[int]] = ...) -> None: ...
+    class AncestorSets(_message.Message):
+        __slots__ = ("representatives", "sets", "sizes")
+        REPRESENTATIVES_FIELD_NUMBER: _ClassVar[int]
+        SETS_FIELD_NUMBER: _ClassVar[int]
+        SIZES_FIELD_NUMBER: _ClassVar[int]
+        representatives: _containers.RepeatedScalarFieldContainer[int]
+        sets: _containers.RepeatedScalarFieldContainer[bytes]
+        sizes: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, representatives: _Optional[_Iterable[int]] = ..., sets: _Optional[_Iterable[bytes]] = ..., sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+    class BoundaryRecord(_message.Message):
+        __slots__ = ("parent", "child", "is_stored", "minimal", "version_counter", "version_server")
+        PARENT_FIELD_NUMBER: _ClassVar[int]
+        CHILD_FIELD_NUMBER: _ClassVar[int]
+        IS_STORED_FIELD_NUMBER: _ClassVar[int]
+        MINIMAL_FIELD_NUMBER: _ClassVar[int]
+        VERSION_COUNTER_FIELD_NUMBER: _ClassVar[int]
+        VERSION_SERVER_FIELD_NUMBER: _ClassVar[int]
+        parent: int
+        child: int
+        is_stored: bool
+        minimal: _containers.RepeatedScalarFieldContainer[str]
+        version_counter: int
+        version_server: str
+        def __init__(self, parent: _Optional[int] = ..., child: _Optional[int] = ..., is_stored: _Optional[bool] = ..., minimal: _Optional[_Iterable[str]] = ..., version_counter: _Optional[int] = ..., version_server: _Optional[str] = ...) -> None: ...
+    class UnderWay(_message.Message):
+        __slots__ = ("update", "coordinator", "is_coordinator", "state", "priority_counter", "priority_server", "waits_for")
+        UPDATE_FIELD_NUMBER: _ClassVar[int]
+        COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+        IS_COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        PRIORITY_COUNTER_FIELD_NUMBER: _ClassVar[int]
+        PRIORITY_SERVER_FIELD_NUMBER: _ClassVar[int]
+        WAITS_FOR_FIELD_NUMBER: _ClassVar[int]
+        update: str
+        coordinator: str
+        is_coordinator: bool
+        state: str
+        priority_counter: int
+        priority_server: str
+        waits_for: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, update: _Optional[str] = ..., coordinator: _Optional[str] = ..., is_coordinator: _Optional[bool] = ..., state: _Optional[str] = ..., priority_counter: _Optional[int] = ..., priority_server: _Optional[str] = ..., waits_for: _Optional[_Iterable[str]] = ...) -> None: ...
+    class Peer(_message.Message):
+        __slots__ = ("server", "subnets")
+        SERVER_FIELD_NUMBER: _ClassVar[int]
+        SUBNETS_FIELD_NUMBER: _ClassVar[int]
+        server: str
+        subnets: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ...) -> None: ...
+    class End(_message.Message):
+        __slots__ = ("server", "subnets", "revision", "counter", "peers", "database_failure", "has_ancestor_sets", "cut")
+        SERVER_FIELD_NUMBER: _ClassVar[int]
+        SUBNETS_FIELD_NUMBER: _ClassVar[int]
+        REVISION_FIELD_NUMBER: _ClassVar[int]
+        COUNTER_FIELD_NUMBER: _ClassVar[int]
+        PEERS_FIELD_NUMBER: _ClassVar[int]
+        DATABASE_FAILURE_FIELD_NUMBER: _ClassVar[int]
+        HAS_ANCESTOR_SETS_FIELD_NUMBER: _ClassVar[int]
+        CUT_FIELD_NUMBER: _ClassVar[int]
+        server: str
+        subnets: _containers.RepeatedScalarFieldContainer[str]
+        revision: str
+        counter: int
+        peers: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Peer]
+        database_failure: str
+        has_ancestor_sets: bool
+        cut: str
+        def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., revision: _Optional[str] = ..., counter: _Optional[int] = ..., peers: _Optional[_Iterable[_Union[SnapshotChunk.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., has_ancestor_sets: _Optional[bool] = ..., cut: _Optional[str] = ...) -> None: ...
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    ARCS_FIELD_NUMBER: _ClassVar[int]
+    VIRTUAL_NODES_FIELD_NUMBER: _ClassVar[int]
+    ANCESTOR_SETS_FIELD_NUMBER: _ClassVar[int]
+    BOUNDARY_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    UNDER_WAY_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    IS_CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
+    nodes: SnapshotChunk.Nodes
+    arcs: SnapshotChunk.Arcs
+    virtual_nodes: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.VirtualNode]
+    ancestor_sets: SnapshotChunk.AncestorSets
+    boundary_records: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.BoundaryRecord]
+    under_way: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.UnderWay]
+    end: SnapshotChunk.End
+    is_caught_up: bool
+    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., boundary_records: _Optional[_Iterable[_Union[SnapshotChunk.BoundaryRecord, _Mapping]]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ...) -> None: ...

@@ -54,6 +54,16 @@ class AdminServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_admin__pb2.RemovePeerRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_admin__pb2.PeerList.FromString,
                 _registered_method=True)
+        self.ExportSnapshot = channel.unary_stream(
+                '/shadowtree.v1.AdminService/ExportSnapshot',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.ExportSnapshotRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.SnapshotChunk.FromString,
+                _registered_method=True)
+        self.MakeCut = channel.unary_unary(
+                '/shadowtree.v1.AdminService/MakeCut',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -85,6 +95,21 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportSnapshot(self, request, context):
+        """The whole state of this server at one revision, while updates go on. Rows are sent as they are read; of the rows of
+        one key those of the latest chunk hold, and the last chunk makes all of them the state of one instant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MakeCut(self, request, context):
+        """Makes a cut, one instant of all servers, for the snapshots that wait for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -107,6 +132,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RemovePeer,
                     request_deserializer=shadowtree_dot_v1_dot_admin__pb2.RemovePeerRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_admin__pb2.PeerList.SerializeToString,
+            ),
+            'ExportSnapshot': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportSnapshot,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.ExportSnapshotRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.SnapshotChunk.SerializeToString,
+            ),
+            'MakeCut': grpc.unary_unary_rpc_method_handler(
+                    servicer.MakeCut,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -217,6 +252,60 @@ class AdminService:
             '/shadowtree.v1.AdminService/RemovePeer',
             shadowtree_dot_v1_dot_admin__pb2.RemovePeerRequest.SerializeToString,
             shadowtree_dot_v1_dot_admin__pb2.PeerList.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/ExportSnapshot',
+            shadowtree_dot_v1_dot_admin__pb2.ExportSnapshotRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.SnapshotChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MakeCut(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/MakeCut',
+            shadowtree_dot_v1_dot_admin__pb2.MakeCutRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.MakeCutResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -171,16 +171,18 @@ class CheckPartRequest(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ..., explain: _Optional[bool] = ...) -> None: ...
 
 class CheckPartResponse(_message.Message):
-    __slots__ = ("answers", "revision", "pathname", "apart")
+    __slots__ = ("answers", "revision", "pathname", "apart", "view")
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PATHNAME_FIELD_NUMBER: _ClassVar[int]
     APART_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
     answers: bytes
     revision: str
     pathname: _containers.RepeatedScalarFieldContainer[str]
     apart: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ..., apart: _Optional[_Iterable[str]] = ...) -> None: ...
+    view: str
+    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ..., apart: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ...) -> None: ...
 
 class ResolvePartRequest(_message.Message):
     __slots__ = ("originator", "known_version", "with_steps", "at_least_revision")

@@ -37,6 +37,9 @@ class FakeDirectory:
     def others(self):
         return list(self._name_server.core.servers_met)
 
+    def unheard(self):
+        return sorted(self._name_server.out_of_reach)
+
     async def channel_to(self, server):
         if server in self._name_server.out_of_reach:
             raise refuse(Reason.UNAVAILABLE, f"the server {server} is out of reach", unreachable=server, server=server)

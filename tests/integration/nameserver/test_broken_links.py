@@ -127,4 +127,7 @@ def test_when_the_server_between_is_killed_too_what_it_led_to_is_out_of_reach(se
     wait_until(lambda: servers.peer("a.x", "b.x").life == "lost", "the loss of what was reached through another")
     assert clients["a.x"].resolve(TOP).unreachable == (MIDDLE,)
     with pytest.raises(shadowtree.Unavailable):
-        clients["a.x"].leave(TOP, MIDDLE)
+        clients["a.x"].join(TOP, "ben@b.x", kind="process")
+    # What leads there can be left without it.
+    clients["a.x"].leave(TOP, MIDDLE)
+    assert clients["a.x"].resolve(TOP).unreachable == ()

@@ -8,6 +8,7 @@ import pytest
 from namegraph.events import ImportCommand, JoinArc, LeaveArc, UpdateCommand
 from namegraph.server_core import ServerCore
 from nameserver.forwarding import Forwarder
+from nameserver.gaps import Gaps
 from nameserver.routing import Routing
 from nameserver.run_loop import RunLoop
 from nameserver.services import steady
@@ -27,6 +28,9 @@ class NobodyElse:
     def others(self):
         return []
 
+    def unheard(self):
+        return []
+
 
 class Methods:
     """The methods that stream, of a server that is alone."""
@@ -38,11 +42,12 @@ class Methods:
             "routing": Routing(known=core, directory=directory),
             "forwarder": Forwarder(server=core.server, directory=directory),
         }
+        gaps = Gaps(resolver=resolver, directory=directory)
         self._streams = StreamCalls(
             core=core, resolver=resolver, run_loop=run_loop, routing=others["routing"], resolutions=None
         )
         self._exports = ExportCalls(resolver=resolver, run_loop=run_loop, **others)
-        self._memberships = MembershipCalls(core=core, resolver=resolver, **others)
+        self._memberships = MembershipCalls(core=core, resolver=resolver, gaps=gaps, **others)
 
     def resolve(self, request):
         return self._streams.resolve(request, None)

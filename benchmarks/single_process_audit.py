@@ -1,0 +1,126 @@
+"""The same audit without Spark: one process, rustworkx and Roaring bitmaps, everything in memory.
+
+What the audit of `spark_graph_jobs` is measured against. It judges the same snapshots by the same main invariants, but
+computes what that leaves to local proof: the strongly connected components and all ancestor sets, from all arcs.
+
+    python -m benchmarks.single_process_audit FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import rustworkx
+from pyroaring import BitMap
+
+
+class Server:
+    """The snapshot of one server, as columns."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = json.loads((folder / "manifest.json").read_text())["server"]
+        self.nodes = _columns(folder / "nodes.parquet")
+        self.arcs = _columns(folder / "arcs.parquet")
+        self.virtual_nodes = _columns(folder / "virtual_nodes.parquet")
+        self.ancestors = _columns(folder / "ancestors.parquet")
+        self.records = _columns(folder / "rd_records.parquet")
+        self.id_of = dict(zip(self.nodes["node"], self.nodes["id"], strict=True))
+
+
+def _columns(path: Path) -> dict[str, list[Any]]:
+    table = pq.read_table(path)
+    return {name: table[name].to_pylist() for name in table.column_names}
+
+
+def audit(folder: Path) -> int:
+    """How many things are wrong."""
+    servers = [Server(path) for path in sorted(folder.iterdir()) if path.is_dir()]
+    return sum(1 for _ in _judge(servers))
+
+
+def _judge(servers: list[Server]) -> Iterator[str]:
+    ends: dict[tuple[str, str], set[tuple[Any, ...]]] = defaultdict(set)
+    costs: dict[tuple[str, str], int] = {}
+    for server in servers:
+        arcs, id_of = server.arcs, server.id_of
+        about = zip(arcs["parent"], arcs["child"], arcs["cost"], arcs["version"], arcs["present"], strict=True)
+        for parent, child, cost, version, present in about:
+            name = id_of[parent], id_of[child]
+            ends[name].add((cost, version, present))
+            if present:
+                costs[name] = cost
+    for name, seen in ends.items():
+        if len(seen) > 1:
+            yield f"{name}: the ends do not agree"
+    names = sorted({end for name in costs for end in name} | {name for s in servers for name in s.id_of.values()})
+    place = {name: number for number, name in enumerate(names)}
+    graph: rustworkx.PyDiGraph[None, None] = rustworkx.PyDiGraph()
+    graph.add_nodes_from([None] * len(names))
+    graph.add_edges_from_no_data([(place[parent], place[child]) for parent, child in costs])
+    loops = rustworkx.strongly_connected_components(graph)
+    loop_of = {node: number for number, loop in enumerate(loops) for node in loop}
+    entering: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+    for (parent, child), cost in costs.items():
+        if loop_of[place[parent]] != loop_of[place[child]]:
+            entering[loop_of[place[child]]].append((cost, parent, child))
+    above: dict[int, BitMap] = {}
+    for number in range(len(loops) - 1, -1, -1):
+        found = BitMap(loops[number])
+        for _, parent, _ in entering[number]:
+            found |= above[loop_of[place[parent]]]
+        above[number] = found
+    for server in servers:
+        yield from _judge_server(server, place, loops, loop_of, above)
+    yield from _judge_records(servers, place, loop_of, above, entering)
+
+
+def _judge_server(
+    server: Server, place: dict[str, int], loops: list[Any], loop_of: dict[int, int], above: dict[int, BitMap]
+) -> Iterator[str]:
+    number_of = {name: number for number, name in server.id_of.items()}
+    for components in server.virtual_nodes["components"]:
+        inside = {place[server.id_of[component]] for component in components}
+        if inside != set(loops[loop_of[min(inside)]]):
+            yield f"{server.name}: {components} is no loop"
+    names = sorted(place)
+    for node, numbers in zip(server.ancestors["node"], server.ancestors["ancestors"], strict=True):
+        true = above[loop_of[place[server.id_of[node]]]]
+        held = BitMap.deserialize(numbers)
+        if held != BitMap(number_of[names[one]] for one in true):
+            yield f"{server.name}: the ancestors of {node} are wrong"
+
+
+def _judge_records(
+    servers: list[Server],
+    place: dict[str, int],
+    loop_of: dict[int, int],
+    above: dict[int, BitMap],
+    entering: dict[int, list[tuple[int, str, str]]],
+) -> Iterator[str]:
+    stored: dict[tuple[str, str], list[str]] = {}
+    for server in servers:
+        records = server.records
+        for parent, child, origin, minimal in zip(
+            records["parent"], records["child"], records["origin"], records["minimal"], strict=True
+        ):
+            if origin == "stored":
+                stored[server.id_of[parent], server.id_of[child]] = minimal
+    for arcs in entering.values():
+        before = BitMap()
+        for _, parent, child in sorted(arcs):
+            tail = above[loop_of[place[parent]]]
+            if (parent, child) in stored:
+                blocked = BitMap.union(*(above[loop_of[place[name]]] for name in stored[parent, child]))
+                if blocked != tail & before:
+                    yield f"{parent} -> {child}: the record is wrong"
+            before |= tail
+
+
+if __name__ == "__main__":
+    print(audit(Path(sys.argv[1])), "things are wrong")

@@ -1,0 +1,75 @@
+"""Writes snapshots: a folder for each server, with its manifest last, so that a folder that has one is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+
+from shadowtree.client.snapshots.schema import MANIFEST, TABLES
+from shadowtree.client.snapshots.tables import SnapshotCollector, SnapshotTables
+from shadowtree.results import Snapshot
+from shadowtree.v1 import admin_pb2
+
+ROWS_OF_A_GROUP = 250_000
+"""Rows that Spark reads as one task at least."""
+
+
+def write_snapshot(
+    chunks: Iterable[admin_pb2.SnapshotChunk],
+    folder: Path,
+    *,
+    on_caught_up: Callable[[], None] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Snapshot:
+    """Write what a server sends into a folder of its own, inside `folder`; a snapshot that is there is replaced.
+
+    `on_caught_up` is called when the server waits for the cut; `progress` is told how many rows have come.
+    """
+    collector = SnapshotCollector()
+    for chunk in chunks:
+        collector.add(chunk)
+        if chunk.is_caught_up and on_caught_up is not None:
+            on_caught_up()
+        if progress is not None:
+            progress(collector.rows)
+    return write_tables(collector.finish(), folder)
+
+
+def write_encoded(chunks: Iterable[bytes], folder: Path) -> Snapshot:
+    """The same, of serialized chunks."""
+    return write_snapshot(map(admin_pb2.SnapshotChunk.FromString, chunks), folder)
+
+
+def write_tables(found: SnapshotTables, folder: Path) -> Snapshot:
+    """Write the tables of one server into a folder of its own, inside `folder`."""
+    place = folder / _folder_name(found.manifest["server"])
+    place.mkdir(parents=True, exist_ok=True)
+    (place / MANIFEST).unlink(missing_ok=True)
+    rows = {}
+    for name, table in found.tables.items():
+        pq.write_table(table, place / f"{name}.parquet", compression="zstd", row_group_size=ROWS_OF_A_GROUP)
+        rows[name] = table.num_rows
+    manifest = {**found.manifest, "rows": rows}
+    (place / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return Snapshot(
+        manifest["server"], manifest["revision"], manifest["consistency"], str(place), rows["nodes"], rows["arcs"]
+    )
+
+
+def forget_snapshots(folder: Path) -> None:
+    """Take away the snapshots in a folder, and nothing else."""
+    for manifest in sorted(folder.glob(f"*/{MANIFEST}")):
+        manifest.unlink()
+        for name in TABLES:
+            (manifest.parent / f"{name}.parquet").unlink(missing_ok=True)
+        if not any(manifest.parent.iterdir()):
+            manifest.parent.rmdir()
+
+
+def _folder_name(server: str) -> str:
+    """A name that stays inside the folder and is legal everywhere, whatever a server calls itself."""
+    return quote(server, safe=" @") if server.strip(". ") else f"server {quote(server)}"

@@ -1,0 +1,157 @@
+"""Snapshots of all servers, found from the address of one: each tells where its peers are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+from shadowtree.client.snapshots.files import forget_snapshots
+from shadowtree.client.sync import Client
+from shadowtree.errors import ShadowtreeError
+from shadowtree.results import Snapshot
+from shadowtree.vocabulary import Address, Seconds
+
+AT_ONCE_LIMIT: Final = 8
+"""Servers that are read at the same time; each keeps the reader some hundred megabytes busy."""
+
+ADDRESSES_LIMIT: Final = 1_000
+"""More servers than this nobody has; whoever names more is not believed."""
+
+ASKING_SECONDS: Final = 10.0
+"""How long a server may take to say who its peers are, where the caller sets no time."""
+
+Progress = Callable[[Address, int], None]
+"""Told how many rows have come from which server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A server of which there is no snapshot, and why."""
+
+    address: Address
+    server: str
+    """Its name, where a peer knew it; else empty."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of all servers that were found; sorted by name and address."""
+
+    snapshots: tuple[Snapshot, ...]
+    missing: tuple[Missing, ...]
+
+
+def take_snapshots(
+    first: Address, folder: Path, *, cut: bool = False, timeout: Seconds | None = None, progress: Progress | None = None
+) -> Taken:
+    """Write a snapshot of each server into `folder`, whose earlier snapshots are taken away.
+
+    With `cut` all are of one instant, or none is written and `Unavailable` raised. `timeout` is for each server. Raises
+    `ShadowtreeError` where the first one does not answer.
+    """
+    names = _find_servers(first, timeout)
+    folder.mkdir(parents=True, exist_ok=True)
+    forget_snapshots(folder)
+    if cut:
+        return Taken(_take_at_cut(first, names, folder, timeout, progress), ())
+    snapshots: dict[str, Snapshot] = {}
+    missing = []
+    with ThreadPoolExecutor(AT_ONCE_LIMIT) as workers:
+        taking = {address: workers.submit(_take, address, folder, timeout, progress) for address in names}
+        for address, done in taking.items():
+            try:
+                found = done.result()
+                snapshots[found.server] = found
+            except ShadowtreeError as error:
+                missing.append(Missing(address, names[address], error.message))
+    return Taken(
+        tuple(snapshots[server] for server in sorted(snapshots)),
+        tuple(sorted(missing, key=lambda one: (one.server, one.address))),
+    )
+
+
+def _take(address: Address, folder: Path, timeout: Seconds | None, progress: Progress | None) -> Snapshot:
+    with Client(address, timeout=timeout) as client:
+        return client.snapshot(folder, progress=_told(progress, address))
+
+
+def _take_at_cut(
+    first: Address, names: dict[Address, str], folder: Path, timeout: Seconds | None, progress: Progress | None
+) -> tuple[Snapshot, ...]:
+    """All servers are read at the same time; when each has caught up, the cut is made."""
+    cut = os.urandom(16).hex()
+    events: SimpleQueue[Address | None] = SimpleQueue()
+    with ExitStack() as stack:
+        workers = stack.enter_context(ThreadPoolExecutor(len(names)))
+        clients = {address: stack.enter_context(Client(address, timeout=timeout)) for address in names}
+        taking: dict[Address, Future[Snapshot]] = {}
+        for address, client in clients.items():
+            taking[address] = workers.submit(
+                client.snapshot,
+                folder,
+                cut=cut,
+                on_caught_up=partial(events.put, address),
+                progress=_told(progress, address),
+            )
+            taking[address].add_done_callback(lambda _: events.put(None))
+        behind = set(names)
+        while behind:
+            behind.discard(events.get() or "")
+            failed = next((one for one in taking.values() if one.done() and one.exception() is not None), None)
+            if failed is not None:
+                # Leaving closes the clients, which ends the other snapshots.
+                failed.result()
+        clients[first].make_cut(cut)
+        return tuple(sorted((one.result() for one in taking.values()), key=lambda found: found.server))
+
+
+def _told(progress: Progress | None, address: Address) -> Callable[[int], None] | None:
+    return None if progress is None else partial(progress, address)
+
+
+def _find_servers(first: Address, timeout: Seconds | None) -> dict[Address, str]:
+    """The addresses of all servers, with their names where these are known: peers of peers too, each name once."""
+
+    def ask(address: Address) -> tuple[str, list[tuple[Address, str]]]:
+        with Client(address, timeout=timeout or ASKING_SECONDS) as client:
+            return client.status().server, [(peer.address, peer.server) for peer in client.peers()]
+
+    own_name, peers = ask(first)
+    names = {first: own_name}
+    with ThreadPoolExecutor(AT_ONCE_LIMIT) as workers:
+        asked: dict[Future[tuple[str, list[tuple[Address, str]]]], Address] = {}
+
+        def add(found: list[tuple[Address, str]]) -> None:
+            for address, server in found:
+                if (
+                    address not in names
+                    and (not server or server not in names.values())
+                    and len(names) < ADDRESSES_LIMIT
+                ):
+                    names[address] = server
+                    asked[workers.submit(ask, address)] = address
+
+        add(peers)
+        while asked:
+            done, _ = wait(asked, return_when=FIRST_COMPLETED)
+            for one in done:
+                address = asked.pop(one)
+                try:
+                    names[address], more = one.result()
+                except ShadowtreeError:
+                    # Its snapshot will say why.
+                    continue
+                add(more)
+    return {address: name for address, name in names.items() if _is_first_of_its_name(address, name, names)}
+
+
+def _is_first_of_its_name(address: Address, name: str, names: dict[Address, str]) -> bool:
+    return not name or address == next(one for one, other in names.items() if other == name)

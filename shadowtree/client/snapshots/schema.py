@@ -1,0 +1,79 @@
+"""The tables of a snapshot, as docs/snapshots.md has them.
+
+The audit (`spark_graph_jobs`) has the same written down for itself, since neither imports the other; a test compares.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+
+MANIFEST: Final = "manifest.json"
+
+
+def _column(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+_STRINGS: Final = pa.list_(_column("element", pa.string()))
+_NUMBERS: Final = pa.list_(_column("element", pa.int32()))
+
+TABLES: Final[dict[str, pa.Schema]] = {
+    "nodes": pa.schema(
+        [
+            _column("node", pa.int32()),
+            _column("id", pa.string()),
+            _column("kind", pa.string()),
+            pa.field("home", pa.string()),
+            _column("owned", pa.bool_()),
+            _column("held", pa.bool_()),
+            pa.field("vnid", pa.string()),
+            pa.field("version_counter", pa.int64()),
+            pa.field("version_server", pa.string()),
+            pa.field("level", pa.int64()),
+        ]
+    ),
+    "arcs": pa.schema(
+        [
+            _column("parent", pa.int32()),
+            _column("child", pa.int32()),
+            _column("cost", pa.int64()),
+            _column("version", pa.int64()),
+            _column("writer", pa.int64()),
+            _column("present", pa.bool_()),
+            _column("suspended", pa.bool_()),
+            pa.field("state", pa.string()),
+            _column("is_truth", pa.bool_()),
+            _column("is_record", pa.bool_()),
+        ]
+    ),
+    "virtual_nodes": pa.schema(
+        [_column("vnid", pa.string()), _column("smallest", pa.string()), _column("components", _NUMBERS)]
+    ),
+    "ancestors": pa.schema([_column("node", pa.int32()), _column("ancestors", pa.binary())]),
+    "rd_records": pa.schema(
+        [
+            _column("parent", pa.int32()),
+            _column("child", pa.int32()),
+            _column("origin", pa.string()),
+            pa.field("minimal", _STRINGS),
+            pa.field("blocked", pa.binary()),
+            pa.field("version_counter", pa.int64()),
+            pa.field("version_server", pa.string()),
+        ]
+    ),
+    "updates": pa.schema(
+        [
+            _column("update", pa.string()),
+            _column("coordinator", pa.string()),
+            _column("role", pa.string()),
+            _column("state", pa.string()),
+            pa.field("priority_counter", pa.int64()),
+            pa.field("priority_server", pa.string()),
+            _column("waits_for", _STRINGS),
+        ]
+    ),
+}

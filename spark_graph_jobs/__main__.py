@@ -1,0 +1,127 @@
+"""`python -m spark_graph_jobs SNAPSHOTS --out DIR`: judge snapshots of name servers; also what `spark-submit` runs.
+
+Exit status: 0 no error found, 1 errors found, 2 wrong usage, 3 partial data and no error found, 4 the audit failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_graph_jobs.engines.choice import WISHES, Choice, choose, jar_settings
+from spark_graph_jobs.engines.interface import EngineRefusedError
+from spark_graph_jobs.engines.jar import Jar, NoJar, find_jar
+from spark_graph_jobs.finding import Severity
+from spark_graph_jobs.questions.asking import Wishes
+from spark_graph_jobs.questions.numbering import TooManyGroupsError
+from spark_graph_jobs.report.page import REPORT
+from spark_graph_jobs.results import Result, Verdict, clear
+from spark_graph_jobs.run import Inquiry, run
+from spark_graph_jobs.session import DRIVER_MEMORY, start
+from spark_graph_jobs.snapshots import UnreadableError, read_collection
+from spark_graph_jobs.tables import NamesCollideError
+
+FINDINGS_SHOWN_LIMIT = 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one audit and say in a few lines what came out."""
+    parser = argparse.ArgumentParser(prog="python -m spark_graph_jobs", description=__doc__)
+    parser.add_argument("snapshots", type=Path, help="folder with a folder for each server (docs/snapshots.md)")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
+    parser.add_argument("--master", help="Spark master; by default as spark-submit says, else all cores here")
+    parser.add_argument("--memory", default=DRIVER_MEMORY, type=_memory, help="memory of the driver, as 4g")
+    parser.add_argument("--engine", choices=WISHES, default="auto", help="for iterative graph algorithms")
+    parser.add_argument("--graphframes-jar", type=Path, metavar="FILE", help="the jar of GraphFrames")
+    parser.add_argument("--from-scratch", action="store_true", help="compute the loops anew, and compare")
+    parser.add_argument("--about", metavar="GROUP", help="say which domains can add members to this group")
+    parser.add_argument("--before", type=Path, metavar="SNAPSHOTS", help="say what has changed since these")
+    parser.add_argument("--no-questions", action="store_true", help="only the audits")
+    given = parser.parse_args(arguments)
+    for folder in filter(None, (given.snapshots, given.before)):
+        if not folder.is_dir():
+            parser.error(f"{folder} is no folder")
+    wishes = Wishes(given.about, given.from_scratch)
+    try:
+        return _audit(given, wishes)
+    except (
+        UnreadableError,
+        NamesCollideError,
+        TooManyGroupsError,
+        EngineRefusedError,
+        OSError,
+        PySparkException,
+        Py4JError,
+    ) as error:
+        # Java's stack traces help nobody here: the first line says what went wrong.
+        _say(f"the audit failed: {_first_line(error)}")
+        return Verdict.FAILED
+
+
+def _audit(given: argparse.Namespace, wishes: Wishes) -> int:
+    given.out.mkdir(parents=True, exist_ok=True)
+    clear(given.out)
+    collection = read_collection(given.snapshots)
+    if given.before is not None:
+        wishes = replace(wishes, before=read_collection(given.before))
+    jar = NoJar("not asked for") if given.engine == "driver" else find_jar(given.graphframes_jar)
+    _say(f"snapshots of {len(collection.snapshots)} servers, {collection.arcs:,} rows of arcs; starting Spark")
+    spark = start(master=given.master, memory=given.memory, arcs=collection.arcs, more=jar_settings(jar))
+    try:
+        inquiry = None if given.no_questions else Inquiry(_choose(spark, given.engine, jar), wishes)
+        result = run(spark, collection, given.out, progress=_say, inquiry=inquiry)
+    finally:
+        spark.stop()
+    _conclude(result, given.out)
+    return result.verdict
+
+
+def _choose(spark: SparkSession, engine: str, jar: Jar | NoJar) -> Choice:
+    choice = choose(spark, engine, jar)
+    if choice.notice:
+        _say(choice.notice)
+    return choice
+
+
+def _conclude(result: Result, out: Path) -> None:
+    troubles = [finding for finding in result.findings if finding.severity is not Severity.INFO]
+    for finding in troubles[:FINDINGS_SHOWN_LIMIT]:
+        print(f"{finding.severity.value}: {finding.subject}: {finding.message} [{finding.audit}]")  # noqa: T201
+    if len(troubles) > FINDINGS_SHOWN_LIMIT:
+        print(f"and {len(troubles) - FINDINGS_SHOWN_LIMIT} more, in {out / 'findings.jsonl'}")  # noqa: T201
+    print(f"report: {out / REPORT}")  # noqa: T201
+    print(_IN_WORDS[result.verdict])  # noqa: T201
+
+
+_IN_WORDS = {
+    Verdict.CONSISTENT: "consistent: every invariant holds",
+    Verdict.ERRORS: "errors were found",
+    Verdict.PARTIAL: "no error in what could be read, but not everything could: nothing is said of the whole",
+}
+
+
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]{0,5}[mg]", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount of memory; say it as 4g or 3500m")
+    return text
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main())

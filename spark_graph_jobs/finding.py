@@ -1,0 +1,51 @@
+"""What an audit has to say: findings, each with its evidence and the command that mends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pyspark.sql import types
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    """Something that must hold does not."""
+    WARNING = "warning"
+    """Nothing is known to be wrong, but something may become so, or could not be looked at."""
+    INFO = "info"
+    """Worth knowing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was found."""
+
+    audit: str
+    severity: Severity
+    subject: str
+    """The node, arc, virtual node, update or server that it is about; an arc as `parent -> child`."""
+    message: str
+    evidence: tuple[str, ...] = ()
+    """What shows it; a path from node to node where there is one."""
+    fix: str = ""
+    """A command of `shadowtree` that mends it; empty where none is needed."""
+
+
+FINDING: Final = types.StructType(
+    [
+        types.StructField("audit", types.StringType(), nullable=False),
+        types.StructField("severity", types.StringType(), nullable=False),
+        types.StructField("subject", types.StringType(), nullable=False),
+        types.StructField("message", types.StringType(), nullable=False),
+        types.StructField("evidence", types.ArrayType(types.StringType(), containsNull=False), nullable=False),
+        types.StructField("fix", types.StringType(), nullable=False),
+    ]
+)
+"""Rows of findings, as every audit returns them."""
+
+REJOIN: Final = "shadowtree leave '{parent}' '{child}' && shadowtree join '{parent}' '{child}'"
+"""Joining again computes everything about an arc anew, at all servers concerned."""

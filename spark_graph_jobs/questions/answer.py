@@ -1,0 +1,35 @@
+"""The form of an answer: a table for the report, and the findings that are worth a line of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_graph_jobs.finding import Finding, Severity
+
+ROWS_SHOWN_LIMIT: Final = 20
+"""Rows of a table. What comes after the twentieth largest is in the snapshots."""
+
+FINDINGS_SHOWN_LIMIT: Final = 5
+"""Findings of one question."""
+
+Cell = str | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one question."""
+
+    question: str
+    """Its name, also that of its findings."""
+    explanation: str
+    """One or two sentences: what the table says, and what to make of it."""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def info(question: str, subject: str, message: str, path: Sequence[str] = (), fix: str = "") -> Finding:
+    """Something worth knowing; `path` leads from group to member and is its evidence."""
+    return Finding(question, Severity.INFO, subject, message, tuple(path), fix)

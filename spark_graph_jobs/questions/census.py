@@ -1,0 +1,91 @@
+"""How many processes and groups each group has as members, direct or not.
+
+The ancestor sets hold the answer: a node is a member of all that is above it, so that counting how often a group is in
+the sets of processes gives its size. One pass over the sets, wherever they lie, and a sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark import Broadcast
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from spark_graph_jobs.questions.numbering import Numbering, numbers_of
+from spark_graph_jobs.questions.whole import Whole
+from spark_graph_jobs.tables import FOREIGN, NUMBERS_OF_SERVER
+
+_COUNTED: Final = "key long, processes long, groups long"
+
+
+def count_members(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
+    """Rows `key`, `processes`, `groups` for each group; a group of a virtual node is a member of itself."""
+
+    def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        known = numbering.value
+        counts = {kind: np.zeros(len(known.keys), np.int64) for kind in ("processes", "groups")}
+        for key, rows in groupby(_rows(batches), key=itemgetter(0)):
+            (_, kind, at, ancestors, in_loop), *others = rows
+            above = known.above(at, ancestors)
+            for _, _, other, more, _ in others:  # a foreign process lives on several servers and counts once
+                above = np.union1d(above, known.above(other, more))
+            counts["groups" if kind == "group" else "processes"][above] += 1
+            if kind == "group" and not in_loop:
+                counts["groups"][np.searchsorted(known.keys, key)] -= 1
+        found = np.flatnonzero(counts["processes"] + counts["groups"])
+        columns = {"key": known.keys[found], **{kind: counts[kind][found] for kind in ("processes", "groups")}}
+        yield pa.RecordBatch.from_pydict({name: pa.array(column, pa.int64()) for name, column in columns.items()})
+
+    nodes = whole.tables.nodes.filter("owned and kind != 'absent'")
+    of_nodes = nodes.select("key", "kind", "derived", sql.col("vnid").isNotNull().alias("in_loop"))
+    sets = whole.tables.ancestors.select("derived", "at", "ancestors").join(of_nodes, "derived")
+    rows = sets.select("key", "kind", "at", "ancestors", "in_loop").repartition("key").sortWithinPartitions("key")
+    counted = rows.mapInArrow(of_partition, _COUNTED).groupBy("key")
+    return (
+        whole.nodes.filter("kind = 'group'")
+        .select("key")
+        .join(counted.agg(sql.sum("processes").alias("processes"), sql.sum("groups").alias("groups")), "key", "left")
+        .na.fill(0)
+    )
+
+
+def count_above_foreign(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
+    """Rows `key`, `above`: how many groups are above each foreign process, whichever servers it lives on.
+
+    Its `level` will not do: each server counts what it sees.
+    """
+
+    def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = []
+        for key, rows in groupby(_rows(batches), key=itemgetter(0)):
+            sets = [numbering.value.above(at, ancestors) for _, at, ancestors in rows]
+            found.append({"key": key, "above": len(np.unique(np.concatenate(sets)))})
+        yield pa.RecordBatch.from_pylist(found, pa.schema([("key", pa.int64()), ("above", pa.int64())]))
+
+    foreign = whole.tables.nodes.filter((sql.col("home_at") == FOREIGN) & sql.col("owned")).select("key", "derived")
+    rows = whole.tables.ancestors.join(foreign, "derived").select("key", "at", "ancestors")
+    return rows.repartition("key").sortWithinPartitions("key").mapInArrow(of_partition, "key long, above long")
+
+
+def exploded(sets: DataFrame, tag: str) -> DataFrame:
+    """A row `local`, `tag` for each number in the sets: `sets` has the columns at, ancestors and the tag, a number."""
+    return sets.select("at", tag, "ancestors").mapInArrow(_explode, f"local long, {tag} long")
+
+
+def _explode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        tag = batch.schema.names[1]
+        for at, value, ancestors in _rows([batch]):
+            above = numbers_of(ancestors).astype(np.int64) + at * NUMBERS_OF_SERVER
+            yield pa.RecordBatch.from_arrays([pa.array(above), pa.array(np.full(len(above), value))], ["local", tag])
+
+
+def _rows(batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)

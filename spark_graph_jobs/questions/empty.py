@@ -1,0 +1,76 @@
+"""Which groups have no process as a member, and which are in no other group?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.whole import Whole
+
+EMPTY: Final = "empty groups"
+UNREACHED: Final = "groups nobody reaches"
+
+
+def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
+    """Groups whose resolution gives no process: a message to one reaches nobody."""
+    empty = sizes.filter("processes = 0").select("key", "groups")
+    parents = whole.arcs.groupBy(sql.col("dst").alias("key")).agg(
+        sql.count("*").alias("parents"), sql.min("src").alias("one")
+    )
+    found = empty.join(parents, "key", "left").join(whole.nodes.select("key", "id", "server"), "key")
+    named = found.join(whole.names.select(sql.col("key").alias("one"), sql.col("id").alias("in")), "one", "left")
+    kept = named.na.fill(0, ["parents"]).persist()
+    count = kept.count()
+    rows = kept.orderBy(sql.desc("parents"), "id").limit(ROWS_SHOWN_LIMIT).collect()
+    kept.unpersist()
+    findings = [
+        info(
+            EMPTY,
+            row["id"],
+            f"no process is a member; {row['parents']:,} groups contain it",
+            [*filter(None, [row["in"]]), row["id"]],
+            f"shadowtree group delete '{row['id']}' --force",
+        )
+        for row in rows[:FINDINGS_SHOWN_LIMIT]
+    ]
+    return Answer(
+        EMPTY,
+        f"{count:,} groups have no process as a member. What is sent to them reaches nobody.",
+        ("group", "groups in it", "groups that contain it", "home"),
+        tuple((row["id"], row["groups"], row["parents"], row["server"]) for row in rows),
+        tuple(findings),
+    )
+
+
+def ask_unreached(whole: Whole, sizes: DataFrame) -> Answer:
+    """Groups that are in no other: they are reached only by whoever asks for them by name."""
+    tops = (
+        whole.nodes.filter("kind = 'group'")
+        .select("key", "id", "server")
+        .join(whole.arcs.select(sql.col("dst").alias("key")), "key", "left_anti")
+        .join(sizes, "key")
+        .persist()
+    )
+    count, alone = tops.count(), tops.filter("processes + groups = 0").count()
+    rows = tops.orderBy(sql.desc("processes"), sql.desc("groups"), "id").limit(ROWS_SHOWN_LIMIT).collect()
+    forgotten = tops.filter("processes + groups = 0").orderBy("id").limit(FINDINGS_SHOWN_LIMIT).collect()
+    tops.unpersist()
+    return Answer(
+        UNREACHED,
+        f"{count:,} groups are in no other group; {alone:,} of them contain nobody either. The largest:",
+        ("group", "processes", "groups", "home"),
+        tuple((row["id"], row["processes"], row["groups"], row["server"]) for row in rows),
+        tuple(
+            info(
+                UNREACHED,
+                row["id"],
+                "it is in no group and has no members",
+                [row["id"]],
+                f"shadowtree group delete '{row['id']}'",
+            )
+            for row in forgotten
+        ),
+    )

@@ -1,0 +1,158 @@
+"""Which other domains can add members to a group, since groups of theirs are nested in it, and along which path?
+
+Whoever owns a group decides who is in it, and thereby in all that is above it. The union of the ancestor sets of a
+domain's groups is all that the domain can add members to: one pass over the sets, and a bitmap for each domain.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyroaring import BitMap
+from pyspark import Broadcast
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.numbering import Numbering
+from spark_graph_jobs.questions.paths import find_paths
+from spark_graph_jobs.questions.whole import Whole
+
+QUESTION: Final = "cross-domain exposure"
+
+MATRIX_DOMAINS_LIMIT: Final = 16
+"""Domains of the matrix: those with most groups. More could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """`values[i][j]`: how many groups of domain i domain j can add members to."""
+
+    domains: tuple[str, ...]
+    values: tuple[tuple[int, ...], ...]
+
+
+def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
+    """The groups to which most other domains can add members, and who can do so to whom."""
+    exposed, matrix = _survey(whole, numbering)
+    about = whole.nodes.select("key", "id", "domain", "server")
+    top = exposed.join(about, "key").orderBy(sql.desc("domains"), "id").limit(ROWS_SHOWN_LIMIT).collect()
+    count = exposed.count()
+    strangest = _a_group_of_another_domain(whole, [(row["key"], row["domain"]) for row in top[:FINDINGS_SHOWN_LIMIT]])
+    paths = find_paths(whole, strangest.items())
+    findings = tuple(
+        info(
+            QUESTION,
+            row["id"],
+            f"{row['domains']:,} other domains can add members to it",
+            paths.get((row["key"], strangest.get(row["key"], 0)), ()),
+            f"shadowtree resolve '{row['id']}' --groups",
+        )
+        for row in top[:FINDINGS_SHOWN_LIMIT]
+    )
+    return (
+        Answer(
+            QUESTION,
+            f"{count:,} groups contain, at some depth, a group of another domain: its owners decide who is in it.",
+            ("group", "other domains that can add members", "home"),
+            tuple((row["id"], row["domains"], row["server"]) for row in top),
+            findings,
+        ),
+        matrix,
+    )
+
+
+def _survey(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[DataFrame, Matrix]:
+    """Rows `key`, `domains`: how many others can add members to a group; and the matrix of the largest domains."""
+    groups = whole.nodes.filter("kind = 'group'").select("key", "domain").toArrow()
+    sizes = groups["domain"].value_counts().to_pylist()
+    largest = [each["values"] for each in sorted(sizes, key=lambda each: (-each["counts"], each["values"]))]
+    code = {domain: number for number, domain in enumerate(largest)}
+    keys = numbering.value.keys
+    codes = np.full(len(keys), -1)
+    codes[np.searchsorted(keys, groups["key"].to_numpy())] = [code[domain] for domain in groups["domain"].to_pylist()]
+    others = np.zeros(len(keys), np.int64)
+    values = np.zeros((MATRIX_DOMAINS_LIMIT, MATRIX_DOMAINS_LIMIT), np.int64)
+    for domain, above in _unions(whole, numbering):
+        foreign = above[codes[above] != code[domain]]
+        others[foreign] += 1
+        if code[domain] < MATRIX_DOMAINS_LIMIT:
+            counts = np.bincount(codes[above] + 1, minlength=MATRIX_DOMAINS_LIMIT + 1)
+            values[:, code[domain]] = counts[1 : MATRIX_DOMAINS_LIMIT + 1]
+    found = np.flatnonzero(others)
+    table = pa.table({"key": keys[found], "domains": others[found]})
+    shown = largest[:MATRIX_DOMAINS_LIMIT]
+    rows = tuple(tuple(int(value) for value in row[: len(shown)]) for row in values[: len(shown)])
+    return whole.nodes.sparkSession.createDataFrame(table), Matrix(tuple(shown), rows)
+
+
+def _unions(whole: Whole, numbering: Broadcast[Numbering]) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """For each domain the places of all groups that its groups are members of."""
+
+    def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        united: dict[tuple[str, int], BitMap] = defaultdict(BitMap)
+        for batch in batches:
+            columns = (batch.column(name).to_pylist() for name in ("domain", "at", "ancestors"))
+            for domain, at, ancestors in zip(*columns, strict=True):
+                united[domain, at] |= BitMap.deserialize(ancestors)
+        rows = [
+            {"domain": domain, "above": BitMap(numbering.value.above(at, above.serialize())).serialize()}
+            for (domain, at), above in united.items()
+        ]
+        yield pa.RecordBatch.from_pylist(rows, pa.schema([("domain", pa.string()), ("above", pa.binary())]))
+
+    united: dict[str, BitMap] = defaultdict(BitMap)
+    for row in _owned_groups(whole).mapInArrow(of_partition, "domain string, above binary").toLocalIterator():
+        united[row["domain"]] |= BitMap.deserialize(bytes(row["above"]))
+    for domain, above in sorted(united.items()):
+        yield domain, np.frombuffer(above.to_array(), np.uint32).astype(np.int64)
+
+
+def _owned_groups(whole: Whole) -> DataFrame:
+    """`at`, `domain`, `derived`, `ancestors` of each group where it lives; components of a virtual node share a set."""
+    groups = whole.tables.nodes.filter("owned and kind = 'group'").select(
+        "derived", sql.substring_index("id", "@", -1).alias("domain"), "local"
+    )
+    sets = whole.tables.ancestors.filter("derived is not null").select("at", "derived", "ancestors")
+    return sets.join(groups, "derived").select("at", "domain", "local", "ancestors")
+
+
+def _a_group_of_another_domain(whole: Whole, groups: Sequence[tuple[int, str]]) -> dict[int, int]:
+    """For each of these groups the key of a group below it that belongs to another domain."""
+    if not groups:
+        return {}
+    spark = whole.nodes.sparkSession
+    wanted = spark.createDataFrame(list(groups), "key long, own_domain string")
+    rows = whole.tables.nodes.join(sql.broadcast(wanted), "key").select("at", "number", "key", "own_domain").collect()
+    looked_for: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    for row in rows:
+        looked_for[row["at"]].append((row["number"], row["key"], row["own_domain"]))
+
+    def below(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found: dict[int, int] = {}
+        for batch in batches:
+            columns = (batch.column(name).to_pylist() for name in ("at", "domain", "local", "ancestors"))
+            for at, domain, member, ancestors in zip(*columns, strict=True):
+                above = BitMap.deserialize(ancestors)
+                for number, key, own in looked_for.get(at, ()):
+                    if domain != own and number in above:
+                        found[key] = min(found.get(key, member), member)
+        yield pa.RecordBatch.from_pylist(
+            [{"key": key, "local": member} for key, member in found.items()],
+            pa.schema([("key", pa.int64()), ("local", pa.int64())]),
+        )
+
+    members = (
+        _owned_groups(whole)
+        .mapInArrow(below, "key long, local long")
+        .groupBy("key")
+        .agg(sql.min("local").alias("local"))
+    )
+    named = members.join(whole.tables.nodes.select("local", sql.col("key").alias("member")), "local")
+    return {row["key"]: row["member"] for row in named.collect()}

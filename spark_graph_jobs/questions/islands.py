@@ -1,0 +1,50 @@
+"""Which parts of the graph have nothing to do with one another?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import functions as sql
+
+from spark_graph_jobs.engines.interface import GraphEngine
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.whole import Whole
+
+QUESTION: Final = "islands"
+
+
+def ask(whole: Whole, engine: GraphEngine) -> Answer:
+    """The connected components of all arcs, walked both ways, the smaller ones as findings."""
+    found = engine.connected_components(whole.vertices(), whole.arcs)
+    islands = (
+        found.withColumnRenamed("id", "key")
+        .join(whole.nodes.select("key", "id", "kind", "domain"), "key")
+        .groupBy("component")
+        .agg(
+            sql.count_if(sql.col("kind") == "group").alias("groups"),
+            sql.count_if(sql.col("kind") == "process").alias("processes"),
+            sql.count_distinct("domain").alias("domains"),
+            sql.min(sql.when(sql.col("kind") == "group", sql.col("id"))).alias("one"),
+        )
+        .orderBy(sql.desc(sql.col("groups") + sql.col("processes")), "one")
+        .persist()
+    )
+    count = islands.count()
+    rows = islands.limit(ROWS_SHOWN_LIMIT).collect()
+    islands.unpersist()
+    findings = [
+        info(
+            QUESTION,
+            row["one"] or "?",
+            f"an island of {row['groups']:,} groups and {row['processes']:,} processes, without an arc to the others",
+            [row["one"] or "?"],
+        )
+        for row in rows[1 : 1 + FINDINGS_SHOWN_LIMIT]
+    ]
+    return Answer(
+        QUESTION,
+        f"The graph falls into {count:,} parts without an arc between them.",
+        ("smallest group", "groups", "processes", "domains"),
+        tuple((row["one"] or "", row["groups"], row["processes"], row["domains"]) for row in rows),
+        tuple(findings),
+    )

@@ -1,0 +1,47 @@
+"""Which groups have the most members?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.members import members_of
+from spark_graph_jobs.questions.paths import find_paths
+from spark_graph_jobs.questions.whole import Whole
+
+QUESTION: Final = "largest groups"
+
+
+def ask(whole: Whole, sizes: DataFrame) -> Answer:
+    """The groups with most processes as members, direct or not. `sizes` as `census.count_members` made them."""
+    direct = whole.arcs.groupBy(sql.col("src").alias("key")).agg(sql.count("*").alias("direct"))
+    largest = (
+        sizes.join(direct, "key", "left")
+        .na.fill(0)
+        .join(whole.nodes.select("key", "id", "server"), "key")
+        .orderBy(sql.desc("processes"), sql.desc("groups"), "id")
+        .limit(ROWS_SHOWN_LIMIT)
+        .collect()
+    )
+    shown = [row for row in largest[:FINDINGS_SHOWN_LIMIT] if row["processes"]]
+    some = {group: min(members) for group, members in members_of(whole, {row["key"] for row in shown}).items()}
+    paths = find_paths(whole, some.items())
+    return Answer(
+        QUESTION,
+        "Members are direct or not, each counted once. A few arcs can make a large group.",
+        ("group", "processes", "groups", "direct arcs", "home"),
+        tuple((row["id"], row["processes"], row["groups"], row["direct"], row["server"]) for row in largest),
+        tuple(
+            info(
+                QUESTION,
+                row["id"],
+                f"{row['processes']:,} processes and {row['groups']:,} groups are members, over {row['direct']:,} arcs",
+                paths.get((row["key"], some.get(row["key"], 0)), ()),
+                f"shadowtree resolve '{row['id']}'",
+            )
+            for row in shown
+        ),
+    )

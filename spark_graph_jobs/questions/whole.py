@@ -1,0 +1,75 @@
+"""The name graph of all servers as one: each node once, as its home says; each arc once, as its parent's home says.
+
+Names are hashed to `key`s, as in `tables`. The groups of a virtual node share a `point`; other nodes are their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from spark_graph_jobs.tables import Tables
+
+_NO_NAME: Final = "virtual node"
+"""Keeps the hash of a virtual node apart from that of the group it is named after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The graph of all servers."""
+
+    tables: Tables
+    nodes: DataFrame
+    """key, id, kind, domain, server, level, vnid, point."""
+    arcs: DataFrame
+    """src, dst, cost: each arc of the truth once; both ends are known."""
+    names: DataFrame
+    """key, id: of all nodes that any server mentions."""
+
+    def vertices(self, kind: str | None = None) -> DataFrame:
+        """`id` of all nodes, or those of a kind, as an engine wants them."""
+        nodes = self.nodes if kind is None else self.nodes.filter(sql.col("kind") == kind)
+        return nodes.select(sql.col("key").alias("id"))
+
+    def named(self, keys: Iterable[int]) -> dict[int, str]:
+        """The names of these nodes."""
+        wanted = self.nodes.sparkSession.createDataFrame([(key,) for key in sorted(set(keys))], "key long")
+        return {row["key"]: row["id"] for row in self.names.join(sql.broadcast(wanted), "key").collect()}
+
+
+@contextmanager
+def whole(tables: Tables) -> Iterator[Whole]:
+    """Put the graph together; it is kept until the context ends."""
+    nodes = (
+        tables.nodes.filter("owned and kind != 'absent'")
+        .withColumn("server", tables.name_of(sql.col("at")))
+        .groupBy("key")
+        .agg(*(sql.min(name).alias(name) for name in ("id", "kind", "server", "level", "vnid")))
+        .withColumn("domain", sql.substring_index("id", "@", -1))
+        .withColumn(
+            "point",
+            sql.when(sql.col("vnid").isNull(), sql.col("key")).otherwise(sql.xxhash64(sql.lit(_NO_NAME), "vnid")),
+        )
+        .persist(StorageLevel.MEMORY_AND_DISK)
+    )
+    ends = nodes.select("key")
+    arcs = (
+        tables.arcs.filter("present and is_truth")
+        .select(sql.col("parent_key").alias("src"), sql.col("child_key").alias("dst"), "cost")
+        .dropDuplicates(["src", "dst"])
+        .join(ends.withColumnRenamed("key", "src"), "src", "left_semi")
+        .join(ends.withColumnRenamed("key", "dst"), "dst", "left_semi")
+        .select("src", "dst", "cost")
+        .persist(StorageLevel.MEMORY_AND_DISK)
+    )
+    try:
+        yield Whole(tables, nodes, arcs, tables.nodes.select("key", "id").dropDuplicates(["key"]))
+    finally:
+        nodes.unpersist()
+        arcs.unpersist()

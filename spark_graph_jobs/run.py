@@ -1,0 +1,176 @@
+"""Runs all audits over a collection of snapshots and gives the verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_graph_jobs import (
+    agreement,
+    ancestry,
+    deliveries,
+    exactly_once,
+    levels,
+    rd_records,
+    said,
+    sinks,
+    snapshots,
+    updates,
+    virtual_nodes,
+)
+from spark_graph_jobs.engines.choice import Choice
+from spark_graph_jobs.finding import Finding, Severity
+from spark_graph_jobs.questions.asking import Answers, Wishes, ask_all
+from spark_graph_jobs.report.page import write_report
+from spark_graph_jobs.results import AuditResult, Result, Verdict, write
+from spark_graph_jobs.snapshots import Collection
+from spark_graph_jobs.tables import Tables, load
+from spark_graph_jobs.trouble import Trouble, collect_troubles, name_troubles
+
+Progress = Callable[[str], None]
+
+WORK: Final = ".work"
+WORK_BEFORE: Final = ".work-before"
+"""Folder in that of the results, for intermediate tables; removed at the end."""
+
+READING: Final = "reading and joining"
+"""Stands among the audits for the time it takes."""
+
+FIXES: Final = {
+    agreement.AUDIT: agreement.FIX,
+    ancestry.AUDIT: ancestry.FIX,
+    levels.AUDIT: ancestry.FIX,
+    virtual_nodes.AUDIT: ancestry.FIX,
+}
+"""What mends a node, by audit; arcs are joined again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What several audits read, computed once."""
+
+    nodes: DataFrame
+    """What all servers say of each node."""
+    arcs: DataFrame
+    """What all servers say of each arc."""
+    sinks: DataFrame
+    """What enters each derived node at each server."""
+
+    @classmethod
+    def of(cls, tables: Tables) -> Prepared:
+        """Prepare it."""
+        nodes = tables.store.keep("said of nodes", said.of_nodes(tables))
+        arcs = tables.store.keep("said of arcs", said.of_arcs(tables, nodes))
+        # Not to a file: it must stay sorted, and a file is read in pieces.
+        return cls(nodes, arcs, sinks.gather(tables).persist(StorageLevel.DISK_ONLY))
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What is asked beside the audits, and of which graph engine."""
+
+    choice: Choice
+    wishes: Wishes = field(default_factory=Wishes)
+
+
+def run(
+    spark: SparkSession, collection: Collection, out: Path, *, progress: Progress, inquiry: Inquiry | None = None
+) -> Result:
+    """Judge the snapshots of a collection, and write the results to the folder `out`.
+
+    `inquiry`: also answer the questions of an auditor; None leaves them out.
+    """
+    found = [*collection.findings, *updates.audit(collection)]
+    seconds = {snapshots.AUDIT: 0.0, updates.AUDIT: 0.0}
+    answers: Answers | None = None
+    if collection.snapshots:
+        started = time.perf_counter()
+        with load(spark, collection, out / WORK) as tables:
+            found += _judge(tables, progress, seconds, started)
+            if inquiry is not None:
+                answers = _ask(tables, collection, inquiry, out / WORK_BEFORE, progress)
+                found += [finding for answer, _ in answers.answers for finding in answer.findings]
+    found.sort(key=_place)
+    results = [_count(audit, found, elapsed) for audit, elapsed in seconds.items()]
+    result = Result(_verdict(collection, found), tuple(results), tuple(found))
+    write(result, collection, out)
+    write_report(out, result, collection, answers)
+    return result
+
+
+def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, work_before: Path, progress: Progress) -> Answers:
+    wishes = inquiry.wishes
+    if wishes.from_scratch and collection.is_partial:
+        progress("the second opinion is left out: a loop through what is missing would look broken")
+        wishes = replace(wishes, from_scratch=False)
+    if wishes.before is None:
+        return ask_all(tables, inquiry.choice, wishes, None, progress)
+    with load(tables.nodes.sparkSession, wishes.before, work_before) as before:
+        return ask_all(tables, inquiry.choice, wishes, before, progress)
+
+
+def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], DataFrame]]:
+    """The audits that Spark carries out, by name, in the order in which they run; each returns troubles."""
+    nodes, arcs, entering = prepared.nodes, prepared.arcs, prepared.sinks
+    found: dict[str, Callable[[], DataFrame]] = {
+        levels.AUDIT: lambda: levels.audit(tables, nodes),
+        virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables, nodes),
+        agreement.AUDIT: lambda: agreement.audit(tables, nodes, arcs),
+        ancestry.AUDIT: lambda: ancestry.audit(tables, entering, nodes, arcs),
+        exactly_once.AUDIT: lambda: exactly_once.audit(tables, entering),
+    }
+    if any(snapshot.rows["rd_records"] for snapshot in tables.servers):
+        found[rd_records.AUDIT] = lambda: rd_records.audit(tables)
+    log = tables.deliveries
+    if log is not None:
+        found[deliveries.AUDIT] = lambda: deliveries.audit(tables, log)
+    return found
+
+
+def _judge(tables: Tables, progress: Progress, seconds: dict[str, float], started: float) -> list[Finding]:
+    """What Spark's audits found; how long each took goes to `seconds`. Reading began at `started`."""
+    troubles: list[Trouble] = []
+    prepared = Prepared.of(tables)
+    seconds[READING] = time.perf_counter() - started
+    progress(f"{READING} ({seconds[READING]:.1f} s)")
+    for name, audit in audits(tables, prepared).items():
+        started = time.perf_counter()
+        found = collect_troubles(name, audit())
+        seconds[name] = time.perf_counter() - started
+        progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
+        troubles += found
+    findings = name_troubles(troubles, tables, FIXES)
+    prepared.sinks.unpersist()
+    return findings
+
+
+_SEVERITIES: Final = {severity: place for place, severity in enumerate(Severity)}
+
+
+def _place(finding: Finding) -> tuple[int, str, str, str]:
+    return _SEVERITIES[finding.severity], finding.audit, finding.subject, finding.message
+
+
+def _count(audit: str, findings: Iterable[Finding], seconds: float) -> AuditResult:
+    severities = [finding.severity for finding in findings if finding.audit == audit]
+    return AuditResult(audit, severities.count(Severity.ERROR), severities.count(Severity.WARNING), round(seconds, 1))
+
+
+def _in_words(severities: Iterable[Severity]) -> str:
+    found = list(severities)
+    if not found:
+        return "nothing wrong"
+    return f"{found.count(Severity.ERROR)} errors, {found.count(Severity.WARNING)} warnings"
+
+
+def _verdict(collection: Collection, findings: Iterable[Finding]) -> Verdict:
+    """An error is one, whatever else is missing; without errors, "consistent" is said of whole data only."""
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        return Verdict.ERRORS
+    return Verdict.PARTIAL if collection.is_partial else Verdict.CONSISTENT

@@ -1,0 +1,128 @@
+"""What all servers say of one node, and of one arc, side by side: one row each, from one grouped pass each.
+
+Several audits read the results; keep them. Foreign processes, and arcs to them, are left out: they have one home each.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sql
+
+from spark_graph_jobs.tables import FOREIGN, UNKNOWN, Tables
+
+ABOUT_NODES: Final = ("level", "version", "vnid", "kind")
+"""What all who hold a node's ancestry record must say of it alike; its kind, all who know it."""
+
+COMPARED: Final = ("cost", "version", "writer", "suspended")
+"""What all who have an arc must have alike."""
+
+
+def of_nodes(tables: Tables) -> DataFrame:
+    """One row a name, by `key`.
+
+    `local`: of one of its servers. `holders`: servers that hold its ancestry record. `homes`: how many own it, and
+    `owned_at`: their places. `is_group_at_home`, `is_at_home`: whether it stands for something there. Of each of
+    `ABOUT_NODES` the `least` and `most` that is said, as (said, at).
+    """
+    version = sql.concat_ws(
+        " of ", sql.coalesce("version_counter", sql.lit(0)).cast("string"), sql.col("version_server")
+    )
+    said = {
+        "level": sql.when(sql.col("held"), sql.lpad(sql.coalesce("level", sql.lit(-1)).cast("string"), 10, " ")),
+        "version": sql.when(sql.col("held"), version),
+        "vnid": sql.when(sql.col("held"), sql.coalesce("vnid", sql.lit("no virtual node"))),
+        "kind": sql.when(sql.col("kind") != "absent", sql.col("kind")),
+    }
+    return (
+        tables.nodes.filter(sql.col("home_at") != FOREIGN)
+        .groupBy("key")
+        .agg(
+            sql.min("local").alias("local"),
+            sql.count_if("held").alias("holders"),
+            sql.count_if("owned").alias("homes"),
+            sql.collect_list(sql.when(sql.col("owned"), sql.col("at"))).alias("owned_at"),
+            sql.bool_or(sql.col("owned") & (sql.col("kind") == "group")).alias("is_group_at_home"),
+            sql.bool_or(sql.col("owned") & (sql.col("kind") != "absent")).alias("is_at_home"),
+            *(
+                how(sql.when(text.isNotNull(), sql.struct(text.alias("said"), "at"))).alias(f"{name}_{end}")
+                for name, text in said.items()
+                for end, how in (("least", sql.min), ("most", sql.max))
+            ),
+        )
+    )
+
+
+def differ_in(name: str) -> Column:
+    """Whether servers do not say the same of a node."""
+    return sql.col(f"{name}_least.said") != sql.col(f"{name}_most.said")
+
+
+def who_says(name: str, tables: Tables) -> Column:
+    """Two servers that do not say the same, and what, as texts."""
+    return sql.array(
+        *(
+            sql.concat(
+                tables.name_of(sql.col(f"{name}_{end}.at")), sql.lit(" says "), sql.ltrim(sql.col(f"{name}_{end}.said"))
+            )
+            for end in ("least", "most")
+        )
+    )
+
+
+def of_arcs(tables: Tables, nodes: DataFrame) -> DataFrame:
+    """One row an arc. `nodes` as `of_nodes` made them.
+
+    `parent`, `child`: `local` numbers at one of the servers. `at_parent`, `at_child`: how many homes of that end have
+    it. `records`: servers in whose ancestry record of the child it is; `child_holders`: servers that hold that record.
+    `parent_home`, `child_home`: places of the homes, as far as there are snapshots. `parent_is_group`, `child_is`:
+    whether the homes have the nodes. `least` and `most`: of what is compared, over all who have the arc; `left_least`
+    and `left_most`: the versions of tombstones. `first_at`, `last_at`: places of the
+    first and the last who have it.
+    """
+    there = sql.col("present")
+    compared = sql.struct(*COMPARED)
+    at_parent, at_child = sql.col("is_truth"), sql.col("is_record") & sql.col("child_owned")
+    arcs = (
+        tables.arcs.filter((sql.col("child_home_at") != FOREIGN) & sql.col("parent_key").isNotNull())
+        .groupBy("parent_key", "child_key")
+        .agg(
+            sql.min("parent").alias("parent"),
+            sql.min_by("child", "parent").alias("child"),
+            sql.max("parent_home_at").alias("parent_home"),
+            sql.max("child_home_at").alias("child_home"),
+            sql.count_if(there & at_parent).alias("at_parent"),
+            sql.count_if(there & at_child).alias("at_child"),
+            sql.count_if(there & sql.col("is_record") & sql.col("child_held")).alias("records"),
+            sql.min(sql.when(there, compared)).alias("least"),
+            sql.max(sql.when(there, compared)).alias("most"),
+            sql.min(sql.when(~there, sql.col("version"))).alias("left_least"),
+            sql.max(sql.when(~there, sql.col("version"))).alias("left_most"),
+            sql.min(sql.when(there, sql.col("at"))).alias("first_at"),
+            sql.max(sql.when(there, sql.col("at"))).alias("last_at"),
+        )
+    )
+    children = nodes.select(
+        sql.col("key").alias("child_key"),
+        sql.col("holders").alias("child_holders"),
+        sql.col("is_at_home").alias("child_is"),
+    )
+    parents = nodes.select(sql.col("key").alias("parent_key"), sql.col("is_group_at_home").alias("parent_is_group"))
+    return (
+        arcs.join(children, "child_key", "left")
+        .join(parents, "parent_key", "left")
+        .fillna(0, ["child_holders"])
+        .fillna(False, ["child_is", "parent_is_group"])
+    )
+
+
+def have_it(tables: Tables) -> Column:
+    """The first and the last of the servers that have an arc, as texts."""
+    places = sql.array_distinct(sql.array("first_at", "last_at"))
+    return sql.transform(places, lambda at: sql.concat(tables.name_of(at), sql.lit(" has it")))
+
+
+def both_homes_are_here() -> Column:
+    """Whether there are snapshots of the homes of both ends."""
+    return (sql.col("parent_home") > UNKNOWN) & (sql.col("child_home") > UNKNOWN)

@@ -1,0 +1,107 @@
+"""The form of a snapshot: what one name server knew at one revision, as a manifest and Parquet files.
+
+docs/snapshots.md says what each column means. Whoever changes a table raises `SCHEMA_VERSION`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+
+MANIFEST: Final = "manifest.json"
+
+DELIVERIES: Final = "deliveries.parquet"
+"""Beside the folders of the servers, where there is a delivery log."""
+
+
+def _column(name: str, kind: pa.DataType, *, nullable: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable)
+
+
+def _maybe(name: str, kind: pa.DataType) -> pa.Field:
+    return _column(name, kind, nullable=True)
+
+
+_STRINGS = pa.list_(pa.field("element", pa.string(), nullable=False))
+_NUMBERS = pa.list_(pa.field("element", pa.int32(), nullable=False))
+
+TABLES: Final[dict[str, pa.Schema]] = {
+    "nodes": pa.schema(
+        [
+            _column("node", pa.int32()),
+            _column("id", pa.string()),
+            _column("kind", pa.string()),
+            _maybe("home", pa.string()),
+            _column("owned", pa.bool_()),
+            _column("held", pa.bool_()),
+            _maybe("vnid", pa.string()),
+            _maybe("version_counter", pa.int64()),
+            _maybe("version_server", pa.string()),
+            _maybe("level", pa.int64()),
+        ]
+    ),
+    "arcs": pa.schema(
+        [
+            _column("parent", pa.int32()),
+            _column("child", pa.int32()),
+            _column("cost", pa.int64()),
+            _column("version", pa.int64()),
+            _column("writer", pa.int64()),
+            _column("present", pa.bool_()),
+            _column("suspended", pa.bool_()),
+            _maybe("state", pa.string()),
+            _column("is_truth", pa.bool_()),
+            _column("is_record", pa.bool_()),
+        ]
+    ),
+    "virtual_nodes": pa.schema(
+        [
+            _column("vnid", pa.string()),
+            _column("smallest", pa.string()),
+            _column("components", _NUMBERS),
+        ]
+    ),
+    "ancestors": pa.schema(
+        [
+            _column("node", pa.int32()),
+            _column("ancestors", pa.binary()),
+        ]
+    ),
+    "rd_records": pa.schema(
+        [
+            _column("parent", pa.int32()),
+            _column("child", pa.int32()),
+            _column("origin", pa.string()),
+            _maybe("minimal", _STRINGS),
+            _maybe("blocked", pa.binary()),
+            _maybe("version_counter", pa.int64()),
+            _maybe("version_server", pa.string()),
+        ]
+    ),
+    "updates": pa.schema(
+        [
+            _column("update", pa.string()),
+            _column("coordinator", pa.string()),
+            _column("role", pa.string()),
+            _column("state", pa.string()),
+            _maybe("priority_counter", pa.int64()),
+            _maybe("priority_server", pa.string()),
+            _column("waits_for", _STRINGS),
+        ]
+    ),
+}
+
+DELIVERIES_SCHEMA: Final = pa.schema(
+    [
+        _column("message", pa.string()),
+        _column("originator", pa.string()),
+        _column("sender", pa.string()),
+        _column("sent_as", pa.int64()),
+        _maybe("place", pa.int64()),
+        _column("receiver", pa.string()),
+        _maybe("received_as", pa.int64()),
+    ]
+)

@@ -1,0 +1,113 @@
+"""Each audit finds what it claims to find, names it, and finds nothing else; and nothing at all in clean clusters.
+
+All faults are planted in one collection of snapshots, each in a cluster of its own that no arc leaves, and judged by
+one run. So are the clean clusters.
+"""
+
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from spark_graph_jobs.results import Verdict
+from spark_graph_jobs.run import run
+from spark_graph_jobs.schema import DELIVERIES, DELIVERIES_SCHEMA
+from spark_graph_jobs.snapshots import read_collection
+from spark_graph_jobs.synthetic import snapshots_of, write
+from tests.integration.audit.clusters import OWNERS, Cluster, random_clusters, whole_cluster
+from tests.integration.audit.faults import FAULTS
+
+TAGS = {name: f"f{number:03}" for number, name in enumerate(FAULTS, start=1)}
+CLEAN = "f000"
+CLEAN_CLUSTERS = 50
+
+
+def judge(spark, snapshots, folder):
+    write(snapshots, folder / "snapshots")
+    return run(spark, read_collection(folder / "snapshots"), folder / "out", progress=lambda _text: None)
+
+
+@pytest.fixture(scope="module")
+def found(spark, tmp_path_factory):
+    """The findings of a run over all planted faults, by the tag of the cluster."""
+    tags = [CLEAN, *TAGS.values()]
+    arcs = [arc for tag in tags for arc in whole_cluster(tag)]
+    groups = [Cluster(tag, {}).name("lonely@a") for tag in tags]
+    snapshots = snapshots_of(arcs, OWNERS, groups=groups)
+    for name, tag in TAGS.items():
+        FAULTS[name].plant(Cluster(tag, snapshots))
+    by_tag = {}
+    for finding in judge(spark, snapshots, tmp_path_factory.mktemp("planted")).findings:
+        (tag,) = set(re.findall(r"-(f\d{3})@", finding.subject))
+        by_tag.setdefault(tag, []).append(finding)
+    return by_tag
+
+
+def short(finding, tag):
+    """The subject as faults name it."""
+    return re.sub(r"@([abc])\.x\b", r"@\1", finding.subject.replace(f"-{tag}", "")).replace("u@a", "u")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_and_nothing_else_is(name, found):
+    fault, tag = FAULTS[name], TAGS[name]
+    findings = found.get(tag, [])
+    seen = {(finding.audit, short(finding, tag)) for finding in findings}
+    assert fault.found <= seen, findings
+    assert {audit for audit, _ in seen - fault.found} <= fault.besides, findings
+    assert {finding.severity.value for finding in findings} == {fault.severity}
+    assert all(finding.fix.startswith("shadowtree ") for finding in findings)
+
+
+def test_nothing_is_found_in_the_cluster_where_nothing_was_planted(found):
+    assert CLEAN not in found
+
+
+def test_nothing_is_found_in_random_clusters(spark, tmp_path):
+    result = judge(spark, snapshots_of(random_clusters(CLEAN_CLUSTERS, seed=6), OWNERS), tmp_path)
+    assert result.findings == ()
+    assert result.verdict is Verdict.CONSISTENT
+
+
+def test_without_one_server_the_others_are_judged_and_not_called_consistent(spark, tmp_path):
+    snapshots = snapshots_of(whole_cluster(CLEAN), OWNERS)
+    del snapshots["b"]
+    result = judge(spark, snapshots, tmp_path)
+    assert [(finding.audit, finding.subject) for finding in result.findings] == [("snapshots", "b")]
+    assert result.verdict is Verdict.PARTIAL
+
+
+def test_a_delivery_log_is_judged_by_who_was_a_member(spark, tmp_path):
+    """Here servers do not say what they compute, either: then it is judged by the rule alone."""
+    cluster = Cluster(CLEAN, {})
+    member, guest = cluster.name("p@b"), cluster.name("guest@people.example")
+    rows = [
+        # message, place, receiver, received as
+        ("lost", 1, member, 1),
+        ("lost", 1, guest, None),
+        ("twice", 2, member, 2),
+        ("twice", 2, member, 3),
+        ("twice", 2, guest, 2),
+        ("stray", 3, member, 4),
+        ("stray", 3, guest, 3),
+        ("stray", 3, cluster.name("stranger@b"), 1),
+        ("late", 4, member, 6),
+        ("late", 4, guest, 4),
+        ("last", 5, member, 5),
+        ("last", 5, guest, 5),
+    ]
+    columns = ("message", "place", "receiver", "received_as")
+    about = {"originator": cluster.name("top@a"), "sender": "ann@a.x"}
+    log = [{**dict(zip(columns, row, strict=True)), **about, "sent_as": row[1]} for row in rows]
+    (tmp_path / "snapshots").mkdir()
+    pq.write_table(pa.Table.from_pylist(log, DELIVERIES_SCHEMA), tmp_path / "snapshots" / DELIVERIES)
+    result = judge(spark, snapshots_of(whole_cluster(CLEAN), OWNERS, with_computed=False), tmp_path)
+    assert {(finding.subject, finding.message) for finding in result.findings} == {
+        ("lost", "was not delivered to a member"),
+        ("twice", "was delivered 2 times to one receiver"),
+        ("stray", "was delivered to one who is no member"),
+        ("late", "came out of the one order of all messages"),
+        ("late", "came out of its sender's order"),
+    }
+    assert {finding.audit for finding in result.findings} == {"deliveries"}

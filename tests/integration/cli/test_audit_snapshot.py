@@ -1,0 +1,150 @@
+"""`shadowtree audit snapshot` against real servers, and what the clients say of snapshots."""
+
+import json
+import subprocess
+import sys
+import threading
+
+import pyarrow.parquet as pq
+import pytest
+
+import shadowtree
+from shadowtree.client.snapshots.schema import TABLES
+from tests.integration.nameserver.conftest import start, start_several  # noqa: F401 - fixtures
+
+SUBNETS = ["a.example", "b.example", "c.example"]
+SECONDS = 60
+
+
+@pytest.fixture
+def servers(start_several):  # noqa: F811
+    """Three servers with a loop over all of them."""
+    servers = start_several([[subnet] for subnet in SUBNETS])
+    names = servers.clients[0]
+    groups = [f"g@{subnet}" for subnet in SUBNETS]
+    for group in groups:
+        names.create_group(group)
+    for parent, child in zip(groups, [*groups[1:], groups[0]], strict=True):
+        names.join(parent, child)
+    names.join(groups[1], "ann@b.example")
+    return servers
+
+
+def snapshot(address, out, *options):
+    command = [sys.executable, "-m", "shadowtree", "audit", "snapshot", "--server", address, "--out", out, *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+
+
+def manifests(out):
+    return {path.parent.name: json.loads(path.read_text()) for path in out.glob("*/manifest.json")}
+
+
+def test_one_address_suffices_for_the_snapshots_of_all_servers(servers, tmp_path):
+    done = snapshot(servers.address(1), tmp_path / "out", "--format", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [one["server"] for one in json.loads(done.stdout)["snapshots"]] == SUBNETS
+    found = manifests(tmp_path / "out")
+    assert sorted(found) == SUBNETS
+    for server, manifest in found.items():
+        assert manifest["server"] == server
+        assert manifest["subnets"] == [server]
+        assert sorted(peer["server"] for peer in manifest["peers"]) == [one for one in SUBNETS if one != server]
+        assert manifest["consistency"] == "server"
+        assert manifest["cut"] is None
+        for name, schema in TABLES.items():
+            table = pq.read_table(tmp_path / "out" / server / f"{name}.parquet")
+            assert table.schema.equals(schema)
+            assert table.num_rows == manifest["rows"][name]
+    loops = {
+        pq.read_table(tmp_path / "out" / server / "virtual_nodes.parquet").to_pylist()[0]["vnid"] for server in SUBNETS
+    }
+    assert len(loops) == 1
+
+
+def test_a_server_that_is_gone_is_named_and_snapshots_of_before_do_not_pass_for_its_own(servers, tmp_path):
+    out = tmp_path / "out"
+    assert snapshot(servers.address(0), out).returncode == 0
+    servers.kill(2)
+    done = snapshot(servers.address(0), out, "--timeout", "5")
+    assert done.returncode == 3
+    assert "c.example" in done.stderr
+    assert sorted(manifests(out)) == SUBNETS[:2]
+
+
+def test_at_a_cut_all_servers_are_read_at_one_update(servers, tmp_path):
+    stop = threading.Event()
+
+    def go_on_changing():
+        number = 0
+        while not stop.is_set():
+            number += 1
+            servers.clients[number % 3].join(f"g@{SUBNETS[number % 3]}", f"p{number}@else.where")
+
+    changing = threading.Thread(target=go_on_changing)
+    changing.start()
+    try:
+        done = snapshot(servers.address(0), tmp_path / "out", "--cut")
+    finally:
+        stop.set()
+        changing.join()
+    assert (done.returncode, done.stderr) == (0, "")
+    found = manifests(tmp_path / "out")
+    assert sorted(found) == SUBNETS
+    assert {manifest["consistency"] for manifest in found.values()} == {"cut"}
+    assert len({manifest["cut"] for manifest in found.values()}) == 1
+
+
+def test_a_cut_needs_all_servers(servers, tmp_path):
+    servers.kill(2)
+    done = snapshot(servers.address(0), tmp_path / "out", "--cut", "--timeout", "5")
+    assert done.returncode in (3, 4)
+    assert done.stderr.count("\n") == 1
+    assert manifests(tmp_path / "out") == {}
+
+
+def test_without_a_folder_it_is_wrong_usage():
+    command = [sys.executable, "-m", "shadowtree", "audit", "snapshot"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 2
+    assert "--out" in done.stderr
+
+
+def test_more_than_two_snapshots_of_one_server_at_once_are_refused(servers, tmp_path):
+    waiting = []
+    caught_up = threading.Barrier(3)
+    for number in range(2):
+        client = servers.new_client(0)
+        arguments = {"cut": f"cut {number}", "on_caught_up": caught_up.wait}
+        taking = threading.Thread(target=_until_closed, args=(client, tmp_path / str(number), arguments))
+        taking.start()
+        waiting.append((client, taking))
+    caught_up.wait(SECONDS)
+    try:
+        with pytest.raises(shadowtree.Unavailable, match="2 snapshots"):
+            servers.clients[0].snapshot(tmp_path / "third")
+    finally:
+        for client, taking in waiting:
+            client.close()
+            taking.join()
+
+
+def _until_closed(client, folder, arguments):
+    with pytest.raises(shadowtree.ShadowtreeError):
+        client.snapshot(folder, **arguments)
+
+
+async def test_the_asynchronous_client_writes_the_same(servers, tmp_path):
+    async with shadowtree.aio.Client(servers.address(0)) as names:
+        rows = []
+        found = await names.snapshot(tmp_path / "async", progress=rows.append)
+        again = servers.clients[0].snapshot(tmp_path / "sync")
+    assert (found.server, found.revision, found.nodes, found.arcs) == (
+        again.server,
+        again.revision,
+        again.nodes,
+        again.arcs,
+    )
+    assert rows[-1] >= found.nodes + found.arcs
+    for name in TABLES:
+        one, other = (pq.read_table(tmp_path / kind / "a.example" / f"{name}.parquet") for kind in ("async", "sync"))
+        assert one.equals(other), name

@@ -1,0 +1,37 @@
+"""Snapshots of cores that are driven by hand or by the simulator, through the messages that a server would send."""
+
+from nameserver.services.snapshot_chunks import encode_end, encode_piece
+from shadowtree.client.snapshots.files import write_snapshot
+from shadowtree.client.snapshots.tables import SnapshotCollector
+from shadowtree.v1 import admin_pb2
+
+
+def chunks_of(core, *, between=lambda: None):
+    """All chunks of a core's snapshot; `between` is called after each piece and returns the records of its steps."""
+    snapshot = core.snapshot()
+    for piece in snapshot.read():
+        yield _message(encode_piece(piece))
+        for records in between() or ():
+            snapshot.note(records)
+    for piece in snapshot.finish():
+        yield _message(encode_piece(piece))
+    snapshot.close()
+    yield _message(encode_end(snapshot.closing(), revision=core.revision, database_failure=""))
+
+
+def tables_of(core, **settings):
+    """The manifest and the tables, each as a list of rows by column name."""
+    collector = SnapshotCollector()
+    for chunk in chunks_of(core, **settings):
+        collector.add(chunk)
+    found = collector.finish()
+    return found.manifest, {name: table.to_pylist() for name, table in found.tables.items()}
+
+
+def write(cores, folder):
+    """Write the snapshots of several cores into one folder."""
+    return [write_snapshot(chunks_of(core), folder) for core in cores]
+
+
+def _message(encoded):
+    return admin_pb2.SnapshotChunk.FromString(encoded)

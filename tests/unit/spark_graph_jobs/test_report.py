@@ -1,0 +1,138 @@
+"""The page: that it is whole and safe, needs nothing else, and says what was found."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from spark_graph_jobs.finding import Finding, Severity
+from spark_graph_jobs.questions.answer import Answer, info
+from spark_graph_jobs.questions.asking import Answers, Picture
+from spark_graph_jobs.questions.exposure import QUESTION as EXPOSURE
+from spark_graph_jobs.questions.exposure import Matrix
+from spark_graph_jobs.questions.nesting import QUESTION as NESTING
+from spark_graph_jobs.questions.weak_points import QUESTION as LOOPS
+from spark_graph_jobs.report import drawings
+from spark_graph_jobs.report.page import FINDINGS_SHOWN_LIMIT, write_report
+from spark_graph_jobs.results import AuditResult, Result, Verdict
+from spark_graph_jobs.snapshots import Collection, Snapshot
+
+NASTY = "<script>alert(1)</script>\"&'@x.example"
+
+
+@pytest.fixture
+def collection():
+    rows = dict.fromkeys(("nodes", "arcs"), 7)
+    snapshot = Snapshot("north", Path("north"), ("x.example",), "1@north", "c", (), rows, True, None)
+    return Collection((snapshot,), (), False, None)
+
+
+def answers():
+    answer = Answer(
+        EXPOSURE, "What it says.", ("group", "count"), ((NASTY, 1234567),), (info(EXPOSURE, NASTY, "m", [NASTY, "b"]),)
+    )
+    picture = Picture(
+        depths={0: 3, 4: 1},
+        loop_sizes=[2, 3, 9],
+        matrix=Matrix(("a.example", NASTY), ((5, 100), (0, 2))),
+        loops=[(NASTY, [(NASTY, "b@x", "shadow"), ("b@x", NASTY, "shadow"), ("b@x", "c@x", "fade")])],
+        totals={"groups": 1, "processes": 2, "arcs": 3, "virtual nodes": 4, "domains": 5},
+    )
+    given = [(answer, 0.5), (Answer(NESTING, "n"), 0.1), (Answer(LOOPS, "l"), 0.1)]
+    return Answers("driver (scipy)", "no jar of GraphFrames", given, picture)
+
+
+class Page(HTMLParser):
+    """Tags that are open, and all that was said."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.text, self.tags, self.loads = [], [], [], []
+        self.feed(text)
+        assert not self.open, f"not closed: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.loads += [value for name, value in attributes if name in {"src", "href"} and not value.startswith("#")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def written(tmp_path, collection, verdict=Verdict.CONSISTENT, findings=(), given=None):
+    result = Result(verdict, (AuditResult("levels", len(findings), 0, 1.5),), tuple(findings))
+    return write_report(tmp_path, result, collection, given).read_text()
+
+
+def test_names_cannot_become_markup(tmp_path, collection):
+    finding = Finding("levels", Severity.ERROR, NASTY, NASTY, (NASTY,), NASTY)
+    page = Page(written(tmp_path, collection, Verdict.ERRORS, [finding], answers()))
+    assert "script" not in page.tags
+    assert "".join(page.text).count(NASTY) >= 6
+
+
+def test_it_loads_nothing(tmp_path, collection):
+    text = written(tmp_path, collection, given=answers())
+    assert Page(text).loads == []
+    assert not re.search(r"url\((?!#)|@import|https?://", text)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "headline"),
+    [
+        (Verdict.CONSISTENT, "Consistent"),
+        (Verdict.ERRORS, "Errors were found"),
+        (Verdict.PARTIAL, "Partial data"),
+    ],
+)
+def test_the_verdict_comes_first(verdict, headline, tmp_path, collection):
+    text = written(tmp_path, collection, verdict)
+    assert re.search(r"<h1>(.*)</h1>", text)[1] == headline
+    assert ("Consistent" in text) == (verdict is Verdict.CONSISTENT)
+
+
+def test_errors_are_told_with_evidence_and_what_mends_them(tmp_path, collection):
+    finding = Finding("ancestry", Severity.ERROR, "a@x", "lacks b@x", ("b@x", "a@x"), "shadowtree leave 'b@x' 'a@x'")
+    told = "".join(Page(written(tmp_path, collection, Verdict.ERRORS, [finding])).text)
+    for expected in ("a@x", "lacks b@x", "shadowtree leave 'b@x' 'a@x'"):
+        assert expected in told
+
+
+def test_of_many_findings_it_shows_some_and_counts_the_rest(tmp_path, collection):
+    findings = [Finding("levels", Severity.ERROR, f"{n}@x", "wrong") for n in range(FINDINGS_SHOWN_LIMIT + 7)]
+    text = written(tmp_path, collection, Verdict.ERRORS, findings)
+    assert text.count('class="finding error"') == FINDINGS_SHOWN_LIMIT
+    assert "And 7 more" in text
+
+
+def test_it_names_the_engine_and_why_it_is_not_the_default_one(tmp_path, collection):
+    text = written(tmp_path, collection, given=answers())
+    assert "driver (scipy)" in text
+    assert "no jar of GraphFrames" in text
+
+
+def test_loops_are_counted_in_doubling_sizes():
+    assert drawings.in_doubling_sizes([2, 2, 3, 5, 8, 9]) == [("2", 2), ("3", 1), ("4", 0), ("5-8", 2), ("9-16", 1)]
+    assert drawings.in_doubling_sizes([]) == []
+
+
+def test_a_drawn_loop_shows_each_group_and_each_arc_once():
+    arcs = [("a", "b", "shadow"), ("b", "a", "fade"), ("b", "c", "shadow"), ("c", "a", "fade")]
+    drawn = drawings.loop(arcs)
+    assert drawn.count("<circle") == 3
+    assert drawn.count("<path") == 4
+    assert drawn.count("arc shadow") == 2
+
+
+def test_shades_go_from_nothing_to_the_most():
+    assert [drawings.shade(value, 1_000) for value in (0, 1, 30, 1_000)] == [0, 2, 5, 9]
+    assert drawings.shade(5, 0) == 0
