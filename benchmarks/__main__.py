@@ -10,6 +10,7 @@ from benchmarks import (
     audits,
     commands,
     detection,
+    healing,
     histories,
     imports,
     messages,
@@ -29,6 +30,7 @@ TOPICS = {
     "messages": messages.measure,
     "several_servers": several_servers.measure,
     "detection": detection.measure,
+    "healing": healing.measure,
     "snapshots": snapshots.measure,
     "audits": audits.measure,
 }

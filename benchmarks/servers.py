@@ -19,6 +19,8 @@ import psutil
 from shadowtree import Client
 
 CONNECTION_PATIENCE_SECONDS = 30
+SERVING = r"serving .* on (\S+)$"
+"""The line of a name server that accepts calls."""
 EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
 
 
@@ -74,7 +76,7 @@ def name_server(folder: Path, *, subnets: Sequence[str]) -> Iterator[ServerProce
     database = f"sqlite:///{folder / 'names.db'}"
     command = [sys.executable, "-m", "shadowtree", "serve", "--listen", "127.0.0.1:0"]
     command += ["--database", database, "--subnet", f"@{listed}"]
-    with running(command, r"serving .* on (\S+)$") as server:
+    with running(command, SERVING) as server:
         yield server
 
 
@@ -94,7 +96,7 @@ def name_servers(folder: Path, shares: Sequence[Sequence[str]]) -> Iterator[list
             for other in range(len(shares)):
                 if other != number:
                     command += ["--peer", f"@{folder / f'{other}-as-peer'}"]
-            servers.append(stack.enter_context(running(command, r"serving .* on (\S+)$")))
+            servers.append(stack.enter_context(running(command, SERVING)))
         for server in servers:
             _wait_for_peers(server)
         yield servers

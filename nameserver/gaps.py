@@ -36,6 +36,6 @@ class Gaps:
     def above(self, members: Iterable[str]) -> list[ServerId]:
         """Those who may know better about one of the members; sorted."""
         found = set(self._directory.unheard())
-        for member in members:
+        for member in members if self._resolver.has_suspended else ():
             found.update(self._resolver.apart_above(NodeId(member)))
         return sorted(found)

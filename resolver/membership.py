@@ -76,17 +76,18 @@ class MembershipResolver:
         return bool(self._graph.suspended)
 
     def apart_above(self, member: NodeId) -> list[ServerId]:
-        """The servers from which arcs that are suspended lead to something above the member, or to itself; sorted.
+        """The servers that suspended arcs to something above the member, or to itself, come from; sorted.
 
-        They may know of further groups that the member is in.
+        There may be further groups that the member is in. Of an arc from here it is the server that it leads to.
         """
         graph = self._graph
         node = graph.index.get(member)
         if node is None or not graph.suspended_into:
             return []
         above = self._ancestors.of(node)
-        tails = {tail for head, tails in graph.suspended_into.items() if head in above for tail in tails}
-        return sorted({self._core.home_of(graph.ids[tail]) for tail in tails} - {self._core.server})
+        ends = [(tail, head) for head, tails in graph.suspended_into.items() if head in above for tail in tails]
+        owns, home_of = self._core.owns, self._core.home_of
+        return sorted({home_of(graph.ids[head if owns(tail) else tail]) for tail, head in ends})
 
     def describe(self, group: NodeId, *, pathname_limit: int) -> GroupDescription:
         """The group's place in both views of the graph."""

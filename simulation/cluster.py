@@ -299,7 +299,12 @@ class Cluster:
         for other in others:
             for sender, receiver in ((server, other), (other, server)):
                 receipt = PeerReceived(receiver, self.durable_through(receiver, sender))
-                self._disks[sender].write(self.servers[sender].step(receipt, self.now).records)
+                effects = self.servers[sender].step(receipt, self.now)
+                self._disks[sender].write(effects.records)
+                for letter in effects.messages:
+                    self._send(sender, letter)
+                self._answer(effects.replies)
+                self._arm(sender)
                 self.send_kept(sender, receiver)
         self._ask_again(server)
 

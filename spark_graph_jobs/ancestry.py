@@ -11,16 +11,16 @@ Source: protocol.md section 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from pyroaring import BitMap
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.grouped import Row, check_groups
+from spark_graph_jobs.grouped import Row
 from spark_graph_jobs.said import differ_in, have_it, who_says
-from spark_graph_jobs.sinks import Sink, read_sink
+from spark_graph_jobs.sinks import Sink
 from spark_graph_jobs.tables import Tables
 from spark_graph_jobs.trouble import (
     TROUBLE,
@@ -37,13 +37,14 @@ FIX: Final = "shadowtree describe '{node}'"
 """Shows the arcs around a node; joining one of those that enter it again computes its ancestry anew."""
 
 
-def audit(tables: Tables, sinks: DataFrame, nodes: DataFrame, arcs: DataFrame) -> DataFrame:
+def audit(tables: Tables, judged: DataFrame, nodes: DataFrame, arcs: DataFrame) -> DataFrame:
     """Troubles: ancestor sets and ancestry records.
 
-    `sinks`: of `sinks.gather`; `nodes` and `arcs`: of `said.of_nodes` and `said.of_arcs`.
+    `judged`: of `sink_pass.judge`; `nodes` and `arcs`: of `said.of_nodes` and `said.of_arcs`.
     """
     return (
-        check_groups(sinks, judge_set, TROUBLE)
+        judged.filter(sql.col("audit") == AUDIT)
+        .select(*TROUBLE.names)
         .unionByName(_unknown_parents(tables))
         .unionByName(_superfluous(tables))
         .unionByName(_unlike_copies(tables, arcs))
@@ -51,9 +52,8 @@ def audit(tables: Tables, sinks: DataFrame, nodes: DataFrame, arcs: DataFrame) -
     )
 
 
-def judge_set(rows: Sequence[Row]) -> Iterator[Row]:
+def judge_set(sink: Sink) -> Iterator[Row]:
     """Whether the ancestor set of one derived node follows from those of its parents."""
-    sink = read_sink(rows)
     if sink.components is None:
         if sink.sets:
             yield about_node(sink.derived, "{at} keeps an ancestor set of it, and does not hold its ancestry record")

@@ -15,30 +15,29 @@ Source: NG 4.2, 4.5; protocol.md section 4.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from pyroaring import BitMap
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
-from spark_graph_jobs.grouped import Row, check_groups
-from spark_graph_jobs.sinks import Entering, Sink, read_sink
-from spark_graph_jobs.tables import Tables
+from spark_graph_jobs.grouped import Row
+from spark_graph_jobs.sinks import Entering, Sink
 from spark_graph_jobs.trouble import TROUBLE, about_arc, about_node, on_server_of
 
 AUDIT: Final = "exactly once"
 
 
-def audit(tables: Tables, sinks: DataFrame) -> DataFrame:
-    """Troubles about what reaches each sink. `sinks` as `sinks.gather` made them."""
-    has_computed = tuple(snapshot.has_computed_records for snapshot in tables.servers)
-    return check_groups(sinks, partial(judge_sink, has_computed=has_computed), TROUBLE)
+def audit(judged: DataFrame) -> DataFrame:
+    """Troubles about what reaches each sink. `judged`: of `sink_pass.judge`."""
+    return judged.filter(sql.col("audit") == AUDIT).select(*TROUBLE.names)
 
 
-def judge_sink(rows: Sequence[Row], *, has_computed: Sequence[bool]) -> Iterator[Row]:
+def judge_sink(sink: Sink, *, has_computed: Sequence[bool]) -> Iterator[Row]:
     """Whether each originator above one sink comes to it over exactly one arc."""
-    sink = read_sink(rows)
     if sink.components is None or not sink.owned or any(arc.above is None for arc in sink.arcs):
+        return
+    if len(sink.arcs) <= 1 and not sink.records:
         return
     before: BitMap = BitMap()
     given: BitMap = BitMap()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_graph_jobs import (
@@ -19,7 +18,7 @@ from spark_graph_jobs import (
     levels,
     rd_records,
     said,
-    sinks,
+    sink_pass,
     snapshots,
     updates,
     virtual_nodes,
@@ -37,10 +36,11 @@ Progress = Callable[[str], None]
 
 WORK: Final = ".work"
 WORK_BEFORE: Final = ".work-before"
-"""Folder in that of the results, for intermediate tables; removed at the end."""
+"""Folders in that of the results, for intermediate tables; removed at the end."""
 
 READING: Final = "reading and joining"
-"""Stands among the audits for the time it takes."""
+JUDGING: Final = "ancestor sets at every sink"
+"""Stand among the audits for the time they take."""
 
 FIXES: Final = {
     agreement.AUDIT: agreement.FIX,
@@ -59,16 +59,8 @@ class Prepared:
     """What all servers say of each node."""
     arcs: DataFrame
     """What all servers say of each arc."""
-    sinks: DataFrame
-    """What enters each derived node at each server."""
-
-    @classmethod
-    def of(cls, tables: Tables) -> Prepared:
-        """Prepare it."""
-        nodes = tables.store.keep("said of nodes", said.of_nodes(tables))
-        arcs = tables.store.keep("said of arcs", said.of_arcs(tables, nodes))
-        # Not to a file: it must stay sorted, and a file is read in pieces.
-        return cls(nodes, arcs, sinks.gather(tables).persist(StorageLevel.DISK_ONLY))
+    judged: DataFrame
+    """What is wrong with what enters each derived node at each server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +109,13 @@ def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, work_before: 
 
 def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], DataFrame]]:
     """The audits that Spark carries out, by name, in the order in which they run; each returns troubles."""
-    nodes, arcs, entering = prepared.nodes, prepared.arcs, prepared.sinks
+    nodes, arcs, judged = prepared.nodes, prepared.arcs, prepared.judged
     found: dict[str, Callable[[], DataFrame]] = {
         levels.AUDIT: lambda: levels.audit(tables, nodes),
         virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables, nodes),
         agreement.AUDIT: lambda: agreement.audit(tables, nodes, arcs),
-        ancestry.AUDIT: lambda: ancestry.audit(tables, entering, nodes, arcs),
-        exactly_once.AUDIT: lambda: exactly_once.audit(tables, entering),
+        ancestry.AUDIT: lambda: ancestry.audit(tables, judged, nodes, arcs),
+        exactly_once.AUDIT: lambda: exactly_once.audit(judged),
     }
     if any(snapshot.rows["rd_records"] for snapshot in tables.servers):
         found[rd_records.AUDIT] = lambda: rd_records.audit(tables)
@@ -136,18 +128,22 @@ def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], Data
 def _judge(tables: Tables, progress: Progress, seconds: dict[str, float], started: float) -> list[Finding]:
     """What Spark's audits found; how long each took goes to `seconds`. Reading began at `started`."""
     troubles: list[Trouble] = []
-    prepared = Prepared.of(tables)
+    nodes = tables.store.keep("said of nodes", said.of_nodes(tables))
+    arcs = tables.store.keep("said of arcs", said.of_arcs(tables, nodes))
     seconds[READING] = time.perf_counter() - started
     progress(f"{READING} ({seconds[READING]:.1f} s)")
+    started = time.perf_counter()
+    judged = tables.store.keep("judged sinks", sink_pass.judge(tables))
+    seconds[JUDGING] = time.perf_counter() - started
+    progress(f"{JUDGING} ({seconds[JUDGING]:.1f} s)")
+    prepared = Prepared(nodes, arcs, judged)
     for name, audit in audits(tables, prepared).items():
         started = time.perf_counter()
         found = collect_troubles(name, audit())
         seconds[name] = time.perf_counter() - started
         progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
         troubles += found
-    findings = name_troubles(troubles, tables, FIXES)
-    prepared.sinks.unpersist()
-    return findings
+    return name_troubles(troubles, tables, FIXES)
 
 
 _SEVERITIES: Final = {severity: place for place, severity in enumerate(Severity)}

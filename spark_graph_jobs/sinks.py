@@ -1,6 +1,6 @@
 """Every derived node with what enters it: the rows from which its ancestors and its duplication control are judged.
 
-One shuffle serves both audits. For each derived node of each server whose ancestry record is held there:
+One shuffle serves two audits (`sink_pass`). For each derived node of each server whose ancestry record is held there:
 
     SELF    its components, their homes and levels
     SET     its ancestor set, as the server holds it
@@ -131,7 +131,7 @@ def _bitmap(numbers: bytes | None) -> BitMap | None:
 
 
 def gather(tables: Tables) -> DataFrame:
-    """The rows of all derived nodes, brought together; keep the result, because two audits read it."""
+    """The rows of all derived nodes, brought together."""
     parts = [_selves(tables), _sets(tables), _arcs(tables), _stored(tables), _computed(tables)]
     rows = parts[0]
     for part in parts[1:]:

@@ -207,8 +207,7 @@ class _Inquiry:
             self._pairs[position].asked |= {own}
         findings = self._checks.findings(groups, members, settles=True)
         self._take(own, positions, findings)
-        if PairFinding.APART in findings:
-            self._take_apart(positions, findings, self._checks.apart_of(members))
+        self._take_apart(positions, findings, self._checks.apart_of(members))
         if self._question.explain:
             self._take_pathname(self._checks.pathname(groups[0], members[0]))
 
@@ -249,7 +248,8 @@ class _Inquiry:
     def _take_apart(self, positions: list[int], findings: Iterable[int], apart: Iterable[str]) -> None:
         """Note who is away and might know better."""
         for position, finding in zip(positions, findings, strict=True):
-            if finding == PairFinding.APART:
+            # A group of which nothing is known here may be above what is suspended.
+            if finding in (PairFinding.APART, PairFinding.NO_GROUP):
                 self._pairs[position].silent.update(apart)
 
     def _take_pathname(self, pathname: Iterable[str]) -> None:

@@ -39,7 +39,8 @@ class PeerQuestionCalls:
                 field="members",
             )
         findings = self._checks.findings(groups, members, settles=True)
-        uncertain = {member for member, found in zip(members, findings, strict=True) if found == PairFinding.APART}
+        pairs = zip(members, findings, strict=True)
+        uncertain = {member for member, found in pairs if found in (PairFinding.APART, PairFinding.NO_GROUP)}
         return messages.CheckPartResponse(
             answers=bytes(findings),
             apart=self._checks.apart_of(uncertain),

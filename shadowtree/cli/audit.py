@@ -19,13 +19,16 @@ import click
 
 from shadowtree.cli.options import Session, everywhere, in_session
 from shadowtree.cli.output import print_json, print_lines, warn
-from shadowtree.cli.statuses import DONE, FAILED, UNCERTAIN
+from shadowtree.cli.statuses import DONE, FAILED, NO, UNCERTAIN
 
 if TYPE_CHECKING:
     from shadowtree.client.snapshots.of_all import Taken
 
 SNAPSHOTS: Final = "snapshots"
 """The folder in that of the report into which `run` writes them."""
+
+FINDINGS: Final = "findings.jsonl"
+"""There once the audit has come to an end."""
 
 NEEDED: Final = ("pyarrow", "numpy")
 NEEDED_BY_RUN: Final = (*NEEDED, "pyspark", "pandas")
@@ -91,7 +94,7 @@ def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[P
     return UNCERTAIN if taken.missing else DONE
 
 
-@audit_command.command("run", context_settings={"ignore_unknown_options": True})
+@audit_command.command("run")
 @_out_option
 @_cut_option
 @_config_option
@@ -121,6 +124,9 @@ def run_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, 
     status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - our own interpreter
     if status < 0:
         warn(f"the audit was ended by signal {-status}")
+        return FAILED
+    if status == NO and not (folder / FINDINGS).exists():
+        # So ends an interpreter that met a bug: it has found nothing.
         return FAILED
     # The audit cannot know of a server that no other one has met.
     return UNCERTAIN if status == DONE and taken.missing else status

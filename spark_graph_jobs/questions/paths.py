@@ -36,8 +36,8 @@ def find_paths(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, tuple[str, ...
         return {}
     places = _places(whole, wanted)
     above = _sets_of(whole, {member for _, (_, member) in places})
-    known = {(group, member, above[member]) for _, (group, member) in places if member in above}
-    arcs = _arcs(whole, _between(whole, sorted(known, key=lambda each: each[:2])))
+    known = sorted({place for _, place in places if place[1] in above})
+    arcs = _arcs(whole, _between(whole, [(group, member, above[member]) for group, member in known]))
     found: dict[Pair, list[int]] = {}
     for pair, place in places:
         path = _walk(arcs.get(place, {}), *place)

@@ -265,8 +265,8 @@ def test_the_second_opinion_finds_a_loop_that_no_server_recorded(spark, tmp_path
             if node["id"] in missed:
                 node["vnid"] = None
     write(snapshots, tmp_path / "in")
-    with load(spark, read_collection(tmp_path / "in"), tmp_path / "work") as tables, whole(tables) as graph:
-        answer = from_scratch.ask(graph, DriverEngine())
+    with load(spark, read_collection(tmp_path / "in"), tmp_path / "work") as tables:
+        answer = from_scratch.ask(whole(tables), DriverEngine())
     assert [finding.subject for finding in answer.findings] == [min(missed)]
     assert answer.findings[0].severity is Severity.ERROR
     assert set(answer.findings[0].evidence) <= missed
