@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from namegraph.columns import heads_of, in_arcs_of, suspended_in
+from namegraph.columns import GONE, KINDS, PRESENT, SUSPENDED, heads_of, in_arcs_of, rows_of, suspended_in
 from namegraph.graph import VirtualNode
 from namegraph.graph_change import GraphChange
 from namegraph.graph_rows import GraphRows
-from namegraph.messages import AncestryRecord, ArcChange, ArcId, InArc, KnownArc, RecordColumns, Vnid
+from namegraph.messages import AncestryRecord, ArcColumns, ArcId, InArc, KnownArc, RecordColumns, Vnid
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow, Records
@@ -213,51 +213,76 @@ class AncestryRecords:
         if version < final and version != base:
             self._drop(node)
 
-    def apply_arc(self, outcome: ArcChange, *, final: Priority) -> None:
-        """Apply what became of an arc to both its ends, as far as they are known here."""
-        graph, site = self._graph, self._site
-        name = outcome.arc
-        owns_parent = site.home_of(name.parent) == site.server
-        owns_child = site.home_below(parent=name.parent, child=name.child) == site.server
-        child = graph.index.get(name.child)
-        if not (owns_parent or owns_child) and (child is None or child not in self.above):
-            return
-        parent, child = graph.intern(name.parent), graph.intern(name.child)
-        known = graph.parents[child].get(parent)
-        # It is the same arc still, as it was written.
-        writer = known.writer if outcome.is_suspended and known is not None else final.counter
-        stays = outcome.is_present or outcome.is_suspended
-        arc = ArcRecord(parent, child, outcome.cost, outcome.version, writer, stays, outcome.is_suspended)
+    def apply_arcs(self, outcomes: ArcColumns, *, final: Priority) -> list[ArcId]:
+        """Apply what became of arcs to both their ends, as far as they are known here.
+
+        Returns those that are not there any more for resolution: they were left, or are suspended.
+        """
+        graph, server = self._graph, self._site.server
+        names = outcomes.names
+        homes = [self._site.table.home_of(name) for name in names]
+        is_owned = [home is None or home == server for home in homes]
+        numbers = [graph.index.get(name) for name in names]
+        new_row = tuple.__new__  # as in `install`
+        gone = []
+        for parent_place, child_place, state, kind, cost, version in rows_of(outcomes):
+            if state != PRESENT:
+                gone.append(ArcId(names[parent_place], names[child_place]))
+            owns_parent = is_owned[parent_place]
+            # A foreign process lives where its parent does.
+            owns_child = is_owned[child_place] if homes[child_place] is not None else owns_parent
+            parent, child = numbers[parent_place], numbers[child_place]
+            if not (owns_parent or owns_child) and (child is None or child not in self.above):
+                continue
+            if parent is None:
+                parent = numbers[parent_place] = graph.intern(names[parent_place])
+            if child is None:
+                child = numbers[child_place] = graph.intern(names[child_place])
+            is_suspended = state == SUSPENDED
+            known = graph.parents[child].get(parent) if is_suspended else None
+            # An arc that is suspended is the same still, as it was written.
+            writer = final.counter if known is None else known.writer
+            arc = new_row(ArcRecord, (parent, child, cost, version, writer, state != GONE, is_suspended))
+            self._apply_arc(arc, KINDS[kind], owns_parent=owns_parent, owns_child=owns_child, final=final)
+        return gone
+
+    def _apply_arc(
+        self, arc: ArcRecord, kind: NodeKind, *, owns_parent: bool, owns_child: bool, final: Priority
+    ) -> None:
+        graph = self._graph
+        parent, child = ends = arc.parent, arc.child
+        is_there = arc.present and not arc.suspended
         has_record = owns_child or child in self.above
         is_news = has_record and self.version_of(child) <= final
         before = graph.unsuspend(parent, child) if owns_parent or is_news else None
         if owns_parent:
-            graph.arc_count += stays - ((graph.children[parent].get(child) or before) is not None)
+            graph.arc_count += arc.present - ((graph.children[parent].get(child) or before) is not None)
             self._apply_truth(arc, owns_child=owns_child)
         if is_news:
             self._set_version(child, final)
-            if outcome.is_present:
-                self._note_write((parent, child))
+            if is_there:
+                self._note_write(ends)
                 self._write(arc, owns_parent=owns_parent)
             else:
                 self._erase(parent, child)
         elif owns_parent and not has_record:
             self._mirror(arc)
-        if outcome.is_suspended and (owns_parent or is_news):
+        if arc.suspended and (owns_parent or is_news):
             graph.suspend(arc)
         if not (owns_parent or owns_child):
             return
-        if not outcome.is_suspended:
-            self._apply_kind(child, outcome, owns_child=owns_child)
-        elif graph.kinds[child] == NodeKind.ABSENT and not owns_child:
-            self._set_kind(child, outcome.kind)
-        if not owns_parent and outcome.is_present:
-            self._set_kind(parent, NodeKind.GROUP)
-        if stays:
-            graph.tombstones.pop((parent, child), None)
+        if arc.suspended:
+            if graph.kinds[child] == NodeKind.ABSENT and not owns_child:
+                self._set_kind(child, kind)
         else:
-            graph.tombstones[parent, child] = arc
-        self._rows_of.arcs[parent, child] = None
+            self._apply_kind(arc, kind, owns_child=owns_child)
+        if not owns_parent and is_there:
+            self._set_kind(parent, NodeKind.GROUP)
+        if arc.present:
+            graph.tombstones.pop(ends, None)
+        else:
+            graph.tombstones[ends] = arc
+        self._rows_of.arcs[ends] = None
 
     def rename(self, name: NodeId, vnid: Vnid | None, *, final: Priority) -> None:
         """Say which virtual node a group is in since the update of this final priority."""
@@ -442,17 +467,17 @@ class AncestryRecords:
             self._graph.parents[arc.child].pop(arc.parent, None)
         self._graph.compare(arc.parent, arc.child)
 
-    def _apply_kind(self, child: NodeIndex, outcome: ArcChange, *, owns_child: bool) -> None:
-        graph = self._graph
+    def _apply_kind(self, arc: ArcRecord, kind: NodeKind, *, owns_child: bool) -> None:
+        graph, child = self._graph, arc.child
         before = graph.kinds[child]
-        if outcome.is_present:
-            self._set_kind(child, outcome.kind)
+        if arc.present:
+            self._set_kind(child, kind)
         elif child in graph.suspended_into:
             pass
         elif not graph.parents[child] and (before == NodeKind.PROCESS or not owns_child) and child not in self.above:
             self._set_kind(child, NodeKind.ABSENT)
-        if owns_child and before != graph.kinds[child] and outcome.kind is NodeKind.PROCESS:
-            graph.process_count += 1 if outcome.is_present else -1
+        if owns_child and before != graph.kinds[child] and kind is NodeKind.PROCESS:
+            graph.process_count += 1 if arc.present else -1
 
     def _drop(self, node: NodeIndex) -> None:
         graph = self._graph

@@ -13,7 +13,7 @@ Source: interfaces.md, semantics 4 to 7 and 11; protocol.md section 5, item 3.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -69,7 +69,7 @@ class Collector:
         self.number = 0
         """The place of the operation that is being read, or that could not be done."""
 
-    def collect(self, operations: Sequence[tuple[int, Operation]], *, size: int) -> Changes:
+    def collect(self, operations: Iterable[tuple[int, Operation]], *, size: int) -> Changes:
         """Return the net change, or raise `RefusedError` naming the operation that cannot be done.
 
         `operations` come with their place in an update of `size` operations. Raises `MustLeaveError` where the update

@@ -12,7 +12,17 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from namegraph.messages import AncestryRecord, ArcChange, ArcColumns, ArcId, InArc, RecordColumns, Vnid
+from namegraph.events import ChildKind
+from namegraph.messages import (
+    AncestryRecord,
+    ArcChange,
+    ArcColumns,
+    ArcId,
+    InArc,
+    OperationColumns,
+    RecordColumns,
+    Vnid,
+)
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
 from namegraph.records import NodeKind
@@ -23,7 +33,8 @@ _NUMBER = "Q"
 GONE, PRESENT, SUSPENDED = 0, 1, 2
 """What becomes of an arc, in the column `present`."""
 
-_KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
+KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
+"""By number."""
 
 
 def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
@@ -127,7 +138,14 @@ def pack_arcs(changes: Iterable[ArcChange]) -> ArcColumns:
 def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
     """What became of the arcs, in their order."""
     names = columns.names
-    for parent, child, is_present, kind, cost, version in zip(
+    for parent, child, state, kind, cost, version in rows_of(columns):
+        arc = ArcId(names[parent], names[child])
+        yield ArcChange(arc, state == PRESENT, KINDS[kind], cost, version, state == SUSPENDED)
+
+
+def rows_of(columns: ArcColumns) -> Iterator[tuple[int, int, int, int, int, int]]:
+    """Of each arc the numbers of its ends among the names, what becomes of it, kind, cost and version."""
+    return zip(
         places_in(columns.parents),
         places_in(columns.children),
         columns.present,
@@ -135,9 +153,7 @@ def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
         numbers_in(columns.costs),
         numbers_in(columns.versions),
         strict=True,
-    ):
-        arc = ArcId(names[parent], names[child])
-        yield ArcChange(arc, is_present == PRESENT, _KINDS[kind], cost, version, is_present == SUSPENDED)
+    )
 
 
 def children_in(columns: ArcColumns) -> list[NodeId]:
@@ -193,7 +209,20 @@ def fit_arcs(columns: ArcColumns) -> bool:
         and len(columns.costs) == len(columns.versions) == 8 * count
         and len(columns.kinds) == count
         and max(columns.present, default=0) <= SUSPENDED
-        and max(columns.kinds, default=0) < len(_KINDS)
+        and max(columns.kinds, default=0) < len(KINDS)
+    )
+
+
+def fit_operations(columns: OperationColumns) -> bool:
+    """As `fit_records`, for the operations of an import."""
+    places = (columns.group_places, columns.groups, columns.arc_places, columns.parents, columns.children)
+    count = len(columns.kinds)
+    return (
+        _are_whole(places, ())
+        and _are_below(len(columns.names), columns.groups, columns.parents, columns.children)
+        and len(columns.group_places) == len(columns.groups)
+        and len(columns.arc_places) == len(columns.parents) == len(columns.children) == 4 * count
+        and max(columns.kinds, default=0) <= max(kind.value for kind in ChildKind)
     )
 
 

@@ -39,6 +39,7 @@ from namegraph.events import (
     JoinArc,
     LeaveArc,
 )
+from namegraph.import_operations import ImportOperations
 from namegraph.messages import (
     Abort,
     ArcId,
@@ -132,7 +133,9 @@ class Coordinator:
             covers[site.home_of(plan.read)] = ({}, {plan.read: None})
         if plan.cut is not None:
             covers.update((server, ({}, {})) for server in site.table.servers())
-        for _, operation in plan.operations:
+        if isinstance(plan.operations, ImportOperations):
+            covers |= plan.operations.ends()
+        for _, operation in () if isinstance(plan.operations, ImportOperations) else plan.operations:
             match operation:
                 case CreateGroup(group) | DeleteGroup(group):
                     covers.setdefault(site.home_of(group), ({}, {}))[0][group] = None
@@ -421,6 +424,19 @@ class Coordinator:
     def _parts(self, running: Running, servers: list[ServerId]) -> dict[ServerId, Update]:
         """What each of these servers, asked for the first time, must know of the update."""
         site, plan = self._site, running.plan
+        if isinstance(plan.operations, ImportOperations):
+            return {
+                server: Update(
+                    running.update_id,
+                    (),
+                    plan.size,
+                    (),
+                    has_joins=True,
+                    read=None,
+                    brought=plan.operations.concerning(server),
+                )
+                for server in servers
+            }
         concerning: dict[ServerId, list[tuple[int, Step]]] = {server: [] for server in servers}
         leaves = []
         has_joins = any(isinstance(operation, JoinArc | SettleArc) for _, operation in plan.operations)

@@ -8,12 +8,13 @@ Nothing is changed, and no node is numbered that was not known before. Source: p
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.changes import Changes, Collector, MustLeaveError, group_not_found
-from namegraph.events import JoinArc, LeaveArc, Operation
+from namegraph.events import JoinArc, LeaveArc
+from namegraph.import_operations import operations_in
 from namegraph.messages import ArcChange, ArcId, ChildTruth, GroupChange, Refuse, SettleArc, SuspendArc, Update
 from namegraph.names import NodeId
 from namegraph.records import NodeKind
@@ -49,24 +50,23 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
             refusal = group_not_found(update.read, site.server, known_subnet=True).refusal
             raise CannotError(Refuse(update.update_id, 0, refusal))
         return Findings((), (), (), 0)
-    if not update.operations:
+    if not update.operations and update.brought is None:
         return Findings((), (), (), 0)
     inner = [operation for _, operation in update.operations if isinstance(operation, SuspendArc | SettleArc)]
     if inner:
         arcs, children, declined = find_inner(site, records, inner)
         return Findings((), arcs, children, 0, declined)
-    operations = [(number, operation) for number, operation in update.operations if isinstance(operation, Operation)]
     interned_from = len(graph.ids)
     collector = Collector(site, is_whole=False)
     try:
-        changes = collector.collect(operations, size=update.size)
+        changes = collector.collect(operations_in(update), size=update.size)
         return Findings(
             tuple(
                 GroupChange(graph.ids[node], kind is NodeKind.GROUP)
                 for node, kind in changes.kinds.items()
                 if site.owns(node) and NodeKind.GROUP in (kind, graph.kind(node))
             ),
-            _arc_changes(site, changes, _waiting_kinds(site, operations)),
+            _arc_changes(site, changes, _waiting_kinds(site, update)),
             _children(site, records, update, collector),
             changes.already_there,
         )
@@ -80,11 +80,11 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
         graph.forget_interned(interned_from)
 
 
-def _waiting_kinds(site: Site, operations: Iterable[tuple[int, Operation]]) -> dict[ArcId, NodeKind]:
-    """Arcs that are to wait for their child's home, with what they take the child for."""
+def _waiting_kinds(site: Site, update: Update) -> dict[ArcId, NodeKind]:
+    """Arcs that are to wait for their child's home, with what they take the child for. An import asks for none."""
     return {
         ArcId(operation.parent, operation.child): NodeKind(operation.kind.value)
-        for _, operation in operations
+        for _, operation in update.operations
         if isinstance(operation, JoinArc)
         and operation.offline
         and site.is_away(site.home_below(parent=operation.parent, child=operation.child))
@@ -117,7 +117,7 @@ def _children(site: Site, records: AncestryRecords, update: Update, collector: C
     """The children, owned here, of the update's arcs."""
     graph = site.graph
     found: dict[NodeId, ChildTruth] = {}
-    for _, operation in update.operations:
+    for _, operation in operations_in(update):
         if not isinstance(operation, JoinArc | LeaveArc):
             continue
         child = operation.child

@@ -86,6 +86,22 @@ Step = Operation | SuspendArc | SettleArc
 """What an update is made of: what clients ask for, or what servers do by themselves when they part and meet."""
 
 
+class OperationColumns(NamedTuple):
+    """The operations of an import, in columns as in `RecordColumns`: groups that shall be there, then arcs.
+
+    Each has its place in the whole import, from 1; other numbers stand for the names.
+    """
+
+    names: tuple[NodeId, ...]
+    group_places: bytes
+    groups: bytes
+    arc_places: bytes
+    parents: bytes
+    children: bytes
+    kinds: bytes
+    """Of the children, as `ChildKind`: a byte each."""
+
+
 class Update(NamedTuple):
     """What one server must know of an update."""
 
@@ -104,6 +120,8 @@ class Update(NamedTuple):
     """Whether `Done` says what became controlled or released: not for an import."""
     cut: str | None = None
     """The name of a cut, which affects everything at its turn; there is no operation then."""
+    brought: OperationColumns | None = None
+    """The operations of an import, in place of those above."""
 
 
 class Cover(NamedTuple):

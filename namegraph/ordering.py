@@ -25,6 +25,7 @@ import msgspec
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import JoinArc
+from namegraph.import_operations import steps_in
 from namegraph.messages import (
     ArcId,
     Cover,
@@ -148,7 +149,7 @@ class Entries:
             self._asked_anew[update_id] = None
             entry.joins = tuple(
                 ArcId(operation.parent, operation.child)
-                for _, operation in update.operations
+                for _, operation in steps_in(update)
                 if isinstance(operation, JoinArc | SettleArc)
                 and self._site.home_of(operation.parent) == self._site.server
             )

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Set
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
-from namegraph.columns import children_in, nodes_in, pack_arcs, pack_records, unpack_arcs
+from namegraph.columns import children_in, nodes_in, pack_arcs, pack_records
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
 from namegraph.events import Cut, Member
@@ -262,12 +262,9 @@ class Participant:
         for group, is_present in commit.groups:
             if self._site.home_of(group) == self._site.server:
                 records.set_group(group, is_present=is_present, final=commit.final)
-        for outcome in unpack_arcs(commit.arcs):
-            if outcome.is_present:
-                self._boundary.arc_joined(outcome.arc, final=commit.final)
-            else:
-                self._boundary.arc_left(outcome.arc, final=commit.final)
-            records.apply_arc(outcome, final=commit.final)
+        self._boundary.arcs_joined(commit.arcs, final=commit.final)
+        for gone in records.apply_arcs(commit.arcs, final=commit.final):
+            self._boundary.arc_left(gone, final=commit.final)
         for node, vnid in commit.renamed:
             if node not in relayed:
                 records.rename(node, vnid, final=commit.final)

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from namegraph.columns import fit_arcs, fit_records, unpack_arcs
+from namegraph.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
 from namegraph.messages import (
     Abort,
     Accept,
     AllHealed,
     ArcChange,
+    ArcColumns,
     ArcId,
     Block,
     Commit,
@@ -66,6 +67,8 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
     """What is wrong with a message of another server; None where nothing is."""
     match message:
         case Order(update=update):
+            if update.brought is not None and not fit_operations(update.brought):
+                return NO_COLUMNS
             return _unless(update.update_id.coordinator == sender, NOT_ITS_UPDATE)
         case Final(update_id) | Abort(update_id) | Drop(update_id):
             return _unless(update_id.coordinator == sender, NOT_ITS_UPDATE)
@@ -138,7 +141,7 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool
     home_of = site.table.home_of
     return (
         all(home_of(change.group) == sender for change in ready.groups)
-        and all(_may_change(sender, change, site=site) for change in unpack_arcs(ready.arcs))
+        and _may_change_all(sender, ready.arcs, site=site)
         and all(home_of(truth.child) in (sender, None) for truth in ready.children)
         # A process of a server that is away is told of by the homes of its groups.
         and all(home_of(member.node) in (sender, None) or member.kind == NodeKind.PROCESS for member in ready.members)
@@ -149,6 +152,12 @@ def _are_between(arcs: Iterable[KnownArc], *, parents: ServerId, children: Serve
     return all(
         site.home_of(known.arc.parent) == parents and site.home_of(known.arc.child) == children for known in arcs
     )
+
+
+def _may_change_all(server: ServerId, arcs: ArcColumns, *, site: Site) -> bool:
+    if all(site.home_of(parent) == server for parent in parents_in(arcs)):
+        return True  # as in every import, arc by arc too
+    return all(_may_change(server, change, site=site) for change in unpack_arcs(arcs))
 
 
 def _may_change(server: ServerId, change: ArcChange, *, site: Site) -> bool:

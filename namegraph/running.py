@@ -17,6 +17,7 @@ import msgspec
 from namegraph.control import Told
 from namegraph.decision import Decision
 from namegraph.events import Outcome
+from namegraph.import_operations import ImportOperations
 from namegraph.messages import ArcId, Cover, Ready, Refuse, Step, UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
@@ -39,7 +40,7 @@ class Phase(Enum):
 class Plan:
     """What an update is to do. A `read` has no operations, nor has a `cut`."""
 
-    operations: tuple[tuple[int, Step], ...]
+    operations: tuple[tuple[int, Step], ...] | ImportOperations
     """Each with its place in what the client asked for, from 1."""
     size: int
     """Operations that the client asked for."""

@@ -12,11 +12,9 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.changes import kinds_wanted, unknown_subnet
 from namegraph.events import ChildKind, CreateGroup, DeleteGroup, ImportCommand, JoinArc, LeaveArc, Operation
 from namegraph.names import NodeId
 from namegraph.ordering import Entries
-from namegraph.records import NodeKind
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.site import Site
 
@@ -42,24 +40,6 @@ def concerns_one_server(
 def import_concerns_one_server(site: Site, records: AncestryRecords, entries: Entries, command: ImportCommand) -> bool:
     """As `concerns_one_server`, for a whole graph."""
     return _all_is_here(site, records, entries, tails=(), heads=command.names)
-
-
-def operations_of_import(site: Site, command: ImportCommand) -> tuple[Operation, ...]:
-    """What a whole graph asks for, one operation after another.
-
-    Raises `RefusedError` where it contradicts itself, or holds a group that could have no home.
-    """
-    names = command.names
-    groups = [names[position] for position, kind in enumerate(kinds_wanted(command)) if kind == NodeKind.GROUP]
-    for group in groups:
-        if site.table.home_of(group) is None:
-            raise unknown_subnet(group, site.server)
-    child_kinds = {kind: ChildKind(kind) for kind in sorted(set(command.kinds))}
-    joins = [
-        JoinArc(names[parent], names[child], child_kinds[kind], 0, True)
-        for parent, child, kind in zip(command.parents, command.children, command.kinds, strict=True)
-    ]
-    return (*[CreateGroup(group, if_needed=True) for group in groups], *joins)
 
 
 def names_in(operations: Iterable[Operation]) -> list[NodeId]:

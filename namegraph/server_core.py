@@ -45,6 +45,7 @@ from namegraph.events import (
     UpdateCommand,
 )
 from namegraph.graph import NameGraph
+from namegraph.import_operations import ImportOperations
 from namegraph.messages import (
     Abort,
     ArcId,
@@ -86,7 +87,6 @@ from namegraph.scope import (
     import_concerns_one_server,
     names_in,
     not_for_this_server,
-    operations_of_import,
     require_kinds_of_waiting,
 )
 from namegraph.site import NEVER, Site
@@ -587,7 +587,7 @@ def _plan_of(command: UpdateCommand | ImportCommand, site: Site) -> Plan:
             return Plan(tuple(enumerate(operations, start=1)), len(operations))
         case ImportCommand():
             # To those who asked for it, it is one operation.
-            return Plan(tuple(enumerate(operations_of_import(site, command), start=1)), 1, is_import=True)
+            return Plan(ImportOperations(site, command), 1, is_import=True)
 
 
 def _left_no_trace(outcome: Outcome) -> bool:

@@ -49,6 +49,7 @@ ArcKey = tuple[NodeIndex, NodeIndex]
 Key = TypeVar("Key")
 
 _STATES = {
+    Phase.WAITING: "waiting",
     Phase.ORDER: "ordered",
     Phase.READY: "ready",
     Phase.RELEASE: "releasing",
@@ -127,7 +128,7 @@ class UpdateRow(NamedTuple):
     coordinator: ServerId
     is_coordinator: bool
     state: str
-    """`ordered`, `ready`, `decided` or `releasing`."""
+    """`waiting`, `ordered`, `ready`, `decided` or `releasing`."""
     final: Priority | None
     waits_for: tuple[ServerId, ...]
 

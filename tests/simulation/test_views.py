@@ -5,8 +5,19 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc, PeerLost, UpdateCommand
+from namegraph.events import (
+    ChildKind,
+    Committed,
+    CreateGroup,
+    DeleteGroup,
+    ImportCommand,
+    JoinArc,
+    LeaveArc,
+    PeerLost,
+    UpdateCommand,
+)
 from namegraph.graph import ArcState
+from namegraph.messages import Install, Order, Propose
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
 from namegraph.refusals import Reason
@@ -57,9 +68,29 @@ class Scene:
     def meet(self, some, others):
         self._each(self.links.mend, some, others)
 
-    def _each(self, change, some, others):
+    def part_until(self, is_so, some, others):
+        """Until a message was sent."""
+        self._begin(self.links.cut, some, others)
+        while not any(is_so(sent) for sent in self.cluster.sent):
+            self.cluster.take(self.network.next())
+
+    def bring(self, server, *arcs):
+        """Import arcs between groups."""
+        names = list(dict.fromkeys(end for arc in arcs for end in arc))
+        parents, children = ([names.index(arc[end]) for arc in arcs] for end in (0, 1))
+        ticket = len(self.commands)
+        command = ImportCommand(ticket, RequestId(f"r{ticket}"), names, parents, children, bytes([1] * len(arcs)), [])
+        self.commands[ticket] = command
+        self.cluster.submit(server, command)
+        self.cluster.run()
+        return self.cluster.answers[ticket]
+
+    def _begin(self, change, some, others):
         channels = [c for one in some for other in others for c in (Channel(one, other), Channel(other, one))]
         self.cluster.send_errand(WORLD, Errand(lambda: change(channels)), delay=0.0)
+
+    def _each(self, change, some, others):
+        self._begin(change, some, others)
         self.cluster.run()
         # Letters under way may have brought more.
         self.cluster.run()
@@ -128,6 +159,21 @@ def test_each_side_goes_on_with_what_it_reaches_and_refuses_what_it_does_not(loo
     assert loop.refused(C, JoinArc(G[C], H[A])) is Reason.UNAVAILABLE
     loop.meet([A, B], [C])
     loop.check(*RING, (G[A], H[B]), (G[C], H[C]))
+
+
+def test_an_import_waits_until_servers_agree_on_who_is_there(loop):
+    loop.part_until(lambda sent: sent.sender == A and isinstance(sent.message, Propose), [A, B], [C])
+    outcome = loop.bring(A, (G[A], G[B]), (G[A], H[B]), (H[B], H[A]))
+    assert isinstance(outcome, Committed)
+    assert (outcome.counts.arcs, outcome.counts.already_there) == (2, 1)
+    sent = [sent.message for sent in loop.cluster.sent]
+    installed = next(place for place, message in enumerate(sent) if isinstance(message, Install))
+    ordered = next(place for place, message in enumerate(sent) if isinstance(message, Order) and message.update.brought)
+    assert installed < ordered
+    assert loop.members(A) == loop.members(B) == {A, B}
+    assert loop.bring(A, (G[A], H[C])).reason is Reason.UNAVAILABLE
+    loop.meet([A, B], [C])
+    loop.check(*RING, (G[A], H[B]), (H[B], H[A]))
 
 
 def test_what_cannot_be_entered_is_said(loop):

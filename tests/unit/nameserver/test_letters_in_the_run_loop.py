@@ -219,3 +219,44 @@ async def test_waiting_for_answers_ends_when_the_last_command_is_answered(server
     server.store.open()
     await waiting
     await asyncio.gather(command, again)
+
+
+def handled_by_itself(server):
+    return [letter for sender, letter in server.core.handled if sender == server.core.server]
+
+
+async def test_what_a_server_writes_to_itself_is_handled_once_it_is_durable(server):
+    server.store.hold()
+    server.run_loop.take(SendLetter("a.x", b"own"))
+    await server.until(lambda: server.store.batches)
+    await settle()
+    assert handled_by_itself(server) == []
+    server.store.open()
+    await server.until(lambda: handled_by_itself(server) == [b"own"])
+    await server.until(lambda: server.run_loop.newest_batch is None)
+    assert list(server.core.channels.kept("a.x")) == []
+
+
+async def test_a_large_letter_to_itself_waits_until_the_others_have_left(server, monkeypatch):
+    monkeypatch.setattr(run_loop_module, "LARGE_LETTER_BYTES", 10)
+    have_left = asyncio.Event()
+    server.run_loop.before_long_step = have_left.wait
+    server.send()
+    server.run_loop.take(SendLetter("a.x", b"something large"))
+    await server.until(lambda: server.may_leave() == [1])
+    await settle()
+    assert handled_by_itself(server) == []
+    have_left.set()
+    await server.until(lambda: handled_by_itself(server) == [b"something large"])
+
+
+async def test_what_a_server_wrote_to_itself_before_a_restart_is_handled_after_it():
+    core = FakePeerCore("a.x", ["a.x"], {})
+    core.channels.send("a.x", b"own")
+    worker = ThreadPoolExecutor(max_workers=1)
+    run_loop = RunLoop(core=core, store=GatedStore(), worker=worker, clock=lambda: 0.0)
+    run_loop.begin([])
+    run_loop.finish()
+    await run_loop.flush_forever()
+    worker.shutdown()
+    assert core.handled == [("a.x", b"own")]

@@ -1,0 +1,127 @@
+"""What an import asks for, as operations: half a million of them, made one after another from columns when needed.
+
+Groups come first, then arcs; each has its place in the whole, from 1. A server is sent those that concern it in columns
+too (`OperationColumns`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from namegraph.changes import kinds_wanted, unknown_subnet
+from namegraph.columns import column_of, places_in
+from namegraph.events import ChildKind, CreateGroup, ImportCommand, JoinArc, Operation
+from namegraph.messages import OperationColumns, Step, Update
+from namegraph.names import NodeId, ServerId
+from namegraph.records import NodeKind
+from namegraph.site import Site
+
+Nodes = dict[NodeId, None]
+
+
+class ImportOperations:
+    """The operations of one import, and whom they concern."""
+
+    def __init__(self, site: Site, command: ImportCommand) -> None:
+        """Raises `RefusedError` where it contradicts itself, or holds a group that could have no home."""
+        self._site = site
+        self._names = command.names
+        self._groups = array("I", (place for place, kind in enumerate(kinds_wanted(command)) if kind == NodeKind.GROUP))
+        self._parents, self._children = array("I", command.parents), array("I", command.children)
+        self._kinds = command.kinds
+        self._homes = self._find_homes()
+        """None: of a foreign process, which lives where its parents do."""
+        for place in self._groups:
+            if self._homes[place] is None:
+                raise unknown_subnet(self._names[place], site.server)
+
+    def __len__(self) -> int:
+        return len(self._groups) + len(self._parents)
+
+    def __iter__(self) -> Iterator[tuple[int, Operation]]:
+        arcs = zip(self._parents, self._children, self._kinds, strict=True)
+        return enumerate(chain(_creates(self._names, self._groups), _joins(self._names, arcs)), start=1)
+
+    def ends(self) -> dict[ServerId, tuple[Nodes, Nodes]]:
+        """By server: groups to be created and parents homed there; children homed there.
+
+        Called when the import begins. It may have waited for a view meanwhile, and who owns what may have changed.
+        """
+        self._homes = self._find_homes()
+        for place in self._groups:
+            # What is nobody's any more is refused here, as by any update.
+            self._homes[place] = self._homes[place] or self._site.server
+        found: dict[ServerId, tuple[Nodes, Nodes]] = {}
+        names, homes = self._names, self._homes
+        for place in dict.fromkeys(chain(self._groups, self._parents)):
+            found.setdefault(self._home(place), ({}, {}))[0][names[place]] = None
+        for place in dict.fromkeys(self._children):
+            if homes[place] is not None:
+                found.setdefault(self._home(place), ({}, {}))[1][names[place]] = None
+        for parent, child in zip(self._parents, self._children, strict=True):
+            if homes[child] is None:
+                found[self._home(parent)][1][names[child]] = None
+        return found
+
+    def concerning(self, server: ServerId) -> OperationColumns:
+        """Those that concern a node of a server."""
+        is_there = bytearray(home == server for home in self._homes)
+        groups = [place for place, group in enumerate(self._groups) if is_there[group]]
+        arcs = [
+            place
+            for place, (parent, child) in enumerate(zip(self._parents, self._children, strict=True))
+            if is_there[parent] or is_there[child]
+        ]
+        first_arc = len(self._groups) + 1
+        parents = [self._parents[place] for place in arcs]
+        children = [self._children[place] for place in arcs]
+        created = [self._groups[place] for place in groups]
+        numbers = {number: place for place, number in enumerate(dict.fromkeys([*created, *parents, *children]))}
+        return OperationColumns(
+            tuple([self._names[number] for number in numbers]),
+            column_of(array("I", [place + 1 for place in groups])),
+            column_of(array("I", map(numbers.__getitem__, created))),
+            column_of(array("I", [place + first_arc for place in arcs])),
+            column_of(array("I", map(numbers.__getitem__, parents))),
+            column_of(array("I", map(numbers.__getitem__, children))),
+            bytes(map(self._kinds.__getitem__, arcs)),
+        )
+
+    def _find_homes(self) -> list[ServerId | None]:
+        home_of = self._site.table.home_of
+        return [home_of(name) for name in self._names]
+
+    def _home(self, place: int) -> ServerId:
+        home = self._homes[place]
+        assert home is not None, "groups have a home"
+        return home
+
+
+def steps_in(update: Update) -> Iterable[tuple[int, Step]]:
+    """What of an update concerns the server which was sent it, each with its place in the whole."""
+    return operations_in(update) if update.brought is not None else update.operations
+
+
+def operations_in(update: Update) -> Iterable[tuple[int, Operation]]:
+    """As `steps_in`: those that a client asked for."""
+    columns = update.brought
+    if columns is None:
+        return [(number, step) for number, step in update.operations if isinstance(step, Operation)]
+    names = columns.names
+    creates = _creates(names, places_in(columns.groups))
+    arcs = zip(places_in(columns.parents), places_in(columns.children), columns.kinds, strict=True)
+    return chain(
+        zip(places_in(columns.group_places), creates, strict=True),
+        zip(places_in(columns.arc_places), _joins(names, arcs), strict=True),
+    )
+
+
+def _creates(names: Sequence[NodeId], groups: Iterable[int]) -> Iterator[CreateGroup]:
+    return (CreateGroup(names[group], if_needed=True) for group in groups)
+
+
+def _joins(names: Sequence[NodeId], arcs: Iterable[tuple[int, int, int]]) -> Iterator[JoinArc]:
+    kinds = {kind.value: kind for kind in ChildKind}
+    return (JoinArc(names[parent], names[child], kinds[kind], 0, True) for parent, child, kind in arcs)
