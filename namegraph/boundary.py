@@ -15,6 +15,7 @@ Source: NG 4.5; protocol.md section 4.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
@@ -154,7 +155,9 @@ class Boundary:
         wanted = {}
         for arc in entering:
             name = self._name(arc.parent, arc.child)
-            wanted[name] = minimal = blocked.get((arc.parent, arc.child), ())
+            minimal = blocked.get((arc.parent, arc.child), ())
+            if minimal:
+                wanted[name] = minimal
             if minimal == self.sent.get(name, ()):
                 continue
             self._remember_sent(name, minimal)
@@ -167,20 +170,21 @@ class Boundary:
                 self._site.send(server, Block(some, version))
         for child in map(self._site.id_of, unsettled):
             for name in [ArcId(parent, child) for parent in self._sent_into.get(child, ())]:
-                if not wanted.get(name):
+                if name not in wanted:
                     self._send_nothing(name)
         self._settled.update(unsettled)
 
     def _blocked(self, entering: Iterable[ArcRecord]) -> dict[tuple[NodeIndex, NodeIndex], Minimal]:
         """The records of these arcs as the graph says, by (parent, child); where nobody is blocked there is none."""
         graph, ancestors = self._graph, self._site.ancestors
-        by_sink: dict[NodeIndex, set[tuple[NodeIndex, NodeIndex]]] = {}
+        by_sink: dict[NodeIndex, list[ArcRecord]] = {}
         for arc in entering:
-            by_sink.setdefault(graph.representative(arc.child), set()).add((arc.parent, arc.child))
+            by_sink.setdefault(graph.representative(arc.child), []).append(arc)
         found: dict[tuple[NodeIndex, NodeIndex], Minimal] = {}
         minimal: dict[bytes, Minimal] = {}
         for sink, arcs in by_sink.items():
-            for controlled in controlled_arcs(graph, ancestors, sink, only=arcs):
+            only = {(arc.parent, arc.child) for arc in arcs}
+            for controlled in controlled_arcs(graph, ancestors, sink, only=only):
                 ends = (controlled.arc.parent, controlled.arc.child)
                 sent = self.sent.get(self._name(*ends))
                 if sent and self._says(sent, controlled.blocked):
@@ -191,7 +195,7 @@ class Boundary:
                     found[ends] = (min(map(self._site.id_of, graph.components(controlled.arc.parent))),)
                     continue
                 # Many arcs of one tail block the same.
-                key = controlled.blocked.serialize()
+                key = blake2b(controlled.blocked.serialize(), digest_size=16).digest()
                 if key not in minimal:
                     minimal[key] = minimal_nodes(graph, ancestors, controlled.blocked)
                 found[ends] = minimal[key]
