@@ -112,7 +112,8 @@ class Store:
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Compute `frame` now, and return it as read from a file."""
         path = str(self.folder / name)
-        frame.write.mode("overwrite").parquet(path, compression="lz4")
+        # Most columns are numbers that hardly repeat: dictionaries of them cost much and save nothing.
+        frame.write.mode("overwrite").option("parquet.enable.dictionary", "false").parquet(path, compression="lz4")
         return self.spark.read.schema(frame.schema).parquet(path)
 
 
