@@ -6,11 +6,13 @@ Exit status: 0 no error found, 1 errors found, 2 wrong usage, 3 partial data and
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -123,5 +125,13 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
+def end_with_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Tell of a mistake of this program, and end: not with status 1, which would say that errors were found."""
+    sys.__excepthook__(kind, error, trace)
+    sys.stderr.flush()
+    os._exit(Verdict.FAILED)
+
+
 if __name__ == "__main__":
+    sys.excepthook = end_with_failure
     sys.exit(main())

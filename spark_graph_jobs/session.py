@@ -26,6 +26,9 @@ ROWS_OF_ARROW_BATCH: Final = 20_000
 """Rows that cross to Python at once; a row may bring an ancestor set of some kilobytes."""
 
 
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by `spark-submit`, which then also knows the master and has started the driver's Java."""
+
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 
@@ -44,7 +47,8 @@ def start(
     builder = SparkSession.builder.appName("shadowtree audit")
     if master is not None:
         builder = builder.master(master)
-    if master is None or master.startswith("local"):
+    is_submitted = _SUBMITTED in os.environ
+    if master.startswith("local") if master is not None else not is_submitted:
         # One machine needs no name that others can resolve.
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     settings = {

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
-from pyspark import StorageLevel
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.choice import Choice
@@ -93,12 +92,11 @@ def ask_all(
         progress(f"{name} ({seconds:.1f} s)")
 
     with ExitStack() as stack:
-        graph = stack.enter_context(whole(tables))
+        graph = whole(tables)
         picture.totals = _totals(graph)
         numbering = number_groups(tables)
         stack.callback(numbering.unpersist)
-        sizes = count_members(graph, numbering).persist(StorageLevel.MEMORY_AND_DISK)
-        stack.callback(sizes.unpersist)
+        sizes = tables.store.keep("sizes", count_members(graph, numbering))
 
         def nest() -> Answer:
             answer, picture.depths = nesting.ask(graph)
@@ -116,7 +114,7 @@ def ask_all(
         if wishes.from_scratch:
             ask(from_scratch.QUESTION, lambda: from_scratch.ask(graph, choice.engine))
         if before is not None:
-            earlier = stack.enter_context(whole(before))
+            earlier = whole(before)
             sizes_then = count_members(earlier, number_groups(before))
             ask(changes.QUESTION, lambda: changes.ask(graph, earlier, sizes, sizes_then))
         if wishes.about is not None:
@@ -124,7 +122,7 @@ def ask_all(
             ask(about.QUESTION, lambda: about.ask(graph, choice.engine, group))
         ask(largest.QUESTION, lambda: largest.ask(graph, sizes))
         ask(nesting.QUESTION, nest)
-        ask(duplicates.QUESTION, lambda: duplicates.ask(graph))
+        ask(duplicates.QUESTION, lambda: duplicates.ask(graph, numbering))
         ask(weak_points.QUESTION, weigh)
         ask(exposure.QUESTION, expose)
         ask(look_alikes.QUESTION, lambda: look_alikes.ask(graph, sizes, numbering))

@@ -19,7 +19,7 @@ from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.numbering import Numbering, numbers_of
 from spark_graph_jobs.questions.whole import Whole
-from spark_graph_jobs.tables import NUMBERS_OF_SERVER
+from spark_graph_jobs.tables import FOREIGN, NUMBERS_OF_SERVER
 
 _COUNTED: Final = "key long, processes long, groups long"
 
@@ -53,6 +53,24 @@ def count_members(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
         .join(counted.agg(sql.sum("processes").alias("processes"), sql.sum("groups").alias("groups")), "key", "left")
         .na.fill(0)
     )
+
+
+def count_above_foreign(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
+    """Rows `key`, `above`: how many groups are above each foreign process, whichever servers it lives on.
+
+    Its `level` will not do: each server counts what it sees.
+    """
+
+    def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = []
+        for key, rows in groupby(_rows(batches), key=itemgetter(0)):
+            sets = [numbering.value.above(at, ancestors) for _, at, ancestors in rows]
+            found.append({"key": key, "above": len(np.unique(np.concatenate(sets)))})
+        yield pa.RecordBatch.from_pylist(found, pa.schema([("key", pa.int64()), ("above", pa.int64())]))
+
+    foreign = whole.tables.nodes.filter((sql.col("home_at") == FOREIGN) & sql.col("owned")).select("key", "derived")
+    rows = whole.tables.ancestors.join(foreign, "derived").select("key", "at", "ancestors")
+    return rows.repartition("key").sortWithinPartitions("key").mapInArrow(of_partition, "key long, above long")
 
 
 def exploded(sets: DataFrame, tag: str) -> DataFrame:

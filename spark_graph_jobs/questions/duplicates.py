@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from typing import Final
 
+from pyspark import Broadcast
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
-from spark_graph_jobs.questions.census import exploded
+from spark_graph_jobs.questions.census import count_above_foreign, exploded
+from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
 from spark_graph_jobs.questions.whole import Whole
 
 QUESTION: Final = "most duplicated members"
 
 
-def ask(whole: Whole) -> Answer:
+def ask(whole: Whole, numbering: Broadcast[Numbering]) -> Answer:
     """The nodes that most originators come to over more than one arc, with two ways to the first few."""
-    normal, sinks = _sinks(whole)
+    normal, sinks = _sinks(whole, numbering)
     rows = sinks.orderBy(sql.desc("saved"), "id").limit(ROWS_SHOWN_LIMIT).collect()
     shown = rows[:FINDINGS_SHOWN_LIMIT]
     tails = _two_highest_tails(whole, normal, [row["point"] for row in shown])
@@ -52,7 +54,7 @@ def ask(whole: Whole) -> Answer:
     )
 
 
-def _sinks(whole: Whole) -> tuple[DataFrame, DataFrame]:
+def _sinks(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[DataFrame, DataFrame]:
     nodes = whole.nodes
     src = nodes.select(
         sql.col("key").alias("src"), sql.col("point").alias("upper"), sql.col("level").alias("upper_level")
@@ -68,10 +70,12 @@ def _sinks(whole: Whole) -> tuple[DataFrame, DataFrame]:
     arrived = normal.groupBy(sql.col("lower").alias("point")).agg(
         sql.count("*").alias("arcs"), sql.sum("upper_level").alias("walks")
     )
+    foreign = count_above_foreign(whole, numbering).withColumnRenamed("key", "point")
     sinks = (
         arrived.filter("arcs > 1")
         .join(points, "point")
-        .withColumn("above", sql.col("level") - sql.col("components"))
+        .join(foreign, "point", "left")
+        .withColumn("above", sql.coalesce("above", sql.col("level") - sql.col("components")))
         .withColumn("saved", sql.col("walks") - sql.col("above"))
         .filter("saved > 0")
     )

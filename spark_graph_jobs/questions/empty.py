@@ -21,7 +21,7 @@ def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
         sql.count("*").alias("parents"), sql.min("src").alias("one")
     )
     found = empty.join(parents, "key", "left").join(whole.nodes.select("key", "id", "server"), "key")
-    named = found.join(whole.names.select(sql.col("key").alias("one"), sql.col("id").alias("in")), "one", "left")
+    named = found.join(whole.nodes.select(sql.col("key").alias("one"), sql.col("id").alias("in")), "one", "left")
     kept = named.na.fill(0, ["parents"]).persist()
     count = kept.count()
     rows = kept.orderBy(sql.desc("parents"), "id").limit(ROWS_SHOWN_LIMIT).collect()

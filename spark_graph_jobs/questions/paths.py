@@ -35,27 +35,31 @@ def find_paths(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, tuple[str, ...
     if not wanted:
         return {}
     places = _places(whole, wanted)
-    above = _sets_of(whole, {member for _, member in places.values()})
-    between = _between(whole, [(group, member, above[member]) for group, member in places.values() if member in above])
-    arcs = _arcs(whole, between)
-    found = {pair: _walk(arcs.get(place, {}), *place) for pair, place in places.items()}
+    above = _sets_of(whole, {member for _, (_, member) in places})
+    known = sorted({place for _, place in places if place[1] in above})
+    arcs = _arcs(whole, _between(whole, [(group, member, above[member]) for group, member in known]))
+    found: dict[Pair, list[int]] = {}
+    for pair, place in places:
+        path = _walk(arcs.get(place, {}), *place)
+        if path and (pair not in found or len(path) < len(found[pair])):
+            found[pair] = path
     names = _names(whole, {node for path in found.values() for node in path})
-    return {pair: tuple(names[node] for node in path) for pair, path in found.items() if path}
+    return {pair: tuple(names[node] for node in path) for pair, path in found.items()}
 
 
-def _places(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, Pair]:
-    """The `local` numbers of both at a server that owns the member and holds the group."""
+def _places(whole: Whole, pairs: Iterable[Pair]) -> list[tuple[Pair, Pair]]:
+    """The `local` numbers of each pair at a server that owns the member and holds the group.
+
+    A foreign process is owned by several servers, and not at each of them by way of that group.
+    """
     spark = whole.nodes.sparkSession
     frame = sql.broadcast(spark.createDataFrame(list(pairs), "group long, member long"))
     nodes = whole.tables.nodes.filter("held")
     members = nodes.filter("owned").select(sql.col("key").alias("member"), sql.col("local").alias("member_local"), "at")
     groups = nodes.select(sql.col("key").alias("group"), sql.col("local").alias("group_local"), "at")
-    rows = groups.join(members.join(frame, "member"), ["group", "at"]).groupBy("group", "member")
-    # A foreign process is owned by several servers; any of them will do that knows the group.
-    chosen = rows.agg(sql.min(sql.struct("at", "group_local", "member_local")).alias("place")).select(
-        "group", "member", "place.group_local", "place.member_local"
-    )
-    return {(row[0], row[1]): (row[2], row[3]) for row in chosen.collect()}
+    rows = groups.join(members.join(frame, "member"), ["group", "at"])
+    columns = ("group", "member", "group_local", "member_local")
+    return [((row[0], row[1]), (row[2], row[3])) for row in rows.select(*columns).sort(*columns).collect()]
 
 
 def _sets_of(whole: Whole, nodes: Iterable[int]) -> dict[int, BitMap]:

@@ -5,12 +5,10 @@ Names are hashed to `key`s, as in `tables`. The groups of a virtual node share a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
@@ -29,8 +27,6 @@ class Whole:
     """key, id, kind, domain, server, level, vnid, point."""
     arcs: DataFrame
     """src, dst, cost: each arc of the truth once; both ends are known."""
-    names: DataFrame
-    """key, id: of all nodes that any server mentions."""
 
     def vertices(self, kind: str | None = None) -> DataFrame:
         """`id` of all nodes, or those of a kind, as an engine wants them."""
@@ -40,12 +36,12 @@ class Whole:
     def named(self, keys: Iterable[int]) -> dict[int, str]:
         """The names of these nodes."""
         wanted = self.nodes.sparkSession.createDataFrame([(key,) for key in sorted(set(keys))], "key long")
-        return {row["key"]: row["id"] for row in self.names.join(sql.broadcast(wanted), "key").collect()}
+        found = self.tables.nodes.select("key", "id").join(sql.broadcast(wanted), "key")
+        return {row["key"]: row["id"] for row in found.collect()}
 
 
-@contextmanager
-def whole(tables: Tables) -> Iterator[Whole]:
-    """Put the graph together; it is kept until the context ends."""
+def whole(tables: Tables) -> Whole:
+    """Put the graph together; it is kept with the tables."""
     nodes = (
         tables.nodes.filter("owned and kind != 'absent'")
         .withColumn("server", tables.name_of(sql.col("at")))
@@ -56,8 +52,8 @@ def whole(tables: Tables) -> Iterator[Whole]:
             "point",
             sql.when(sql.col("vnid").isNull(), sql.col("key")).otherwise(sql.xxhash64(sql.lit(_NO_NAME), "vnid")),
         )
-        .persist(StorageLevel.MEMORY_AND_DISK)
     )
+    nodes = tables.store.keep("nodes of the whole", nodes)
     ends = nodes.select("key")
     arcs = (
         tables.arcs.filter("present and is_truth")
@@ -66,10 +62,5 @@ def whole(tables: Tables) -> Iterator[Whole]:
         .join(ends.withColumnRenamed("key", "src"), "src", "left_semi")
         .join(ends.withColumnRenamed("key", "dst"), "dst", "left_semi")
         .select("src", "dst", "cost")
-        .persist(StorageLevel.MEMORY_AND_DISK)
     )
-    try:
-        yield Whole(tables, nodes, arcs, tables.nodes.select("key", "id").dropDuplicates(["key"]))
-    finally:
-        nodes.unpersist()
-        arcs.unpersist()
+    return Whole(tables, nodes, tables.store.keep("arcs of the whole", arcs))

@@ -24,11 +24,16 @@ def test_it_writes_what_it_found_and_says_so_by_its_status(tmp_path):
     FAULTS["another_version"].plant(Cluster("f001", snapshots))
     write(snapshots, tmp_path / "snapshots")
     out = tmp_path / "out"
-    ended = audit(tmp_path / "snapshots", "--out", out, "--master", "local[2]", "--memory", "1g")
+    missing = tmp_path / "graphframes.jar"
+    ended = audit(
+        tmp_path / "snapshots", "--out", out, "--master", "local[2]", "--memory", "1g", "--graphframes-jar", missing
+    )
     assert ended.returncode == 1, ended.stderr
-    assert ended.stdout.endswith("errors were found\n")
+    assert ended.stdout.endswith(f"report: {out / 'report.html'}\nerrors were found\n")
     assert "Exception" not in ended.stderr
-    (line,) = (out / "findings.jsonl").read_text().splitlines()
+    assert f"there is no jar at {missing}; going on with the engine driver (scipy)\n" in ended.stderr
+    line, *others = (out / "findings.jsonl").read_text().splitlines()
+    assert {json.loads(other)["severity"] for other in others} == {"info"}
     assert json.loads(line) == {
         "audit": "agreement",
         "severity": "error",
@@ -37,7 +42,11 @@ def test_it_writes_what_it_found_and_says_so_by_its_status(tmp_path):
         "evidence": ["a has it", "c has it"],
         "fix": "shadowtree leave 'top-f001@a.x' 'right-f001@b.x' && shadowtree join 'top-f001@a.x' 'right-f001@b.x'",
     }
-    assert pq.read_table(out / "findings.parquet").to_pylist() == [json.loads(line)]
+    assert pq.read_table(out / "findings.parquet").to_pylist() == [json.loads(each) for each in (line, *others)]
+    report = (out / "report.html").read_text()
+    assert "<h1>Errors were found</h1>" in report
+    assert "servers do not have it alike in: version" in report
+    assert "algorithms by driver (scipy)" in report
     summary = json.loads((out / "summary.json").read_text())
     assert summary["verdict"] == "errors"
     assert {audit["audit"] for audit in summary["audits"]} >= {"levels", "ancestry", "exactly once", "agreement"}

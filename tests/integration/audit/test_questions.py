@@ -1,5 +1,6 @@
 """Every question, asked of a graph by chance over three servers, against networkx on the arcs."""
 
+import itertools
 import random
 
 import networkx as nx
@@ -71,7 +72,7 @@ class Model:
         return {domain(below) for below in self.groups_below(group)} - {domain(group)}
 
     def is_path(self, path):
-        return all(self.graph.has_edge(*arc) for arc in zip(path, path[1:], strict=False)) and path[0] in self.graph
+        return all(self.graph.has_edge(*arc) for arc in itertools.pairwise(path)) and path[0] in self.graph
 
     def one_loop(self, one, other):
         return any({one, other} <= loop for loop in self.loops)
@@ -156,7 +157,7 @@ def test_the_deepest_nesting(found, model):
         len(derived.nodes[point]["members"]) for point in derived if derived.in_degree(point) == 0
     )
     chain = [group for _, group in answers[nesting.QUESTION].rows]
-    for one, other in zip(chain, chain[1:], strict=False):
+    for one, other in itertools.pairwise(chain):
         assert model.graph.has_edge(one, other) or model.one_loop(one, other)
 
 
@@ -264,8 +265,8 @@ def test_the_second_opinion_finds_a_loop_that_no_server_recorded(spark, tmp_path
             if node["id"] in missed:
                 node["vnid"] = None
     write(snapshots, tmp_path / "in")
-    with load(spark, read_collection(tmp_path / "in"), tmp_path / "work") as tables, whole(tables) as graph:
-        answer = from_scratch.ask(graph, DriverEngine())
+    with load(spark, read_collection(tmp_path / "in"), tmp_path / "work") as tables:
+        answer = from_scratch.ask(whole(tables), DriverEngine())
     assert [finding.subject for finding in answer.findings] == [min(missed)]
     assert answer.findings[0].severity is Severity.ERROR
     assert set(answer.findings[0].evidence) <= missed

@@ -1,5 +1,7 @@
 """What holds a loop together, against trying each arc and each group."""
 
+import itertools
+
 import networkx
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ def loops(draw):
     circle = draw(st.lists(st.integers(0, size - 1), min_size=size, max_size=2 * size))
     walk = [*dict.fromkeys([*range(size), *circle])]
     walk = [*walk, *circle, walk[0]]
-    arcs = {(src, dst) for src, dst in zip(walk, walk[1:], strict=False) if src != dst}
+    arcs = {(src, dst) for src, dst in itertools.pairwise(walk) if src != dst}
     ends = st.integers(0, size - 1)
     return sorted(arcs | {arc for arc in draw(st.sets(st.tuples(ends, ends), max_size=8)) if arc[0] != arc[1]})
 
