@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from namegraph.columns import unpack_arcs
+from namegraph.columns import nodes_in, unpack_arcs
 from namegraph.messages import (
     Abort,
     Accept,
@@ -109,7 +109,7 @@ def _show_commit(commit: Commit) -> str:
     if commit.renamed:
         parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in commit.renamed))
     if commit.relay.nodes:
-        parts.append("above " + " ".join(commit.relay.names[number] for number in commit.relay.nodes))
+        parts.append("above " + " ".join(sorted(nodes_in(commit.relay))))
     if commit.handed_on:
         parts.append("handed on " + " ".join(_update(entry) for entry in commit.handed_on))
     parts += [f"{_arc(arc)} blocks {_nodes(nodes)}" for arc, nodes in commit.stored]
