@@ -11,7 +11,7 @@ any that its members have promised. Who accepts gives up the view it was in: not
 becomes of the new one, and a leader that is lost meanwhile is followed by another, with a higher number. Nothing is
 agreed on while nobody was ever lost: the first view is whoever meets.
 
-Source: protocol.md section 7, *Views*; decision 0009.
+Source: protocol.md section 7, *Views*; decision 0011.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ So no update ever rests on a picture of who is reachable that another server of 
 the same view before hold states that fit together, whatever they missed of others (`Origin`); between members of
 different origins, all arcs are suspended first, and joined again by ordinary updates.
 
-Source: protocol.md section 7; decision 0009.
+Source: protocol.md section 7; decision 0011.
 """
 
 from __future__ import annotations
