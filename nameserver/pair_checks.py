@@ -46,7 +46,7 @@ class PairChecks:
         known = self.all_known(groups, members)
         found = known if known is not None else bytearray(map(self.finding, groups, members))
         if self._gaps.are_possible():
-            self._mark_apart(members, found)
+            self._mark_apart(groups, members, found)
         if settles:
             self._settle(groups, members, found)
         return found
@@ -55,10 +55,14 @@ class PairChecks:
         """The servers that may know better about one of the members; sorted."""
         return self._gaps.above(members)
 
-    def _mark_apart(self, members: Sequence[str], found: bytearray) -> None:
+    def _mark_apart(self, groups: Sequence[str], members: Sequence[str], found: bytearray) -> None:
         is_apart: dict[str, bool] = {}
-        for place, member in enumerate(members):
+        for place, (group, member) in enumerate(zip(groups, members, strict=True)):
             if found[place] == PairFinding.NOT_BELOW:
+                above, below = self._index(group), self._index(member)
+                if above is not None and below is not None and self._resolver.is_above_suspended(above, below):
+                    found[place] = PairFinding.BELOW
+                    continue
                 if member not in is_apart:
                     is_apart[member] = bool(self._gaps.above([member]))
                 if is_apart[member]:

@@ -51,7 +51,14 @@ class MembershipResolver:
         """Whether the member is in the group, directly or not. An unknown member is in no group."""
         node = self._require_group(group)
         of_member = self._graph.index.get(member)
-        return of_member is not None and self._ancestors.is_ancestor(ancestor=node, node=of_member)
+        if of_member is None:
+            return False
+        return self._ancestors.is_ancestor(ancestor=node, node=of_member) or self.is_above_suspended(node, of_member)
+
+    def is_above_suspended(self, group: NodeIndex, member: NodeIndex) -> bool:
+        """Whether a suspended arc makes the member one of the group's, as far as is known here."""
+        parents = self._graph.suspended_into.get(member, ())
+        return any(parent == group or self._ancestors.is_ancestor(ancestor=group, node=parent) for parent in parents)
 
     def explain(self, group: NodeId, member: NodeId) -> list[NodeId]:
         """A shortest chain of immediate memberships from the group to the member; empty where it is not in it."""
@@ -59,7 +66,12 @@ class MembershipResolver:
         of_member = self._graph.index.get(member)
         if of_member is None:
             return []
-        chain = prove(self._graph, self._ancestors, group=node, member=of_member)
+        chain = list(prove(self._graph, self._ancestors, group=node, member=of_member))
+        for parent in sorted(self._graph.suspended_into.get(of_member, ()) if not chain else ()):
+            above = [node] if parent == node else prove(self._graph, self._ancestors, group=node, member=parent)
+            if above:
+                chain = [*above, of_member]
+                break
         return [self._graph.ids[step] for step in chain]
 
     def memberships(self, member: NodeId) -> list[NodeId]:
@@ -68,7 +80,11 @@ class MembershipResolver:
         if node is None:
             return []
         ids = self._graph.ids
-        return sorted([ids[group] for group in ancestor_groups(self._graph, self._ancestors, node)])
+        found = set(ancestor_groups(self._graph, self._ancestors, node))
+        for parent in self._graph.suspended_into.get(node, ()):
+            # That is known, whoever is away.
+            found.update([parent], ancestor_groups(self._graph, self._ancestors, parent))
+        return sorted([ids[group] for group in found])
 
     @property
     def has_gaps(self) -> bool:

@@ -38,7 +38,8 @@ class FakeDirectory:
         return list(self._name_server.core.servers_met)
 
     def unheard(self):
-        return sorted(self._name_server.out_of_reach)
+        core = self._name_server.core
+        return sorted(server for server in self._name_server.out_of_reach if server in (core.members or [server]))
 
     async def channel_to(self, server):
         if server in self._name_server.out_of_reach:
