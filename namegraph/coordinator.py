@@ -673,7 +673,9 @@ class Coordinator:
                 for server in found.servers:
                     self._site.send(server, abort)
                 continue
-            running = Running(found.update_id, found.request_id, Plan((), 0), None, NEVER, phase=Phase.DECIDED)
+            # Of updates that are decided, those without a request are this server's own.
+            plan = Plan((), 0, is_own=not found.request_id)
+            running = Running(found.update_id, found.request_id, plan, None, NEVER, phase=Phase.DECIDED)
             assert found.final is not None
             running.final = found.final
             running.not_done = dict.fromkeys(found.servers)
@@ -681,7 +683,8 @@ class Coordinator:
             running.told = found.told
             running.own_part_later = True  # or not: nobody knows any more
             self._running[found.update_id] = running
-            decided.append(found)
+            if not plan.is_own:
+                decided.append(found)
         return decided
 
 
