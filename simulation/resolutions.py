@@ -135,16 +135,17 @@ class Resolvers:
             raise InvariantViolatedError(f"{self._under_way} resolutions do not end")
         graphs = self.decisions.take_graphs(commands)
         instants = [instant for instant, _ in graphs]
+        at_any_time = {arc for _, arcs in graphs for arc in arcs}
         for told in self._told:
             _, arcs = graphs[bisect_right(instants, told.instant) - 1]
-            self._compare(told, arcs, apart)
+            self._compare(told, arcs, at_any_time, apart)
         self._told = []
 
-    def _compare(self, told: _Told, arcs: dict[ArcName, int], apart: Apart) -> None:
+    def _compare(self, told: _Told, arcs: dict[ArcName, int], at_any_time: set[ArcName], apart: Apart) -> None:
         resolved, originator = told.resolved, told.originator
         uncertain = apart.decided_apart
-        # Who says that the answer is incomplete may not know either what was left at the other end of an arc.
-        possible = apart.arcs if resolved.unreachable else uncertain
+        # Who says that the answer is incomplete may not know either what was left out of its reach.
+        possible = apart.arcs | at_any_time if resolved.unreachable else uncertain
         truth = TrueGraph({**dict.fromkeys(possible, 0), **arcs})
         certain = TrueGraph({arc: cost for arc, cost in arcs.items() if arc not in uncertain})
         ends = {child for _, child in apart.arcs}
