@@ -115,7 +115,8 @@ def _say_how_to_go_on(screen: Screen, servers: DemoServers, folder: Path) -> Non
     screen.command("peers")
     screen.say("Stop them and remove what they left:")
     processes = " ".join(str(server.process.pid) for server in servers.all)
-    screen.literal(f"kill {processes} && rm -r {shlex.quote(str(folder))}")
+    # They write until they have ended.
+    screen.literal(f"kill {processes} && while ! rm -rf {shlex.quote(str(folder))}; do sleep 0.2; done")
 
 
 class _Ended(BaseException):
