@@ -43,9 +43,9 @@ bench: $(READY)  ## what the README claims about speed, measured here (several m
 	$(BIN)/python -m benchmarks
 
 SEEDS ?= 2000
-FAULT_SEEDS ?= 300
+FAULT_SEEDS ?= 1000
 JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
-simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), and FAULT_SEEDS (300) with faults: several minutes
+simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), and FAULT_SEEDS (1000) with faults: a quarter of an hour
 	$(BIN)/shadowtree simulate --seeds $(SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
 	$(BIN)/shadowtree simulate --faults --seeds $(FAULT_SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
 

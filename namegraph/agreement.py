@@ -119,8 +119,8 @@ class Agreement:
         self._reports[sender] = Reach(accept.view, accept.reached)
         if len(proposal.accepted) < len(proposal.servers):
             return
-        has_gone_on = any(self._reports[server].view != proposal.view for server in proposal.servers)
-        if has_gone_on or self._clique(proposal.servers) != proposal.servers:
+        are_there = all(self._is_still(server, proposal.view) for server in proposal.servers)
+        if not are_there or self._clique(proposal.servers) != proposal.servers:
             self._proposal = None
             self.reconsider()
             return
@@ -152,6 +152,8 @@ class Agreement:
         available = self._available()
         if available[0] == site.server:
             self._lead(self._clique([server for server in available if server not in self._declined]))
+        else:
+            self._proposal = None
 
     def _lead(self, servers: tuple[ServerId, ...]) -> None:
         site = self._site
@@ -204,6 +206,11 @@ class Agreement:
             if all(self._reaches(server, other) and self._reaches(other, server) for other in found):
                 found.append(server)
         return tuple(found)
+
+    def _is_still(self, server: ServerId, view: ViewId) -> bool:
+        """Whether a server that has accepted a view was not lost since, and has not gone on to another one."""
+        report = self._reports.get(server)
+        return report is not None and report.view == view
 
     def _reaches(self, one: ServerId, other: ServerId) -> bool:
         if one == self._site.server:

@@ -305,6 +305,10 @@ class Coordinator:
             if running.told:
                 self.controlled[update_id] = united(running.told)
         self._finished = {}
+        self.begin_waiting()
+
+    def begin_waiting(self) -> None:
+        """Begin what waits for a view that is open."""
         for running in list(self._running.values()):
             if running.phase is Phase.WAITING:
                 del self._running[running.update_id]

@@ -283,7 +283,7 @@ class ServerCore:
                 self.channels.received(peer, through)
             case PeerMet(peer, subnets):
                 self.peers.met(peer, subnets)
-                self._views.agreement.met(peer)
+                self._views.met(peer)
             case PeerLeaving(peer, why):
                 self._site.lost[peer] = why
             case PeerLost(peer, why):

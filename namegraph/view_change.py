@@ -138,6 +138,14 @@ class ViewChange:
             case _:
                 assert_never(message)
 
+    def met(self, server: ServerId) -> None:
+        """A server is reached again: if no other is lost, what waits for the next view can go on in this one."""
+        site = self._site
+        self.agreement.met(server)
+        is_whole = not any(site.is_in_view(lost) for lost in site.lost)
+        if site.is_open and not site.is_frozen and is_whole:
+            self._coordinator.begin_waiting()
+
     def install(self, install: Install) -> None:
         """Finish what is decided, drop the rest, and be in the view."""
         site = self._site

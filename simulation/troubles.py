@@ -51,10 +51,10 @@ KILLED_SHARE = 0.4
 ASKED_AGAIN_SHARE = 0.5
 """Of updates that were refused since a server was out of reach, those that are asked for again."""
 
-AT_REST_WITHIN = 2_000.0
+AT_REST_WITHIN = 4_000.0
 """How long after the last trouble all is at rest. A message takes 1 on average, 5 on a slow channel, and 100 there
-where it is very late; an update needs six in a row, and updates of a burst wait for one another. Of 1,500 bursts half
-took 29, one in a hundred 464, the longest 758."""
+where it is very late; an update needs six in a row, and updates of a burst wait for one another, and for the servers to
+agree on a view, which takes some more."""
 
 
 class Trouble(Enum):
