@@ -16,7 +16,7 @@ from collections.abc import Iterable, Set
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
-from namegraph.columns import children_in, nodes_in, pack_arcs, pack_records
+from namegraph.columns import children_in, fit_arcs, fit_records, nodes_in, pack_arcs, pack_records
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
 from namegraph.events import Cut, Member
@@ -29,6 +29,7 @@ from namegraph.messages import (
     Final,
     Holding,
     KnownArc,
+    NotAMessageError,
     Order,
     PendingEntry,
     Ready,
@@ -186,9 +187,15 @@ class Participant:
         self._site.send(commit.update_id.coordinator, self._commit(commit))
 
     def finish(self, everything: bytes) -> None:
-        """Apply an outcome that another server knew when the view ended."""
-        commit = decode(everything)
-        assert isinstance(commit, Commit)
+        """Apply an outcome that another server knew when the view ended, if it is one that this server waits for."""
+        try:
+            commit = decode(everything)
+        except NotAMessageError:
+            return
+        if not (isinstance(commit, Commit) and fit_arcs(commit.arcs) and fit_records(commit.relay)):
+            return
+        if commit.update_id not in self.ready_updates():
+            return
         self.decided.keep(commit.update_id, everything)
         self._commit(commit)
 

@@ -101,7 +101,11 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return None
         case Block():
             return _fault_in_records(message.records, sender=sender, site=site)
-        case Install(view=view) | Propose(view=view):
+        case Install(view=view):
+            if view.leader != sender:
+                return NOT_ITS_VIEW
+            return _unless(site.server in dict(message.members), NOT_OUR_VIEW)
+        case Propose(view=view):
             return _unless(view.leader == sender, NOT_ITS_VIEW)
         case Accept(view=view) | Decline(view=view):
             return _unless(view.leader == site.server, NOT_OUR_VIEW)

@@ -195,6 +195,11 @@ class ServerCore:
         return f"{view.number}@{view.leader}" if view.number else ""
 
     @property
+    def is_frozen(self) -> bool:
+        """Whether a new view is being agreed on: updates over several servers wait."""
+        return self._site.is_frozen
+
+    @property
     def is_healed(self) -> bool:
         """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
         return self._site.is_healed

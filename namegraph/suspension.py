@@ -33,7 +33,8 @@ def find_inner(site: Site, records: AncestryRecords, operations: Sequence[Suspen
         name = ArcId(operation.parent, operation.child)
         owns_child = site.home_below(parent=name.parent, child=name.child) == site.server
         if isinstance(operation, SuspendArc):
-            arc = _active(site, name) if owns_child else None
+            # Only until the view is open: nobody may ask for it later.
+            arc = _active(site, name) if owns_child and not site.is_open else None
             if arc is None:
                 continue
             kind = site.graph.kind(arc.child)
