@@ -131,7 +131,9 @@ class AncestryRecords:
                     is_group[parent_place] = True
                     self._set_kind(parent, NodeKind.GROUP)
             self._renamed[node] = vnid
-            self._install_suspended(node, suspended.get(number, ()))
+            if not is_owned[place]:
+                # What is suspended into owned nodes, commits say.
+                self._install_suspended(node, suspended.get(number, ()))
 
     def _install_suspended(self, node: NodeIndex, in_arcs: Iterable[InArc]) -> None:
         graph = self._graph

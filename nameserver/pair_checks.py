@@ -51,6 +51,11 @@ class PairChecks:
             self._settle(groups, members, found)
         return found
 
+    @property
+    def may_miss_something(self) -> bool:
+        """Whether a "no" must be looked at twice."""
+        return self._gaps.are_possible()
+
     def apart_of(self, members: Iterable[str]) -> list[ServerId]:
         """The servers that may know better about one of the members; sorted."""
         return self._gaps.above(members)
