@@ -125,7 +125,9 @@ def test_numbers_are_ids_too(spark):
 
 
 def test_the_driver_engine_refuses_what_is_too_large_for_it(graph):
-    with pytest.raises(EngineRefusedError, match=r"38 arcs are too many for the driver engine \(3\): see docs/audit.md"):
+    with pytest.raises(
+        EngineRefusedError, match=r"38 arcs are too many for the driver engine \(3\): see docs/audit.md"
+    ):
         DriverEngine(most_arcs=3).connected_components(*graph)
 
 
