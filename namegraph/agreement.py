@@ -69,6 +69,15 @@ class Agreement:
             known.pop(server, None)
         self.reconsider()
 
+    def begin_again(self, *, leap: int) -> None:
+        """This server has gone back: it is in a view of its own, of a number never given, until others are met."""
+        site = self._site
+        self._lost = dict.fromkeys(server for server in site.table.servers() if server != site.server)
+        self._reports, self._outside_of, self._declined, self._told = {}, {}, {}, None
+        self._is_stirred = True
+        self._highest = max(self._highest, site.promised.number) + leap
+        self._propose((site.server,))
+
     def reach(self, sender: ServerId, reach: Reach) -> None:
         """Another server says whom it reaches; this one is to lead."""
         self._reports[sender] = reach
@@ -163,6 +172,10 @@ class Agreement:
         reports = [self._reports[server] for server in servers if server in self._reports]
         if self._proposal is None and is_agreed and all(report.view == site.view for report in reports):
             return
+        self._propose(servers)
+
+    def _propose(self, servers: tuple[ServerId, ...]) -> None:
+        site = self._site
         self._highest = max(self._highest, site.promised.number) + 1
         view = ViewId(self._highest, site.server)
         self._proposal = _Proposal(view, servers)

@@ -7,7 +7,10 @@ or a crash of either server, what is kept is sent again. Numbers rise by one, so
 or from before a reconnection is known by its number, and a gap is noticed. One received message is one step: its
 effect, the number reached and the letters it causes become durable together.
 
-Source: protocol.md section 6; architecture.md, "Between servers".
+A channel begins again, at number 1, when the server at either end goes on from an older copy of its database. That is
+found when the two meet: numbers do not fit that were told before (`left_through`).
+
+Source: protocol.md sections 6 and 7; architecture.md, "Between servers".
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ INBOX = "inbox"
 """Rows: through which number the letters of a sender were handled."""
 SENT = "sent"
 """Rows: the number of the last letter to a receiver, where no letter is kept."""
+UNMET = "unmet"
+"""Rows: the number of the last letter that can have left to a server, where more were written while it was not met."""
 
 
 class Channels:
@@ -34,6 +39,11 @@ class Channels:
         self._kept: dict[ServerId, OrderedDict[int, bytes]] = {}
         self._last_sent: dict[ServerId, int] = {}
         self._handled_through: dict[ServerId, int] = {}
+        self._left_through: dict[ServerId, int] = {}
+        """Of servers to which letters were written while they were not met: the last one before those."""
+        self._met: set[ServerId] = set()
+        """Since this server started, or the channels with them began again."""
+        self._beginnings: Counter[ServerId] = Counter()
         self._rows: list[ProtocolRow] = []
         self._lazy_rows: list[ProtocolRow] = []
         self.faults: Counter[tuple[ServerId, str]] = Counter()
@@ -54,13 +64,40 @@ class Channels:
                     channels._handled_through[ServerId(row.key)] = int(row.value)
                 case "sent":
                     channels._last_sent[ServerId(row.key)] = int(row.value)
+                case "unmet":
+                    channels._left_through[ServerId(row.key)] = int(row.value)
         for receiver, number, encoded in sorted(letters):
             channels._kept.setdefault(receiver, OrderedDict())[number] = encoded
             channels._last_sent[receiver] = max(number, channels._last_sent.get(receiver, 0))
         return channels
 
+    def met(self, server: ServerId) -> None:
+        """A server is there, and what it has handled fits: letters to it may leave."""
+        self._met.add(server)
+        if self._left_through.pop(server, None) is not None:
+            self._rows.append(ProtocolRow(UNMET, server, None))
+
+    def begin_again(self, server: ServerId) -> list[bytes]:
+        """Number the letters to and from a server anew; returns those that were kept for it, and are not any more."""
+        kept = self._kept.pop(server, OrderedDict())
+        self._last_sent.pop(server, None)
+        self._handled_through.pop(server, None)
+        self._left_through.pop(server, None)
+        self._met.discard(server)
+        self._beginnings[server] += 1
+        self._rows += [ProtocolRow(OUTBOX, _key(server, number), None) for number in kept]
+        self._rows += [ProtocolRow(part, server, None) for part in (INBOX, SENT, UNMET)]
+        return list(kept.values())
+
+    def beginnings(self, server: ServerId) -> int:
+        """How often the channels with a server have begun again since this one started."""
+        return self._beginnings[server]
+
     def send(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
         """Number a message and keep it until it is received."""
+        if receiver not in self._met and receiver not in self._left_through:
+            self._left_through[receiver] = self.sent_through(receiver)
+            self._rows.append(ProtocolRow(UNMET, receiver, str(self.sent_through(receiver)).encode()))
         number = self._last_sent[receiver] = self._last_sent.get(receiver, 0) + 1
         self._kept.setdefault(receiver, OrderedDict())[number] = encoded
         self._rows.append(ProtocolRow(OUTBOX, _key(receiver, number), encoded))
@@ -100,6 +137,10 @@ class Channels:
     def sent_through(self, receiver: ServerId) -> int:
         """The number of the last letter to a server; 0 where there was none."""
         return self._last_sent.get(receiver, 0)
+
+    def left_through(self, receiver: ServerId) -> int:
+        """The number of the last letter to a server that can have left: those written while it was not met cannot."""
+        return self._left_through.get(receiver, self.sent_through(receiver))
 
     def forgotten_through(self, receiver: ServerId) -> int:
         """The number of the last letter to a server that is not kept any more; 0 where all are."""

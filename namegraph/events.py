@@ -173,6 +173,22 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Restored:
+    """This server's database is an older copy of itself: what other servers know of it shows that."""
+
+    incarnation: int
+    """Drawn by chance, and larger than the number of updates that can be lost: the server's counters leap by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerRestored:
+    """Another server has begun a fresh incarnation, since its database is an older copy. It is out of reach until met."""
+
+    peer: ServerId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: a deadline of the core may have come."""
 
@@ -180,7 +196,7 @@ class Tick:
 Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | RemovePeer
 """What is answered by a reply of the same ticket."""
 
-Event = Command | PeerMessage | PeerReceived | PeerMet | PeerLeaving | PeerLost | Tick
+Event = Command | PeerMessage | PeerReceived | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick
 
 
 class EffectKind(StrEnum):

@@ -5,7 +5,8 @@
     parents' home: SettleArc for each arc at its newest state, in batches
 
 What a coordinator decided and could not tell, it offers (`Offer`) as soon as it is in a view with whom it concerns. An
-arc whose child is not there, or is of another kind, stays suspended and is *rejected*: whoever made it sees why.
+arc whose child is not there, or is of another kind, stays suspended and is *rejected*: whoever made it sees why. But a server that has
+gone back to an older copy of its database makes anew what it has no trace of, and others hold arcs with.
 
 Source: protocol.md sections 6 and 7, *Heal*.
 """
@@ -33,7 +34,7 @@ from namegraph.messages import (
     UpdateId,
     decode,
 )
-from namegraph.names import ServerId
+from namegraph.names import NodeId, ServerId
 from namegraph.participant import Participant
 from namegraph.records import NodeKind, ProtocolRow, RequestId
 from namegraph.running import Plan, Running
@@ -67,11 +68,13 @@ class Healing:
         """Servers that have not said yet what they hold."""
         self._under_way: dict[UpdateId, ServerId | tuple[ServerId, int]] = {}
         """What an update settles: the arcs to a children's home, or an offer."""
+        self._compared_after: dict[UpdateId, tuple[ServerId, Held | HeldToo]] = {}
+        """What is compared once the groups are made anew that it speaks of."""
 
     def view_ended(self, undone: Sequence[Running]) -> None:
         """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
         site = self._site
-        self._waiting, self._under_way, self._answers_due = {}, {}, {}
+        self._waiting, self._under_way, self._answers_due, self._compared_after = {}, {}, {}, {}
         for running in undone:
             away = [server for server in sorted(running.not_done) if site.is_apart(server)]
             if not away:
@@ -102,6 +105,14 @@ class Healing:
         if not (site.is_healed or self._answers_due or self._waiting or self._under_way or self._offered):
             site.send(site.view.leader, Healed())
 
+    def offer_again(self, server: ServerId, offer: Offer) -> None:
+        """An offer was on its way when the channel to its receiver began again."""
+        number = offer.final.counter
+        while (server, number) in self._undelivered:
+            number += 1
+        self._undelivered[server, number] = offer
+        self._changed[UNDELIVERED, server, number] = None
+
     def offer(self, sender: ServerId, offer: Offer) -> None:
         """Another server's update was decided and could not be told."""
         key = sender, offer.final.counter
@@ -112,6 +123,11 @@ class Healing:
 
     def held(self, sender: ServerId, held: Held) -> None:
         """As the children's home: say what is known here that is newer, or was not named."""
+        children = {known.arc.child for known in held.arcs if known.kind is NodeKind.GROUP}
+        if not self._makes_anew(sender, held, children):
+            self._answer(sender, held)
+
+    def _answer(self, sender: ServerId, held: Held) -> None:
         site = self._site
         answer: list[KnownArc] = []
         named = set()
@@ -127,6 +143,10 @@ class Healing:
 
     def held_too(self, sender: ServerId, held: HeldToo) -> None:
         """As the parents' home: settle each arc at its newest state."""
+        if not self._makes_anew(sender, held, {known.arc.parent for known in held.arcs if known.is_present}):
+            self._take_newest(sender, held)
+
+    def _take_newest(self, sender: ServerId, held: HeldToo) -> None:
         site = self._site
         newest = {ours.arc: ours for ours in suspended_with(site, sender, leaving=True)}
         for theirs in held.arcs:
@@ -152,6 +172,13 @@ class Healing:
 
     def ended(self, update_id: UpdateId, *, is_done: bool) -> None:
         """An update that settles something is over."""
+        compared = self._compared_after.pop(update_id, None)
+        if compared is not None:
+            sender, held = compared
+            if isinstance(held, Held):
+                self._answer(sender, held)
+            else:
+                self._take_newest(sender, held)
         what = self._under_way.pop(update_id, None)
         if what is None or not is_done:
             return
@@ -162,6 +189,16 @@ class Healing:
         else:
             self._settle_next(what)
         self._say_if_healed()
+
+    def _makes_anew(self, sender: ServerId, held: Held | HeldToo, groups: set[NodeId]) -> bool:
+        """Whether some of the groups were lost with the newest state of this server: they are made anew first."""
+        graph = self._site.graph
+        if not self._site.has_gone_back:
+            return False
+        lost = [group for group in sorted(groups) if group not in graph.index or not graph.versions[graph.index[group]]]
+        if lost:
+            self._compared_after[self._start(CreateGroup(group, if_needed=True) for group in lost)] = sender, held
+        return bool(lost)
 
     def _reject(self, arc: ArcId, why: str) -> None:
         self.rejected[arc] = why

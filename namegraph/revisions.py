@@ -12,6 +12,7 @@ from __future__ import annotations
 from enum import Enum
 
 from namegraph.coordinator import Coordinator
+from namegraph.incarnations import Incarnations
 from namegraph.ordering import Entries
 from namegraph.priorities import Priority, parse_revision, revision_of
 from namegraph.refusals import Reason, refuse
@@ -29,7 +30,9 @@ class Wait(Enum):
     """Never seen here: the server that the revision names knows whether it exists."""
 
 
-def waits_for(revision: str, *, site: Site, entries: Entries, coordinator: Coordinator) -> Wait:
+def waits_for(
+    revision: str, *, site: Site, incarnations: Incarnations, entries: Entries, coordinator: Coordinator
+) -> Wait:
     """Say what a read must wait for; raises `RefusedError` where the revision is none that this server can reach."""
     try:
         wanted = parse_revision(revision)
@@ -42,6 +45,13 @@ def waits_for(revision: str, *, site: Site, entries: Entries, coordinator: Coord
         raise refuse(
             Reason.UNAVAILABLE,
             f"the server {site.server} has not seen the update {revision} (its newest is {newest})",
+            revision=revision,
+            server=site.server,
+        )
+    if is_own and incarnations.is_left_out(wanted.counter):
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"the update {revision} was lost when the server {site.server} went back to an older copy of its database",
             revision=revision,
             server=site.server,
         )

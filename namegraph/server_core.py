@@ -38,14 +38,17 @@ from namegraph.events import (
     PeerMessage,
     PeerMet,
     PeerReceived,
+    PeerRestored,
     ReadCommand,
     RemovePeer,
     Reply,
+    Restored,
     Tick,
     UpdateCommand,
 )
 from namegraph.graph import NameGraph
 from namegraph.import_operations import ImportOperations
+from namegraph.incarnations import FIRST_INCARNATION, Incarnations
 from namegraph.messages import (
     Abort,
     ArcId,
@@ -58,6 +61,7 @@ from namegraph.messages import (
     InView,
     Message,
     NotAMessageError,
+    Offer,
     Order,
     Ready,
     Refuse,
@@ -139,6 +143,9 @@ class ServerCore:
         self._table = site.table
         self.peers = Peers(site, configured=configured, rows=rows)
         self.channels = Channels.restore(rows)
+        self.channels.met(site.server)
+        self.incarnations = Incarnations(rows)
+        site.has_gone_back = self.incarnations.own != FIRST_INCARNATION
         self.records = AncestryRecords(site)
         self.entries = Entries(site, self.records)
         self.boundary = Boundary(site, self.records)
@@ -287,6 +294,7 @@ class ServerCore:
             case PeerReceived(peer, through):
                 self.channels.received(peer, through)
             case PeerMet(peer, subnets):
+                self.channels.met(peer)
                 self.peers.met(peer, subnets)
                 self._views.met(peer)
             case PeerLeaving(peer, why):
@@ -294,6 +302,12 @@ class ServerCore:
             case PeerLost(peer, why):
                 self._site.lost[peer] = why
                 self._coordinator.peer_lost(peer)
+                self._views.agreement.lost(peer)
+            case Restored(incarnation):
+                self._go_back(incarnation)
+            case PeerRestored(peer, incarnation):
+                self._site.rows.append(self.incarnations.heard_of(peer, incarnation))
+                self._begin_again_with(peer, "it goes on from an older copy of its database")
                 self._views.agreement.lost(peer)
             case AddPeer() | RemovePeer():
                 effects.replies.append(Reply(event.ticket, self._change_peers(event)))
@@ -316,7 +330,13 @@ class ServerCore:
 
     def waits_for(self, revision: str) -> Wait:
         """Whether the state here reflects a revision; raises `RefusedError` where it never can."""
-        return waits_for(revision, site=self._site, entries=self.entries, coordinator=self._coordinator)
+        return waits_for(
+            revision,
+            site=self._site,
+            incarnations=self.incarnations,
+            entries=self.entries,
+            coordinator=self._coordinator,
+        )
 
     def _take_update(self, command: UpdateCommand | ImportCommand, now: float, records: Records) -> Reply | None:
         """The reply, or None where it must wait for others."""
@@ -426,6 +446,24 @@ class ServerCore:
         except RefusedError as error:
             return error.refusal
         return Committed(self.revision)
+
+    def _go_back(self, incarnation: int) -> None:
+        """Go on from an older copy of the database, apart from all others until they are met."""
+        site = self._site
+        site.counter, row = self.incarnations.begin(incarnation, counter=site.counter)
+        site.rows.append(row)
+        site.has_gone_back = True
+        for server in self.servers_met:
+            self._begin_again_with(server, "this server goes on from an older copy of its database")
+        self._views.agreement.begin_again(leap=incarnation)
+
+    def _begin_again_with(self, server: ServerId, why: str) -> None:
+        self._site.lost[server] = why
+        for encoded in self.channels.begin_again(server):
+            _, message = decode_in_view(encoded)
+            if isinstance(message, Offer):
+                self._views.healing.offer_again(server, message)
+        self._coordinator.peer_lost(server)
 
     def _take_letter(self, letter: PeerMessage) -> None:
         sender = letter.sender

@@ -29,6 +29,8 @@ class Site:
         self.graph = graph
         self.ancestors = AncestorSets(graph)
         self.counter = 0
+        self.has_gone_back = False
+        """Whether the database of this server ever turned out to be an older copy of itself."""
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """Receiver, message, and the view it was sent in."""
         self.own_messages: deque[Message] = deque()

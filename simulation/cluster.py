@@ -23,8 +23,10 @@ from namegraph.events import (
     PeerMessage,
     PeerMet,
     PeerReceived,
+    PeerRestored,
     ReadCommand,
     Reply,
+    Restored,
     Tick,
     UpdateCommand,
 )
@@ -210,6 +212,10 @@ class Cluster:
         place = len(self.history)
         self.history.append(arrival)
         core = self.servers[server]
+        if isinstance(event, Restored):
+            self.queues[server].begin_again(self.servers.keys() - {server})
+        elif isinstance(event, PeerRestored):
+            self.queues[server].begin_again([event.peer])
         effects = core.step(event, self.now)
         self._note_places(server, effects.replies)
         self._name_updates(server, event)
@@ -239,12 +245,19 @@ class Cluster:
         else:
             answer.let_out()
 
-    def crash(self, server: ServerId, *, down_for: float) -> None:
-        """Let a server lose all that is not durable, and stay away for a while."""
+    def copy_of_disk(self, server: ServerId) -> Disk:
+        """What a backup of a server holds that is made now."""
+        return self._disks[server].copy()
+
+    def crash(self, server: ServerId, *, down_for: float, disk: Disk | None = None) -> None:
+        """Let a server lose all that is not durable, and stay away for a while; `disk`: what it is left with then."""
         if server in self.down:
             return
         self.down[server] = None
         self._lose_memory(server)
+        if disk is not None:
+            self._disks[server] = disk.copy()
+            self._start(server)
         for asked_at, command in list(self._asking.values()):
             if asked_at == server and isinstance(command, UpdateCommand) and self._chance_of(GONE_SHARE):
                 del self._asking[command.ticket]

@@ -6,11 +6,11 @@ A quick disk writes at once. On a slow one steps pile up while a write is under 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 
-from namegraph.events import Effects, Event, PeerMessage, Reply
+from namegraph.events import Effects, Event, PeerMessage, Reply, Tick
 from namegraph.names import ServerId
 from namegraph.records import (
     ArcRecord,
@@ -87,6 +87,14 @@ class Queue:
                 return step.event.number - 1
         return None
 
+    def begin_again(self, peers: Collection[ServerId]) -> None:
+        """The channels to and from some servers begin again: what waits here belongs to those before."""
+        for step in self.steps():
+            messages = step.effects.messages
+            messages[:] = [letter for letter in messages if letter.receiver not in peers]
+            if isinstance(step.event, PeerMessage) and step.event.sender in peers:
+                step.event = Tick()
+
     def lose(self, chance: Random) -> tuple[list[Taken], list[Taken]]:
         """The server crashes: what is durable all the same, and what is lost."""
         is_written = bool(self.writing) and chance.random() < WRITTEN_SHARE
@@ -106,6 +114,15 @@ class Disk:
         self._virtual_nodes: dict[int, VirtualNodeRecord] = {}
         self._outcomes: dict[RequestId, OutcomeRecord] = {}
         self._protocol: dict[tuple[str, str], bytes] = {}
+
+    def copy(self) -> Disk:
+        """What a backup that is made now holds."""
+        made = Disk(self._server)
+        made._counter = self._counter
+        made._nodes, made._arcs = dict(self._nodes), dict(self._arcs)
+        made._virtual_nodes, made._outcomes = dict(self._virtual_nodes), dict(self._outcomes)
+        made._protocol = dict(self._protocol)
+        return made
 
     def write(self, records: Records) -> None:
         """Make records durable."""

@@ -8,6 +8,9 @@ Each pair of servers has one connection, and it needs both channels. While one i
 is whole again before an end has noticed, all goes on as if nothing had been. An end that notices closes the connection:
 what is under way is lost. Each end takes notice at its own time, or not at all where the connection is back by then.
 
+When two servers meet, the numbers of their letters show whether one has gone back to an older copy of its disk. Then it
+begins a fresh incarnation, and closes all connections; whoever learns of it begins the channels with it again.
+
 Source: nameserver/peers/transport.py.
 """
 
@@ -20,7 +23,7 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple
 
-from namegraph.events import Event, PeerLost, PeerMet, PeerReceived
+from namegraph.events import Event, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored
 from namegraph.names import ServerId, Subnet
 from simulation.cluster import Cluster
 from simulation.networks import Arrival, Channel, Errand, RandomNetwork
@@ -58,6 +61,8 @@ class Links:
         self._sessions = dict.fromkeys(pairs, 0)
         """How many connections there were before."""
         self._closed: set[Pair] = set()
+        self._met: set[Channel] = set()
+        """Who has met whom since both have started."""
 
     def is_open(self, one: ServerId, other: ServerId) -> bool:
         """Whether letters can be sent: they leave, whether or not they arrive."""
@@ -100,6 +105,7 @@ class Links:
     def crashed(self, server: ServerId) -> None:
         """A server is no more: what it had sent may arrive until the other end notices."""
         self._network.thaw(server)
+        self._met = {channel for channel in self._met if server not in channel}
         for other in self._others(server):
             if not self.is_open(server, other):
                 continue
@@ -158,11 +164,15 @@ class Links:
             self._later(dialled, partial(self._connect, dialled, end), CONNECTED_AFTER)
             return
         pair = _pair(dialled, end)
+        if not self._fit(*pair):
+            self._later(dialled, partial(self._connect, dialled, end), CONNECTED_AFTER)
+            return
         self._sessions[pair] += 1
         for channel in (Channel(*pair), Channel(*reversed(pair))):
             self._network.drop(channel)
         for one, other in (pair, reversed(pair)):
             self._take(one, PeerMet(other, (Subnet(other),)))
+            self._met.add(Channel(one, other))
         if not self._can_connect(*pair):
             for one, other in (pair, reversed(pair)):
                 self._expect(one, other, self._sessions[pair])
@@ -173,6 +183,43 @@ class Links:
         for sender, receiver in (pair, reversed(pair)):
             if self.is_open(sender, receiver):
                 self._cluster.send_kept(sender, receiver)
+
+    def _fit(self, one: ServerId, other: ServerId) -> bool:
+        """Whether each has what the other one knows of it; if not, they take notice."""
+        cores = self._cluster.servers
+        ways = ((one, other), (other, one))
+        for server, peer in ways:
+            incarnation, known = cores[server].incarnations.own, cores[peer].incarnations
+            if known.is_over(server, incarnation):
+                self._go_back(server)
+                return False
+            if known.of(server) != incarnation:
+                self._take(peer, PeerRestored(server, incarnation))
+                self._forget_receipts(_pair(server, peer))
+                return False
+        gone_back = [server for server, peer in ways if self._has_gone_back(server, peer)]
+        for server in gone_back:
+            self._go_back(server)
+        return not gone_back
+
+    def _go_back(self, server: ServerId) -> None:
+        self._take(server, Restored(self._chance.randint(2**32, 2**40)))
+        for third in self._others(server):
+            self._close(server, third, self._sessions[_pair(server, third)])
+            self._forget_receipts(_pair(server, third))
+
+    def _has_gone_back(self, server: ServerId, peer: ServerId) -> bool:
+        """Whether what a peer has of a server, and had from it, is more than the server knows of."""
+        if Channel(server, peer) in self._met:
+            return False
+        cores, through = self._cluster.servers, self._cluster.durable_through
+        has_sent = cores[server].channels.left_through(peer)
+        return through(peer, server) > has_sent or through(server, peer) < cores[peer].channels.forgotten_through(server)
+
+    def _forget_receipts(self, pair: Pair) -> None:
+        self._network.forget(
+            lambda waiting: isinstance(waiting.event, PeerReceived) and _pair(waiting.server, waiting.event.peer) == pair
+        )
 
     def _exchange_receipts(self, one: ServerId, other: ServerId) -> None:
         for sender, receiver in ((one, other), (other, one)):

@@ -149,6 +149,11 @@ class RandomNetwork:
         """Whether a server takes nothing."""
         return self._frozen.get(server, 0.0) > self.now
 
+    def forget(self, is_void: Callable[[Arrival], bool]) -> None:
+        """Let some of what is under way never arrive."""
+        self._arrivals = [waiting for waiting in self._arrivals if not is_void(waiting[-1])]
+        heapq.heapify(self._arrivals)
+
     def next(self) -> Arrival | None:
         """What arrives next; None where nothing is under way, or all of it on channels that let nothing through."""
         while self._arrivals:

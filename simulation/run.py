@@ -20,17 +20,21 @@ from simulation.decisions import Decisions
 from simulation.effects import EffectsCheck
 from simulation.invariants import InvariantViolatedError
 from simulation.networks import RandomNetwork, Sent
+from simulation.old_copies import OldCopies
 from simulation.reads import Reads
 from simulation.recording import record
 from simulation.resolutions import Resolvers
 from simulation.scenario import Scenario
-from simulation.serial import ArcName, TrueGraph, run_serially
+from simulation.serial import ArcName, TrueGraph, TrueState, run_serially
 from simulation.troubles import Troubles
 
 BURSTS_AT_MOST = 6
 
 RESTART_SHARES = (0.0, 0.0, 0.002, 0.01, 0.05)
 """Of steps, those at which a server crashes and starts again; a seed takes one of these."""
+
+OLD_COPIES_SHARE = 0.4
+"""Of seeds with faults, those at the end of which disks fail."""
 
 CALM_UPDATES = 4
 """After all that went wrong: none of them may be refused because of it."""
@@ -103,6 +107,9 @@ class SeedRun:
         troubled = Random(f"troubles of {seed}")  # noqa: S311 - as above
         self._troubles = Troubles(self._cluster, network, self._population, troubled) if faults else None
         self._apart = Apart()
+        copying = Random(f"old copies of {seed}")  # noqa: S311 - as above
+        has_old_copies = faults and count > 1 and copying.random() < OLD_COPIES_SHARE
+        self._old_copies = OldCopies(self._cluster, self._population, copying) if has_old_copies else None
         reading = Random(f"reads of {seed}")  # noqa: S311 - as above
         self._reads = Reads(self._cluster, self._population, reading, self._apart)
         self._troubled: set[int] = set()
@@ -124,10 +131,18 @@ class SeedRun:
                 self._run_burst(size)
                 continue
             self._troubles.submit_burst()
+            if self._old_copies is not None:
+                self._old_copies.make_copies()
             self._run_burst(size)
             self._troubled.update(cluster.answers)
+        if self._troubles is not None and self._old_copies is not None:
+            self._troubles.submit_burst()
+            self._old_copies.make_copies()
+            self._old_copies.fail_disks()
+            self._run_burst(chance.randint(2, 12), may_go_back=True)
+            self._troubled.update(cluster.answers)
         if self._troubles is not None:
-            self._run_burst(CALM_UPDATES)
+            self._run_burst(CALM_UPDATES, may_go_back=self._old_copies is not None)
             self._start_again()
         return self._tally()
 
@@ -139,42 +154,55 @@ class SeedRun:
         """How often a server crashed."""
         return self._cluster.restarts
 
-    def _run_burst(self, size: int) -> None:
-        """Let clients ask for so many updates, come to rest, and check."""
+    def _run_burst(self, size: int, *, may_go_back: bool = False) -> None:
+        """Let clients ask for so many updates, come to rest, and check.
+
+        `may_go_back`: servers may lose what they have told, so answers of before and after do not fit together.
+        """
         cluster, population = self._cluster, self._population
         self._burst_begins.append(len(cluster.history))
         submit_burst(self._chance, cluster, population, self._arcs, updates=size)
-        self._resolvers.submit_burst()
-        if self._troubles is not None:
-            self._reads.submit_burst()
+        if not may_go_back:
+            self._resolvers.submit_burst()
+            if self._troubles is not None:
+                self._reads.submit_burst()
         cluster.run(self._decisions.watch)
         if self._troubles is not None:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
         self._apart.watch(cluster.sent)
-        self._resolvers.check(population.commands, self._apart)
-        # Who is apart forms and breaks other loops than the serial run does.
-        watch = self._effects.check if self._troubles is None else None
-        state = run_serially(
-            population.commands, cluster.answers, cluster.places, population.groups, watch, self._apart
-        )
-        agree_on(cluster.servers, state.arcs, self._apart.arcs)
-        self._arcs = state.arcs
-        check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
-        if self._troubles is not None:
+        if not may_go_back:
+            self._resolvers.check(population.commands, self._apart)
+        state = self._compare()
+        if self._troubles is not None and not may_go_back:
             self._reads.check()
             self._troubles.check_repeated(population.commands.values())
+        self._arcs = state.arcs
         if self._restart_share:
             self._start_again()
 
-    def _start_again(self) -> None:
-        """Let every server start again from its disk, and check once more."""
-        cluster, population = self._cluster, self._population
-        cluster.restart_all()
-        cluster.run()
-        state = run_serially(population.commands, cluster.answers, cluster.places, population.groups, apart=self._apart)
+    def _compare(self, *, is_first: bool = True) -> TrueState:
+        """Check everything against the serial run, whose state is returned, with what became of arcs that were apart."""
+        cluster, population, old_copies = self._cluster, self._population, self._old_copies
+        if old_copies is not None:
+            old_copies.note(self._apart)
+        # Who is apart forms and breaks other loops than the serial run does.
+        watch = self._effects.check if self._troubles is None and is_first else None
+        state = run_serially(
+            population.commands, cluster.answers, cluster.places, population.groups, watch, self._apart
+        )
+        if old_copies is not None:
+            old_copies.check(state, self._apart)
+            state.groups = old_copies.agree_on_groups(state.groups)
         agree_on(cluster.servers, state.arcs, self._apart.arcs)
         check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
+        return state
+
+    def _start_again(self) -> None:
+        """Let every server start again from its disk, and check once more."""
+        self._cluster.restart_all()
+        self._cluster.run()
+        self._compare(is_first=False)
 
     @property
     def sent(self) -> list[Sent]:

@@ -1,0 +1,71 @@
+"""Which incarnation of a server its database belongs to: one that comes back from an older copy begins another.
+
+    channel numbers do not fit: this server has gone back --> Restored: a fresh incarnation, channels begin again,
+                                                              counters leap over all that it can have given since,
+                                                              apart from everybody until a view heals it
+    a hello of another incarnation -------------------------> PeerRestored: the same for one channel
+
+What was decided after the copy was made and is known to no other server is lost; what others know comes back by the
+ordinary heal.
+
+Source: protocol.md section 7, *Heal*; decision 0012.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from namegraph.names import ServerId
+from namegraph.records import ProtocolRow
+
+INCARNATION = "incarnation"
+"""Rows: of this server (no key) its incarnation and what each one left out; of others all that were heard of."""
+
+FIRST_INCARNATION = 0
+
+
+class Incarnations:
+    """The incarnations of this server and of all others."""
+
+    def __init__(self, rows: Iterable[ProtocolRow] = ()) -> None:
+        self.own = FIRST_INCARNATION
+        self._left_out: list[tuple[int, int]] = []
+        """Counters that this server may have given in a life that is lost: those after the first, up to the second."""
+        self._of: dict[ServerId, list[int]] = {}
+        """Of other servers, the newest last."""
+        for row in rows:
+            if row.part == INCARNATION and row.key:
+                self._of[ServerId(row.key)] = _HEARD.decode(row.value or b"")
+            elif row.part == INCARNATION:
+                self.own, self._left_out = _OWN.decode(row.value or b"")
+
+    def of(self, server: ServerId) -> int:
+        """The newest incarnation of another server."""
+        return self._of.get(server, [FIRST_INCARNATION])[-1]
+
+    def is_over(self, server: ServerId, incarnation: int) -> bool:
+        """Whether another server has begun a later incarnation since: one that comes with it has gone back."""
+        return incarnation in self._of.get(server, [FIRST_INCARNATION])[:-1]
+
+    def is_left_out(self, counter: int) -> bool:
+        """Whether an update of this server with such a counter was lost."""
+        return any(after < counter <= through for after, through in self._left_out)
+
+    def begin(self, incarnation: int, *, counter: int) -> tuple[int, ProtocolRow]:
+        """Begin a fresh incarnation: the counter from which this server goes on, and what to make durable."""
+        self.own = incarnation
+        self._left_out.append((counter, counter + incarnation))
+        return counter + incarnation, ProtocolRow(INCARNATION, "", _ENCODER.encode((self.own, self._left_out)))
+
+    def heard_of(self, server: ServerId, incarnation: int) -> ProtocolRow:
+        """Another server has begun a fresh incarnation."""
+        known = self._of.setdefault(server, [FIRST_INCARNATION])
+        known.append(incarnation)
+        return ProtocolRow(INCARNATION, server, _ENCODER.encode(known))
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_OWN = msgspec.msgpack.Decoder(tuple[int, list[tuple[int, int]]])
+_HEARD = msgspec.msgpack.Decoder(list[int])
