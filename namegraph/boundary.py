@@ -78,6 +78,19 @@ class Boundary:
         else:
             self.stored.pop(arc, None)
 
+    def take_block(self, arc: ArcId, nodes: Minimal, version: RecordVersion) -> None:
+        """As `store`, for what another server says at some later time.
+
+        Of an arc that is not there it may come before the update that brings the arc, but no update of a view before
+        will any more.
+        """
+        graph = self._graph
+        if version.final < self._site.view_begins:
+            parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
+            if parent is None or child is None or child not in graph.children[parent]:
+                return
+        self.store(arc, nodes, version)
+
     def arcs_joined(self, arcs: ArcColumns, *, final: Priority) -> None:
         """Forget what was stored of arcs before they were left or suspended, unless their new records came already.
 

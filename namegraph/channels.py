@@ -77,6 +77,10 @@ class Channels:
         if self._left_through.pop(server, None) is not None:
             self._rows.append(ProtocolRow(UNMET, server, None))
 
+    def is_met(self, server: ServerId) -> bool:
+        """Whether a server was met since this one started, or the channels with it began again."""
+        return server in self._met
+
     def begin_again(self, server: ServerId) -> list[bytes]:
         """Number the letters to and from a server anew; returns those that were kept for it, and are not any more."""
         kept = self._kept.pop(server, OrderedDict())

@@ -182,7 +182,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class PeerRestored:
-    """Another server has begun a fresh incarnation, since its database is an older copy. It is out of reach until met."""
+    """Another server goes on from an older copy of its database: channels begin again, and it is lost until met."""
 
     peer: ServerId
     incarnation: int

@@ -5,8 +5,9 @@
     parents' home: SettleArc for each arc at its newest state, in batches
 
 What a coordinator decided and could not tell, it offers (`Offer`) as soon as it is in a view with whom it concerns. An
-arc whose child is not there, or is of another kind, stays suspended and is *rejected*: whoever made it sees why. But a server that has
-gone back to an older copy of its database makes anew what it has no trace of, and others hold arcs with.
+arc whose child is not there, or is of another kind, stays suspended and is *rejected*: whoever made it sees why. But a
+server that has gone back to an older copy of its database makes groups anew of which it has no trace, while others hold
+arcs with them.
 
 Source: protocol.md sections 6 and 7, *Heal*.
 """
@@ -21,9 +22,9 @@ from namegraph.columns import unpack_arcs
 from namegraph.coordinator import Coordinator
 from namegraph.events import CreateGroup, DeleteGroup
 from namegraph.messages import (
-    FIRST_VIEW,
     ArcId,
     Commit,
+    GroupChange,
     Healed,
     Held,
     HeldToo,
@@ -61,6 +62,8 @@ class Healing:
         """Suspended arcs that cannot be, and why."""
         self._undelivered: dict[tuple[ServerId, int], Offer] = {}
         self._offered: dict[tuple[ServerId, int], Offer] = {}
+        self._parts_begun: dict[tuple[ServerId, int], int] = {}
+        """Of offers: how many of their parts were begun with in this view."""
         self._changed: dict[tuple[str, ServerId, int], None] = {}
         self._waiting: dict[ServerId, list[SettleArc]] = {}
         """What is still to be settled, by the children's home."""
@@ -75,6 +78,7 @@ class Healing:
         """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
         site = self._site
         self._waiting, self._under_way, self._answers_due, self._compared_after = {}, {}, {}, {}
+        self._parts_begun = {}
         for running in undone:
             away = [server for server in sorted(running.not_done) if site.is_apart(server)]
             if not away:
@@ -180,11 +184,9 @@ class Healing:
             else:
                 self._take_newest(sender, held)
         what = self._under_way.pop(update_id, None)
-        if what is None or not is_done:
-            return
+        if what is None or (not is_done and self._is_somebody_lost()):
+            return  # if not over, it begins again in the next view
         if isinstance(what, tuple):
-            self._offered.pop(what, None)
-            self._changed[OFFERED, *what] = None
             self._take_offers()
         else:
             self._settle_next(what)
@@ -216,32 +218,41 @@ class Healing:
         plan = Plan(tuple((1, step) for step in steps), 1, is_own=True)
         return self._coordinator.start(plan, request_id=RequestId(""), deadline=None)
 
+    def _is_somebody_lost(self) -> bool:
+        return any(map(self._site.is_in_view, self._site.lost))
+
     def _take_offers(self) -> None:
-        """Begin with the first offer that says something new."""
-        site = self._site
+        """Go on with the first offer that says something new: groups that are made, arcs, groups that are deleted."""
         if any(isinstance(what, tuple) for what in self._under_way.values()):
             return
         for key, offer in sorted(self._offered.items()):
-            steps = self._news_of(offer)
-            if steps:
-                self._under_way[self._start(steps)] = key
-                return
+            parts = [self._groups_made, self._arcs_settled, self._groups_deleted]
+            for number, part in enumerate(parts[self._parts_begun.get(key, 0) :], start=self._parts_begun.get(key, 0)):
+                steps = part(offer)
+                if steps:
+                    self._parts_begun[key] = number + 1
+                    self._under_way[self._start(steps)] = key
+                    return
             del self._offered[key]
             self._changed[OFFERED, *key] = None
-        assert site.view != FIRST_VIEW
 
-    def _news_of(self, offer: Offer) -> list[Step]:
-        site, graph = self._site, self._site.graph
+    def _groups_made(self, offer: Offer) -> list[Step]:
+        made = [change.group for change in self._groups_of(offer) if change.is_present]
+        return [CreateGroup(group, if_needed=True) for group in made if self._site.graph.group(group) is None]
+
+    def _groups_deleted(self, offer: Offer) -> list[Step]:
+        """Who joined something to such a group had not heard of it: that ends with the group."""
+        deleted = [change.group for change in self._groups_of(offer) if not change.is_present]
+        return [DeleteGroup(group, force=True) for group in deleted if self._site.graph.group(group) is not None]
+
+    def _groups_of(self, offer: Offer) -> list[GroupChange]:
+        """Those that were not made or deleted since."""
+        is_later = self._site.groups_apart.is_later
+        return [change for change in offer.groups if not is_later(change.group, offer.final)]
+
+    def _arcs_settled(self, offer: Offer) -> list[Step]:
+        site = self._site
         steps: list[Step] = []
-        for change in offer.groups:
-            node = graph.index.get(change.group)
-            if node is not None and self._participant.records.version_of(node) >= offer.final:
-                continue
-            is_there = graph.group(change.group) is not None
-            if change.is_present and not is_there:
-                steps.append(CreateGroup(change.group, if_needed=True))
-            elif is_there and not change.is_present:
-                steps.append(DeleteGroup(change.group))
         for known in offer.arcs:
             if not is_newer(known, known_arc(site, known.arc)):
                 continue

@@ -25,6 +25,9 @@ INCARNATION = "incarnation"
 
 FIRST_INCARNATION = 0
 
+LEAST_LEAP, GREATEST_LEAP = 2**32, 2**40
+"""More than a server decides between two copies of its database; little enough that leaps never end the counters."""
+
 
 class Incarnations:
     """The incarnations of this server and of all others."""

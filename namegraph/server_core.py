@@ -128,7 +128,8 @@ class ServerCore:
         core._start(site, configured=peers or {}, rows=rows)
         restore_graph(state, site)
         site.counter = state.counter
-        for part in (core.records, core.entries, core.boundary, core._participant.decided, core._views, core._early):
+        durable = (core.records, core.entries, core.boundary, core._participant.decided, core._views, core._early)
+        for part in (*durable, site.groups_apart):
             part.restore(rows)
         core._outcomes = OutcomeMemory(state.outcomes)
         core._participant.restore()
@@ -524,6 +525,7 @@ class ServerCore:
         records.protocol += self._participant.decided.take_rows()
         records.protocol += self._views.take_rows()
         records.protocol += self._early.take_rows()
+        records.protocol += site.groups_apart.take_rows()
         records.protocol += site.rows
         site.rows = []
         records.protocol += self.channels.take_rows()
@@ -583,7 +585,7 @@ class ServerCore:
                     self._cuts_taken.append(cut)
             case Block():
                 for arc, nodes in message.records:
-                    self.boundary.store(arc, nodes, message.version)
+                    self.boundary.take_block(arc, nodes, message.version)
             case _:
                 self._views.receive(sender, message)
 
@@ -607,6 +609,9 @@ class ServerCore:
             reports_control=isinstance(command, UpdateCommand),
         )
         self._site.counter = final_priority.counter
+        if self._site.is_parted:
+            for node in changes.kinds:
+                self._site.groups_apart.note(graph.ids[node], final_priority)
         self.records.all_recorded()
         records.extend(written)
         revision = revision_of(final_priority, coordinator=self.server)

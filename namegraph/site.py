@@ -10,6 +10,7 @@ from collections import deque
 
 from namegraph.ancestry import AncestorSets
 from namegraph.graph import NameGraph
+from namegraph.groups_apart import GroupsApart
 from namegraph.messages import FIRST_VIEW, Message, Origin, ViewId
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
@@ -31,6 +32,7 @@ class Site:
         self.counter = 0
         self.has_gone_back = False
         """Whether the database of this server ever turned out to be an older copy of itself."""
+        self.groups_apart = GroupsApart()
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """Receiver, message, and the view it was sent in."""
         self.own_messages: deque[Message] = deque()
@@ -61,6 +63,11 @@ class Site:
     def is_frozen(self) -> bool:
         """Whether a new view is being agreed on: nothing of the present one goes on."""
         return self.promised != self.view
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether some server that was met is in another view, or nowhere."""
+        return self.view != FIRST_VIEW and not all(server in self.members for server in self.table.servers())
 
     def is_in_view(self, server: ServerId) -> bool:
         """Whether updates may involve a server."""

@@ -133,6 +133,8 @@ class ViewChange:
                 self.healed(sender)
             case AllHealed():
                 self._site.is_healed = True
+                if not self._site.is_parted:
+                    self._site.groups_apart.forget_all()
             case Offer():
                 self.healing.offer(sender, message)
             case _:

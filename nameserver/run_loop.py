@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
 from typing import Protocol
@@ -38,8 +38,11 @@ from namegraph.events import (
     ImportCommand,
     Outcome,
     PeerMessage,
+    PeerMet,
     PeerReceived,
+    PeerRestored,
     RemovePeer,
+    Restored,
     Tick,
 )
 from namegraph.names import ServerId
@@ -78,6 +81,10 @@ class Core(Protocol):
     channels: Channels
     told_revision: str | None
     """What to tell as the newest revision, where that is not the newest one in memory."""
+
+    @property
+    def servers_met(self) -> Sequence[ServerId]:
+        """All other servers that are known by name."""
 
     @property
     def revision(self) -> str:
@@ -236,30 +243,37 @@ class RunLoop:
     def begin(self, peers: Iterable[ServerId]) -> None:
         """Have made durable what the restart of the core changed; before that no letter leaves to these servers."""
         self._step(Tick())
-        if self.newest_batch is not None:
-            self.newest_batch.first_letters |= dict.fromkeys(peers, 1)
+        self._hold_letters_to(peers)
 
     def take(self, event: Event) -> None:
         """Take what no caller waits for."""
         self._step(event)
+        if isinstance(event, Restored):
+            self._begin_channels_again(self._core.servers_met)
+        elif isinstance(event, PeerRestored):
+            self._begin_channels_again([event.peer])
+        elif isinstance(event, PeerMet):
+            self._hold_letters_to([event.peer])
 
     async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
         """Take letters of another server, in order, once there is room; those that were handled before are left out."""
+        channels = self._core.channels
+        beginnings = channels.beginnings(sender)
         while self._is_full() or self.storage_failure is not None:
             self._room.clear()
             await self._room.wait()
         for number, letter in enumerate(letters, start=first_number):
             if len(letter) > LARGE_LETTER_BYTES:
                 await self.before_long_step()
-            if number > self._core.channels.handled_through(sender):
+            if channels.beginnings(sender) != beginnings:
+                return  # They were numbered by the channel before.
+            if number > channels.handled_through(sender):
                 self._step(PeerMessage(sender, number, letter))
 
     def first_letter_held(self, receiver: ServerId) -> int | None:
         """The number of the first letter to a server that waits for the database; None where none does."""
-        for batch in self._undurable():
-            if receiver in batch.first_letters:
-                return batch.first_letters[receiver]
-        return None
+        held = (batch.first_letters.get(receiver) for batch in self._undurable())
+        return min((number for number in held if number is not None), default=None)
 
     def handled_before_flush(self, sender: ServerId) -> int | None:
         """The number of the last letter of a sender before those whose records wait; None where none do."""
@@ -325,6 +339,19 @@ class RunLoop:
     def undurable_records(self) -> list[Records]:
         """What is in memory, but not yet in the database."""
         return [batch.records for batch in self._undurable()]
+
+    def _begin_channels_again(self, peers: Sequence[ServerId]) -> None:
+        """Forget what was known by numbers of before, and let nothing of the new ones leave before they are durable."""
+        for batch in self._undurable():
+            for peer in peers:
+                batch.first_letters.pop(peer, None)
+                batch.handled_before.pop(peer, None)
+        self._hold_letters_to(peers)
+
+    def _hold_letters_to(self, peers: Iterable[ServerId]) -> None:
+        """Let no letter leave before all is durable."""
+        if self.newest_batch is not None:
+            self.newest_batch.first_letters |= dict.fromkeys(peers, 1)
 
     def _undurable(self) -> list[Batch]:
         """The batches under way, the older one first."""

@@ -9,11 +9,12 @@ Source: protocol.md section 7, *Heal*.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from namegraph.events import CreateGroup, DeleteGroup, Operation
 from namegraph.messages import Held, HeldToo, Offer, Order, SettleArc, SuspendArc
 from namegraph.names import NodeId
+from namegraph.server_core import ServerCore
 from simulation.networks import Sent
 
 ArcName = tuple[NodeId, NodeId]
@@ -44,6 +45,12 @@ class Apart:
                         if isinstance(step, SuspendArc | SettleArc):
                             self.arcs.add((step.parent, step.child))
         self._seen = len(sent)
+
+    def look(self, cores: Iterable[ServerCore]) -> None:
+        """Take notice of what is suspended now: if both ends leave it while they are apart, no message tells of it."""
+        for core in cores:
+            graph = core.graph
+            self.arcs.update((graph.ids[parent], graph.ids[child]) for parent, child in graph.suspended)
 
     def touches(self, operations: Sequence[Operation]) -> bool:
         """Whether an update rests on what was known differently."""

@@ -120,6 +120,8 @@ class Cluster:
         self.queues: dict[ServerId, Queue] = {}
         self.down: dict[ServerId, None] = {}
         """Servers that have crashed and not started again."""
+        self.on_old_disks: dict[ServerId, None] = {}
+        """Servers that were started on something else than what they had written last."""
         self.unknown: dict[int, UpdateCommand] = {}
         """Commands whose client does not know what became of them, by ticket."""
         self.instant = 0
@@ -257,6 +259,7 @@ class Cluster:
         self._lose_memory(server)
         if disk is not None:
             self._disks[server] = disk.copy()
+            self.on_old_disks[server] = None
             self._start(server)
         for asked_at, command in list(self._asking.values()):
             if asked_at == server and isinstance(command, UpdateCommand) and self._chance_of(GONE_SHARE):
@@ -416,7 +419,11 @@ class Cluster:
 
     def _let_out(self, server: ServerId, taken: Taken) -> None:
         """Send letters, answer, and tell the sender of a letter that it was received; or crash on the way."""
-        letters, replies = taken.effects.messages, taken.replies
+        met = taken.event.peer if isinstance(taken.event, PeerMet) else None
+        # To whom it was just met, letters leave that were kept, these among them.
+        free = [letter for letter in taken.effects.messages if self._may_leave(server, letter)]
+        letters = [letter for letter in free if letter.receiver != met]
+        replies = taken.replies
         if taken.crash_at is not None:
             leave = int(taken.crash_at * (len(letters) + len(replies) + 1))
             for letter in letters[:leave]:
@@ -426,11 +433,17 @@ class Cluster:
             return
         for letter in letters:
             self._send(server, letter)
+        if met is not None:
+            self.send_kept(server, met)
         self._answer(replies)
         self._arm(server)
         if isinstance(taken.event, PeerMessage):
             receipt = PeerReceived(server, taken.handled_through)
             self.network.put(taken.event.sender, receipt, delay=self._some_time())
+
+    def _may_leave(self, server: ServerId, letter: PeerLetter) -> bool:
+        first_held = self.queues[server].first_letter_held(letter.receiver)
+        return first_held is None or letter.number < first_held
 
     def _note_places(self, server: ServerId, replies: Iterable[Reply]) -> None:
         self.decided += [(server, reply.place) for reply in replies if reply.place is not None]

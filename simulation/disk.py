@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 
-from namegraph.events import Effects, Event, PeerMessage, Reply, Tick
+from namegraph.events import Effects, Event, PeerMessage, PeerMet, Reply, Tick
 from namegraph.names import ServerId
 from namegraph.records import (
     ArcRecord,
@@ -75,10 +75,12 @@ class Queue:
 
     def first_letter_held(self, receiver: ServerId) -> int | None:
         """The number of the first letter to a server that must not leave yet."""
-        numbers = (
-            letter.number for step in self.steps() for letter in step.effects.messages if letter.receiver == receiver
-        )
-        return next(numbers, None)
+        numbers: list[int] = []
+        for step in self.steps():
+            if isinstance(step.event, PeerMet) and step.event.peer == receiver:
+                return 1
+            numbers += [letter.number for letter in step.effects.messages if letter.receiver == receiver]
+        return min(numbers, default=None)
 
     def handled_before(self, sender: ServerId) -> int | None:
         """The number of the last letter of a sender before those whose effects wait; None where none do."""

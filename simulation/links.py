@@ -26,6 +26,7 @@ from typing import NamedTuple
 from namegraph.events import Event, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored
 from namegraph.names import ServerId, Subnet
 from simulation.cluster import Cluster
+from simulation.invariants import InvariantViolatedError
 from simulation.networks import Arrival, Channel, Errand, RandomNetwork
 
 NOTICED_AFTER = (0.5, 5.0, 20.0)
@@ -203,6 +204,8 @@ class Links:
         return not gone_back
 
     def _go_back(self, server: ServerId) -> None:
+        if server not in self._cluster.on_old_disks:
+            raise InvariantViolatedError(f"{server} is taken for one that has gone back")
         self._take(server, Restored(self._chance.randint(2**32, 2**40)))
         for third in self._others(server):
             self._close(server, third, self._sessions[_pair(server, third)])
@@ -212,14 +215,17 @@ class Links:
         """Whether what a peer has of a server, and had from it, is more than the server knows of."""
         if Channel(server, peer) in self._met:
             return False
-        cores, through = self._cluster.servers, self._cluster.durable_through
-        has_sent = cores[server].channels.left_through(peer)
-        return through(peer, server) > has_sent or through(server, peer) < cores[peer].channels.forgotten_through(server)
+        through = self._cluster.durable_through
+        ours, theirs = self._cluster.servers[server].channels, self._cluster.servers[peer].channels
+        has_sent_less = through(peer, server) > ours.left_through(peer)
+        return has_sent_less or through(server, peer) < theirs.forgotten_through(server)
 
     def _forget_receipts(self, pair: Pair) -> None:
-        self._network.forget(
-            lambda waiting: isinstance(waiting.event, PeerReceived) and _pair(waiting.server, waiting.event.peer) == pair
-        )
+        def is_void(waiting: Arrival) -> bool:
+            event = waiting.event
+            return isinstance(event, PeerReceived) and _pair(waiting.server, event.peer) == pair
+
+        self._network.forget(is_void)
 
     def _exchange_receipts(self, one: ServerId, other: ServerId) -> None:
         for sender, receiver in ((one, other), (other, one)):

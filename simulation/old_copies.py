@@ -1,8 +1,8 @@
 """Servers whose disk fails, and which start again from an older copy of it, or from an empty one.
 
-What such a server decided after the copy was made, and no other server knows of, is lost. All else comes back: of an arc
-with an end at a server that has its newest disk, the newest state is known there, a removal too. In the end both ends
-of every arc agree, and every invariant holds.
+What such a server decided after the copy was made, and no other server knows of, is lost. All else comes back: of an
+arc with an end at a server that has its newest disk, the newest state is known there, a removal too. In the end both
+ends of every arc agree, and every invariant holds.
 
 Source: protocol.md section 7, *Heal*; decision 0012.
 """
@@ -43,9 +43,11 @@ class OldCopies:
         self._population = population
         self._chance = chance
         self._copies: dict[ServerId, list[Disk]] = {server: [] for server in cluster.servers}
+        self._apart_before: set[ArcName] = set()
+        """Arcs that were apart before the first disk failed: the serial run does not know what became of them."""
+        self._gone_back = cluster.on_old_disks
         self._tickets_before = 0
         """Of updates that were asked for before the first disk failed."""
-        self.gone_back: dict[ServerId, None] = {}
 
     def make_copies(self) -> None:
         """Some servers make a copy of their disks within some time from now."""
@@ -53,8 +55,9 @@ class OldCopies:
             if self._chance.random() < 0.5:
                 self._later(partial(self._make_copy, server))
 
-    def fail_disks(self) -> None:
+    def fail_disks(self, apart: Apart) -> None:
         """Some disks fail within some time from now."""
+        self._apart_before = set(apart.arcs)
         chance, servers = self._chance, list(self._cluster.servers)
         self._tickets_before = len(self._population.commands)
         for server in chance.sample(servers, min(len(servers) - 1, chance.choice([1, 1, 2, 3]))):
@@ -62,22 +65,24 @@ class OldCopies:
 
     def note(self, apart: Apart) -> None:
         """What an update that a gone server was asked for, or that has an end there, made is not what it was told."""
-        for server in self.gone_back:
+        for server in self._gone_back:
             for ticket, command in self._population.commands.items():
                 if self._cluster.asked_at(ticket) == server:
                     _add(apart, command)
         for arc in self._known_arcs():
-            if self._ends(arc) & self.gone_back.keys():
+            if self._ends(arc) & self._gone_back.keys():
                 apart.arcs.add(arc)
         spare = self._population.spare_groups
-        apart.groups.update(group for group in spare if self._home(group) in self.gone_back)
+        apart.groups.update(group for group in spare if self._home(group) in self._gone_back)
 
     def check(self, state: TrueState, apart: Apart) -> None:
         """Nothing that a server with its newest disk knows of is lost, or comes back that was removed."""
-        doubtful = self._doubtful() | apart.decided_apart
+        if not self._gone_back:
+            return
+        doubtful = self._doubtful() | apart.decided_apart | self._apart_before
         present = set(self._present())
         for arc in sorted((present ^ state.arcs.keys()) - doubtful):
-            if self._ends(arc) - self.gone_back.keys():
+            if self._ends(arc) - self._gone_back.keys():
                 what = "came back" if arc in present else "is lost"
                 raise InvariantViolatedError(f"I8: {arc} {what}")
         for server, core in self._cluster.servers.items():
@@ -91,12 +96,12 @@ class OldCopies:
             operation.group
             for ticket, command in self._population.commands.items()
             for operation in command.operations
-            if isinstance(operation, CreateGroup | DeleteGroup) and self._cluster.asked_at(ticket) in self.gone_back
+            if isinstance(operation, CreateGroup | DeleteGroup) and self._cluster.asked_at(ticket) in self._gone_back
         }
-        agreed = {group for group in groups - doubtful if self._home(group) not in self.gone_back}
+        agreed = {group for group in groups - doubtful if self._home(group) not in self._gone_back}
         for server, core in self._cluster.servers.items():
             found = _groups_of(core)
-            agreed |= found if server in self.gone_back else found & doubtful
+            agreed |= found if server in self._gone_back else found & doubtful
         return agreed
 
     def _make_copy(self, server: ServerId) -> None:
@@ -107,7 +112,6 @@ class OldCopies:
         is_empty = not copies or chance.random() < EMPTY_SHARE
         disk = Disk(server) if is_empty else chance.choice(copies)
         if server not in self._cluster.down:
-            self.gone_back[server] = None
             down_for = chance.expovariate(1.0) * chance.choice(DOWN_FOR)
             self._cluster.crash(server, down_for=down_for, disk=disk)
 
@@ -118,11 +122,11 @@ class OldCopies:
     def _doubtful(self) -> set[ArcName]:
         """Arcs of which a server that has gone back may alone have known the newest."""
         found: set[ArcName] = set()
-        lost_groups = {group for group in self._population.spare_groups if self._home(group) in self.gone_back}
+        lost_groups = {group for group in self._population.spare_groups if self._home(group) in self._gone_back}
         found.update(arc for arc in self._known_arcs() if lost_groups.intersection(arc))
         for ticket, command in self._population.commands.items():
             answer = self._cluster.answers[ticket]
-            if self._cluster.asked_at(ticket) not in self.gone_back:
+            if self._cluster.asked_at(ticket) not in self._gone_back:
                 continue
             is_late = ticket >= self._tickets_before
             for operation in command.operations:

@@ -138,7 +138,7 @@ class SeedRun:
         if self._troubles is not None and self._old_copies is not None:
             self._troubles.submit_burst()
             self._old_copies.make_copies()
-            self._old_copies.fail_disks()
+            self._old_copies.fail_disks(self._apart)
             self._run_burst(chance.randint(2, 12), may_go_back=True)
             self._troubled.update(cluster.answers)
         if self._troubles is not None:
@@ -166,7 +166,7 @@ class SeedRun:
             self._resolvers.submit_burst()
             if self._troubles is not None:
                 self._reads.submit_burst()
-        cluster.run(self._decisions.watch)
+        cluster.run(self._watch)
         if self._troubles is not None:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
@@ -181,8 +181,14 @@ class SeedRun:
         if self._restart_share:
             self._start_again()
 
+    def _watch(self) -> None:
+        """Called after each step."""
+        self._decisions.watch()
+        if self._troubles is not None:
+            self._apart.look(self._cluster.servers.values())
+
     def _compare(self, *, is_first: bool = True) -> TrueState:
-        """Check everything against the serial run, whose state is returned, with what became of arcs that were apart."""
+        """Check everything against the serial run; returns its state, with what became of arcs that were apart."""
         cluster, population, old_copies = self._cluster, self._population, self._old_copies
         if old_copies is not None:
             old_copies.note(self._apart)

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from namegraph.names import InvalidNameError, ServerId, Subnet, parse_subnet
 from shadowtree.v1 import peer_pb2
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """Servers of different versions do not talk to one another."""
 
 GOODBYE_TEXT_LIMIT = 500
@@ -38,6 +38,8 @@ class GoodbyeReason(IntEnum):
     LEAVING = peer_pb2.PeerFrame.Goodbye.REASON_LEAVING
     NOT_HEARD = peer_pb2.PeerFrame.Goodbye.REASON_NOT_HEARD
     SUSPECTED = peer_pb2.PeerFrame.Goodbye.REASON_SUSPECTED
+    GONE_BACK = peer_pb2.PeerFrame.Goodbye.REASON_GONE_BACK
+    BEGUN_AGAIN = peer_pb2.PeerFrame.Goodbye.REASON_BEGUN_AGAIN
 
     @property
     def is_refusal(self) -> bool:
@@ -52,6 +54,8 @@ _PASSING = frozenset(
         GoodbyeReason.LEAVING,
         GoodbyeReason.NOT_HEARD,
         GoodbyeReason.SUSPECTED,
+        GoodbyeReason.GONE_BACK,
+        GoodbyeReason.BEGUN_AGAIN,
     )
 )
 
@@ -63,9 +67,12 @@ class Hello:
     protocol_version: int
     server: ServerId
     subnets: tuple[Subnet, ...]
-    incarnation: int
+    start: int
+    """Drawn when it started."""
     session: int
     addressed_subnets: tuple[Subnet, ...]
+    incarnation: int = 0
+    """Drawn when it last found that its database is an older copy; durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +168,16 @@ def encode(frame: Frame) -> bytes:
     """The bytes of a frame."""
     message = peer_pb2.PeerFrame
     match frame:
-        case Hello(version, server, subnets, incarnation, session, addressed_subnets):
+        case Hello(version, server, subnets, start, session, addressed_subnets, incarnation):
             wire = message(
                 hello=message.Hello(
                     protocol_version=version,
                     server=server,
                     subnets=subnets,
-                    incarnation=incarnation,
+                    start=start,
                     session=session,
                     addressed_subnets=addressed_subnets,
+                    incarnation=incarnation,
                 )
             )
         case Letters(session, first_number, letters, handled_through):
@@ -260,7 +268,15 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
         return Malformed(f"a hello with an {error}")
     if not subnets or not hello.session:
         return Malformed("a hello without subnets or without a session")
-    return Hello(hello.protocol_version, server, subnets, hello.incarnation, hello.session, addressed_subnets)
+    return Hello(
+        hello.protocol_version,
+        server,
+        subnets,
+        hello.start,
+        hello.session,
+        addressed_subnets,
+        hello.incarnation,
+    )
 
 
 def _subnets(texts: Iterable[str]) -> tuple[Subnet, ...]:

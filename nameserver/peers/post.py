@@ -27,7 +27,9 @@ class DurablePost:
         self._channels = channels
         self._undurable = undurable
         self.sent_through = channels.sent_through
+        self.left_through = channels.left_through
         self.forgotten_through = channels.forgotten_through
+        self.is_met = channels.is_met
 
     def letters_after(self, receiver: ServerId, number: int) -> Iterator[PeerLetter]:
         """The letters beyond a number that may leave, in order."""

@@ -12,9 +12,9 @@ from namegraph.names import ServerId
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What decides about a session: the peer's incarnation, the way, who dialled, and the session's number."""
+    """What decides about a session: the peer's start, the way, who dialled, and the session's number."""
 
-    incarnation: int
+    start: int
     is_direct: bool
     """Not through a third server."""
     is_dialled_here: bool
@@ -28,7 +28,7 @@ def newcomer_stays(newcomer: Standing, standing: Standing, *, here: ServerId, pe
     then the one dialled by the server with the smaller name, and of two dialled by the same server the one with the
     higher number.
     """
-    if newcomer.incarnation != standing.incarnation:
+    if newcomer.start != standing.start:
         return True
     if newcomer.is_direct != standing.is_direct:
         return newcomer.is_direct

@@ -18,7 +18,7 @@ goes on from what was handled. Source: architecture.md, "Between servers"; proto
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Protocol, assert_never
 
@@ -134,6 +134,8 @@ class Ending:
     reason: GoodbyeReason | None
     message: str
     is_by_peer: bool = False
+    has_gone_back: bool = False
+    """Whether it showed that this server's database is an older copy of itself."""
 
 
 class Post(Protocol):
@@ -144,6 +146,12 @@ class Post(Protocol):
 
     def sent_through(self, receiver: ServerId) -> int:
         """The number of the last letter there is."""
+
+    def left_through(self, receiver: ServerId) -> int:
+        """The number of the last letter that can have left."""
+
+    def is_met(self, server: ServerId) -> bool:
+        """Whether a server was met since this one started."""
 
     def forgotten_through(self, receiver: ServerId) -> int:
         """The number of the last letter that is not kept, because its receiver has handled it."""
@@ -161,13 +169,13 @@ class Session:
         is_dialled_here: bool,
         introduce: Callable[[int], Hello],
         judge: Callable[[Hello], Goodbye | None],
-        is_known_incarnation: Callable[[Hello], bool],
+        is_known_start: Callable[[Hello], bool],
         numbers: SessionNumbers,
         post: Post,
     ) -> None:
         """`introduce` gives this server's hello for a session of a number, `judge` why a peer is refused.
 
-        `is_known_incarnation` tells whether a peer was met since it last started.
+        `is_known_start` tells whether a peer was met since it last started.
         """
         self.is_dialled_here = is_dialled_here
         self.state = State.GREETING if is_dialled_here else State.LISTENING
@@ -177,11 +185,13 @@ class Session:
         self.ending: Ending | None = None
         self._introduce = introduce
         self._judge = judge
-        self._is_known_incarnation = is_known_incarnation
+        self._is_known_start = is_known_start
         self._numbers = numbers
         self._post = post
         self._greeting: Hello | None = introduce(self.number) if is_dialled_here else None
         self._goodbye: Goodbye | None = None
+        self._last_receipt: Receipt | None = None
+        """To be given before the goodbye: it shows the peer whether its database, too, is an older copy."""
         self._leaves = False
         """Whether the peer is still to be told that this server is being stopped."""
         self._sent_through = 0
@@ -204,6 +214,9 @@ class Session:
 
     def next_frame(self) -> Frame | None:
         """What to send now; None: nothing before something happens. It counts as sent."""
+        if self._last_receipt is not None:
+            receipt, self._last_receipt = self._last_receipt, None
+            return receipt
         if self._goodbye is not None:
             goodbye, self._goodbye = self._goodbye, None
             return goodbye
@@ -345,24 +358,39 @@ class Session:
 
     def _resumed(self, handled_through: int) -> list[SessionEvent]:
         assert self.hello is not None
-        sent_through, forgotten_through = self._post.sent_through(self.peer), self._post.forgotten_through(self.peer)
+        left_through, forgotten_through = self._post.left_through(self.peer), self._post.forgotten_through(self.peer)
         is_behind = handled_through < forgotten_through
-        if is_behind and self._is_known_incarnation(self.hello):
+        if is_behind and self._is_known_start(self.hello):
             # Since it started it has given a later receipt, which overtook this one on another session.
             self.part(_OVERTAKEN)
             return []
-        if is_behind or handled_through > sent_through:
-            self.part(
-                Goodbye(
-                    GoodbyeReason.LETTERS_LOST,
-                    f"{self.peer} has handled letter {handled_through}, but letters {forgotten_through + 1} to "
-                    f"{sent_through} are what is kept for it: one of the two databases is older than it should be",
-                )
-            )
+        if is_behind or handled_through > left_through:
+            self._part_with_older(handled_through, is_behind=is_behind)
             return []
         self._sent_through = self._received_through = handled_through
         self.state = State.OPEN
         return [Opened(self.hello), ReceiptCame(self._received_through)]
+
+    def _part_with_older(self, handled_through: int, *, is_behind: bool) -> None:
+        """End a session of two servers of which one knows less of the other than it has told, or was told, before."""
+        peer, post = self.peer, self._post
+        # Whom a server has met since it started it has told nothing that it does not know of.
+        has_gone_back = handled_through > post.left_through(peer) and not post.is_met(peer)
+        if self._told is None:
+            self._last_receipt = Receipt(self.number, post.handled_through(peer))
+        if is_behind or not has_gone_back:
+            self.part(
+                Goodbye(
+                    GoodbyeReason.LETTERS_LOST,
+                    f"{peer} has handled letter {handled_through}, but letters {post.forgotten_through(peer) + 1} to "
+                    f"{post.left_through(peer)} are what is kept for it: one of the two databases is older than it "
+                    "should be",
+                )
+            )
+        else:
+            self.part(Goodbye(GoodbyeReason.GONE_BACK, f"{peer} has handled what is not known here any more"))
+        assert self.ending is not None
+        self.ending = replace(self.ending, has_gone_back=has_gone_back)
 
     def _receipt(self, handled_through: int) -> list[SessionEvent]:
         if handled_through > self._sent_through:

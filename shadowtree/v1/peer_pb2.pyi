@@ -11,20 +11,22 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class PeerFrame(_message.Message):
     __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay")
     class Hello(_message.Message):
-        __slots__ = ("protocol_version", "server", "subnets", "incarnation", "session", "addressed_subnets")
+        __slots__ = ("protocol_version", "server", "subnets", "start", "session", "addressed_subnets", "incarnation")
         PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
         SERVER_FIELD_NUMBER: _ClassVar[int]
         SUBNETS_FIELD_NUMBER: _ClassVar[int]
-        INCARNATION_FIELD_NUMBER: _ClassVar[int]
+        START_FIELD_NUMBER: _ClassVar[int]
         SESSION_FIELD_NUMBER: _ClassVar[int]
         ADDRESSED_SUBNETS_FIELD_NUMBER: _ClassVar[int]
+        INCARNATION_FIELD_NUMBER: _ClassVar[int]
         protocol_version: int
         server: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
-        incarnation: int
+        start: int
         session: int
         addressed_subnets: _containers.RepeatedScalarFieldContainer[str]
-        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ...) -> None: ...
+        incarnation: int
+        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ...) -> None: ...
     class Letters(_message.Message):
         __slots__ = ("session", "first_number", "letters", "handled_through")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +114,8 @@ class PeerFrame(_message.Message):
             REASON_LEAVING: _ClassVar[PeerFrame.Goodbye.Reason]
             REASON_NOT_HEARD: _ClassVar[PeerFrame.Goodbye.Reason]
             REASON_SUSPECTED: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_GONE_BACK: _ClassVar[PeerFrame.Goodbye.Reason]
+            REASON_BEGUN_AGAIN: _ClassVar[PeerFrame.Goodbye.Reason]
         REASON_UNSPECIFIED: PeerFrame.Goodbye.Reason
         REASON_OTHER_VERSION: PeerFrame.Goodbye.Reason
         REASON_MALFORMED: PeerFrame.Goodbye.Reason
@@ -125,6 +129,8 @@ class PeerFrame(_message.Message):
         REASON_LEAVING: PeerFrame.Goodbye.Reason
         REASON_NOT_HEARD: PeerFrame.Goodbye.Reason
         REASON_SUSPECTED: PeerFrame.Goodbye.Reason
+        REASON_GONE_BACK: PeerFrame.Goodbye.Reason
+        REASON_BEGUN_AGAIN: PeerFrame.Goodbye.Reason
         REASON_FIELD_NUMBER: _ClassVar[int]
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
         reason: PeerFrame.Goodbye.Reason

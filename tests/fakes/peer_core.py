@@ -17,10 +17,13 @@ from namegraph.events import (
     PeerMessage,
     PeerMet,
     PeerReceived,
+    PeerRestored,
     RemovePeer,
     Reply,
+    Restored,
     Tick,
 )
+from namegraph.incarnations import Incarnations
 from namegraph.records import Records
 
 
@@ -54,13 +57,15 @@ class FakePeerCore:
         self.server = server
         self.subnets = tuple(subnets)
         self.peer_addresses = dict(peers)
-        self.channels = Channels.restore(disk.rows.values() if disk else ())
+        rows = list(disk.rows.values()) if disk else []
+        self.channels, self.incarnations = Channels.restore(rows), Incarnations(rows)
         self.next_deadline = None
         self.revision, self.told_revision = "", None
         self.owners = {}
         self.handled = []
         """The letters that were handled since this core started: (sender, letter), in order."""
         self.met, self.leaving, self.lost, self.ticks = [], [], [], 0
+        self.restored = 0
 
     @property
     def servers_met(self):
@@ -81,7 +86,16 @@ class FakePeerCore:
                         effects.messages.append(self.channels.send(sender, encoded.removeprefix(b"echo ")))
             case PeerReceived(peer, through):
                 self.channels.received(peer, through)
+            case Restored(incarnation):
+                self.restored += 1
+                effects.records.protocol.append(self.incarnations.begin(incarnation, counter=0)[1])
+                for server in self.servers_met:
+                    self.channels.begin_again(server)
+            case PeerRestored(peer, incarnation):
+                effects.records.protocol.append(self.incarnations.heard_of(peer, incarnation))
+                self.channels.begin_again(peer)
             case PeerMet(peer, subnets):
+                self.channels.met(peer)
                 self.met.append(peer)
                 self.owners.update({subnet: peer for subnet in subnets if subnet in self.peer_addresses})
             case PeerLeaving(peer, _):

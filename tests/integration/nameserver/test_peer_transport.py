@@ -12,7 +12,17 @@ from namegraph.refusals import Reason, RefusedError
 from nameserver.peers import conversation as conversation_module
 from nameserver.peers import directory as directory_module
 from nameserver.peers import watch as watch_module
-from nameserver.peers.frames import Goodbye, GoodbyeReason, Hello, Letters, Receipt, Relay, decode, encode
+from nameserver.peers.frames import (
+    PROTOCOL_VERSION,
+    Goodbye,
+    GoodbyeReason,
+    Hello,
+    Letters,
+    Receipt,
+    Relay,
+    decode,
+    encode,
+)
 from nameserver.peers.session import FRAME_BYTES_LIMIT
 from nameserver.peers.streams import CONVERSE_METHOD, DialledStream
 from nameserver.peers.watch import Life
@@ -291,7 +301,7 @@ async def stranger(port):
         yield DialledStream(channel)
 
 
-async def introduce(stream, *, name="b.x", version=1, subnets=None):
+async def introduce(stream, *, name="b.x", version=PROTOCOL_VERSION, subnets=None):
     """Open a session by hand; returns its number."""
     await stream.write(encode(Hello(version, name, tuple(subnets or [name]), 1, 1, ())))
     answer = decode(await stream.read())
@@ -318,10 +328,10 @@ async def alone(start, ports):
 
 async def test_another_version_is_refused_with_both_versions(alone, ports):
     async with stranger(ports[0]) as stream:
-        goodbye = await introduce(stream, version=2)
+        goodbye = await introduce(stream, version=PROTOCOL_VERSION + 1)
         assert goodbye.reason is GoodbyeReason.OTHER_VERSION
-        assert "version 1" in goodbye.message
-        assert "version 2" in goodbye.message
+        assert f"version {PROTOCOL_VERSION}" in goodbye.message
+        assert f"version {PROTOCOL_VERSION + 1}" in goodbye.message
     await until(lambda: alone.faults().get("other version") == 1)
 
 
@@ -368,7 +378,7 @@ async def test_letters_twice_late_or_of_an_old_session_are_counted_and_handled_o
 async def test_what_may_not_be_relayed_is_counted_and_goes_nowhere(alone, ports):
     async with stranger(ports[0]) as stream:
         session = await introduce(stream)
-        inner = encode(Hello(1, "b.x", ("b.x",), 1, 1, ()))
+        inner = encode(Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 1, 1, ()))
         for source, destination in (
             ("c.x", "d.x"),  # for another
             ("c.x", "a.x"),  # for a stranger
@@ -396,7 +406,7 @@ async def test_a_session_within_a_session_is_refused_like_any_other_that_makes_n
     async with stranger(ports[0]) as stream:
         session = await introduce(stream)
         # Through itself, to the server that it talks to: the inner session is one with b.x too, and is no better.
-        for number, inner in enumerate((b"garbage", encode(Hello(1, "z.x", ("z.x",), 1, 1, ()))), 1):
+        for number, inner in enumerate((b"garbage", encode(Hello(PROTOCOL_VERSION, "z.x", ("z.x",), 1, 1, ()))), 1):
             await stream.write(encode(Relay(session, "b.x", "a.x", number, True, is_first=True, payload=inner)))
         await until(lambda: alone.faults().get("garbage") == 1 and alone.faults().get("not a peer") == 1)
         await stream.write(encode(Letters(session, 1, (b"still here",), 0)))
@@ -418,11 +428,11 @@ async def test_a_stream_that_breaks_in_the_middle_of_a_frame_is_only_a_loss(alon
     assert alone.faults() == {}
 
 
-async def test_a_new_incarnation_takes_the_place_of_a_session_that_was_not_seen_to_end(alone, ports):
+async def test_a_server_that_started_anew_takes_the_place_of_a_session_that_was_not_seen_to_end(alone, ports):
     async with stranger(ports[0]) as first, stranger(ports[0]) as second:
         await introduce(first)
         await until(lambda: alone.core.met == ["b.x"])
-        await second.write(encode(Hello(1, "b.x", ("b.x",), 2, 1, ())))
+        await second.write(encode(Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 2, 1, ())))
         session = decode(await second.read()).session
         await second.write(encode(Letters(session, 1, (b"after the restart",), 0)))
         assert (await read_all(first))[-1].reason is GoodbyeReason.REPLACED

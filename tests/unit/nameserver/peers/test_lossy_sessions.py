@@ -9,7 +9,7 @@ from namegraph.channels import Channels
 from nameserver.peers import session as session_module
 from nameserver.peers.frames import Hello, decode, encode
 from nameserver.peers.rivals import SessionNumbers
-from nameserver.peers.session import Faulted, LettersCame, ReceiptCame, Session, State
+from nameserver.peers.session import Faulted, LettersCame, Opened, ReceiptCame, Session, State
 
 FRAME_BYTES = 8
 NAMES = ("a.x", "b.x")
@@ -28,12 +28,13 @@ class End:
         self.sent = []
         self.durably_sent = 0
         self.faults = []
-        self.incarnation = 0
+        self.start_number = 0
         self.start()
 
     def start(self):
         """Begin from what is durable."""
-        self.incarnation += 1
+        self.start_number += 1
+        self.is_meeting_undurable = False
         self.channels = Channels.restore(self.durable_rows.values())
         self.undurable_rows = []
         del self.handled[self.durably_handled :]
@@ -43,6 +44,7 @@ class End:
         self.session = None
 
     def flush(self):
+        self.is_meeting_undurable = False
         for row in self.undurable_rows:
             if row.value is None:
                 self.durable_rows.pop((row.part, row.key), None)
@@ -59,10 +61,18 @@ class End:
     # -- as a Post
 
     def letters_after(self, receiver, number):
+        if self.is_meeting_undurable:
+            return iter(())
         return (letter for letter in self.channels.kept(receiver, after=number) if letter.number <= self.durably_sent)
 
     def sent_through(self, receiver):
         return self.channels.sent_through(receiver)
+
+    def left_through(self, receiver):
+        return self.channels.left_through(receiver)
+
+    def is_met(self, server):
+        return self.channels.is_met(server)
 
     def forgotten_through(self, receiver):
         return self.channels.forgotten_through(receiver)
@@ -75,9 +85,9 @@ class End:
     def dial(self, *, is_dialled_here):
         self.session = Session(
             is_dialled_here=is_dialled_here,
-            introduce=lambda number: Hello(1, self.name, (self.name,), self.incarnation, number, ()),
+            introduce=lambda number: Hello(1, self.name, (self.name,), self.start_number, number, ()),
             judge=lambda hello: None,
-            is_known_incarnation=lambda hello: self.met.get(hello.server) == hello.incarnation,
+            is_known_start=lambda hello: self.met.get(hello.server) == hello.start,
             numbers=self.numbers,
             post=self,
         )
@@ -85,6 +95,11 @@ class End:
     def receive(self, data):
         for event in self.session.receive(decode(data)):
             match event:
+                case Opened():
+                    self.channels.met(self.peer)
+                    rows = self.channels.take_rows()
+                    self.undurable_rows += rows
+                    self.is_meeting_undurable |= bool(rows)
                 case LettersCame(first_number, letters):
                     for number, letter in enumerate(letters, start=first_number):
                         if number > self.channels.handled_through(self.peer):

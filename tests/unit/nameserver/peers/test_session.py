@@ -42,8 +42,8 @@ class ChannelsAsPost(Channels):
         return self.kept(receiver, after=number)
 
 
-def hello(*, server=PEER, session=NUMBER, incarnation=5):
-    return Hello(1, server, (server,), incarnation, session, ())
+def hello(*, server=PEER, session=NUMBER, start=5):
+    return Hello(1, server, (server,), start, session, ())
 
 
 REFUSED = hello(server="stranger.x")
@@ -55,7 +55,7 @@ def new_session(*, is_dialled_here, post=None, known=()):
         is_dialled_here=is_dialled_here,
         introduce=lambda number: hello(server=HERE, session=number),
         judge=lambda greeting: REFUSAL if greeting == REFUSED else None,
-        is_known_incarnation=lambda greeting: greeting.incarnation in known,
+        is_known_start=lambda greeting: greeting.start in known,
         numbers=SessionNumbers(),
         post=post if post is not None else ChannelsAsPost(),
     )

@@ -1,0 +1,63 @@
+"""When groups of this server were created or deleted while another server was away.
+
+What a coordinator decided and could not tell this server may concern such a group. Its version says nothing then, since
+arcs above it were suspended and joined again meanwhile. All is forgotten once everybody is there again, and healed.
+
+Source: protocol.md section 7, *Heal*: a group that is deleted and created again does not get its old arcs back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from namegraph.names import NodeId
+from namegraph.priorities import Priority
+from namegraph.records import ProtocolRow
+
+GROUP_APART = "group apart"
+"""Rows: the final priority of the last update that created or deleted a group."""
+
+
+class GroupsApart:
+    """The groups of one server."""
+
+    def __init__(self) -> None:
+        self._changed_at: dict[NodeId, Priority] = {}
+        self._changed: dict[NodeId, None] = {}
+
+    def note(self, group: NodeId, final: Priority) -> None:
+        """A group was created or deleted."""
+        self._changed_at[group] = final
+        self._changed[group] = None
+
+    def is_later(self, group: NodeId, final: Priority) -> bool:
+        """Whether a group was created or deleted after an update of this final priority."""
+        changed_at = self._changed_at.get(group)
+        return changed_at is not None and changed_at > final
+
+    def forget_all(self) -> None:
+        """Everybody knows everything."""
+        self._changed.update(dict.fromkeys(self._changed_at))
+        self._changed_at = {}
+
+    def take_rows(self) -> list[ProtocolRow]:
+        """The rows that changed since this was last asked."""
+        rows = []
+        for group in self._changed:
+            changed_at = self._changed_at.get(group)
+            value = None if changed_at is None else _ENCODER.encode(changed_at)
+            rows.append(ProtocolRow(GROUP_APART, group, value))
+        self._changed = {}
+        return rows
+
+    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+        """Take up what was noted."""
+        for row in rows:
+            if row.part == GROUP_APART:
+                self._changed_at[NodeId(row.key)] = _DECODER.decode(row.value or b"")
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Priority)
