@@ -89,7 +89,7 @@ class FakePeerCore:
             case Restored(incarnation):
                 self.restored += 1
                 effects.records.protocol.append(self.incarnations.begin(incarnation, counter=0)[1])
-                for server in self.servers_met:
+                for server in self.peer_addresses:  # who owns one subnet only is named after it
                     self.channels.begin_again(server)
             case PeerRestored(peer, incarnation):
                 effects.records.protocol.append(self.incarnations.heard_of(peer, incarnation))

@@ -1,4 +1,4 @@
-"""Servers that come back from an older copy of their database, or with an empty one: what comes back, and what does not.
+"""Servers that come back with an older copy of their database, or an empty one: what comes back, and what does not.
 
 Whole seeds in which disks fail are among those of `shadowtree simulate --faults`.
 """
@@ -135,7 +135,7 @@ def test_a_revision_that_was_lost_is_not_taken_for_one_that_is_there(loop):
     old = loop.copy(A)
     lost = loop.done(A, JoinArc(G[A], H[B])).revision
     loop.go_back(A, old)
-    with pytest.raises(RefusedError, match="was lost when the server a.example went back"):
+    with pytest.raises(RefusedError, match=r"was lost when the server a\.example went back"):
         loop.core(A).waits_for(lost)
     newer = loop.done(A, JoinArc(G[A], H[C])).revision
     assert loop.core(A).waits_for(newer) is Wait.REFLECTED

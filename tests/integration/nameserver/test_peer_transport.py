@@ -440,6 +440,88 @@ async def test_a_server_that_started_anew_takes_the_place_of_a_session_that_was_
         assert alone.core.lost == []
 
 
+# -- databases that are older copies
+
+
+async def exchange(a, b, count):
+    for number in range(count):
+        a.send("b.x", f"echo {number}".encode())
+    await until(lambda: len(a.letters("b.x")) >= count)
+    await until(lambda: not list(a.core.channels.kept("b.x")) and not list(b.core.channels.kept("a.x")))
+
+
+async def test_a_server_with_an_older_copy_begins_a_fresh_incarnation_and_letters_go_on(pair, start, ports):
+    a, b = pair
+    await exchange(a, b, 3)
+    older = FakeDisk(dict(a.disk.rows))
+    await exchange(a, b, 5)
+    await a.kill()
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])}, disk=older)
+    await until(lambda: a.core.restored)
+    await until(lambda: b.core.incarnations.of("a.x") == a.core.incarnations.own != 0)
+    await exchange(a, b, 2)
+    b.send("a.x", b"echo from b")
+    await until(lambda: b.letters("a.x")[-1] == b"from b")
+    assert a.core.restored == 1 and not b.core.restored
+    (line,) = [line for line in a.said if "older copy" in line]
+    assert "what was done here since is lost" in line
+
+
+async def test_both_may_have_gone_back(pair, start, ports):
+    a, b = pair
+    await exchange(a, b, 3)
+    older = [FakeDisk(dict(server.disk.rows)) for server in (a, b)]
+    await exchange(a, b, 5)
+    for server in (a, b):
+        await server.kill()
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])}, disk=older[0])
+    b = await start("b.x", ports[1], {"a.x": address(ports[0])}, disk=older[1])
+    # Both copies are of one moment: nothing shows that anything is missing, and nothing contradicts.
+    await until(lambda: a.core.met and b.core.met)
+    assert not a.core.restored and not b.core.restored
+    await exchange(a, b, 2)
+
+
+async def test_a_database_that_was_lost_is_an_older_copy_too(pair, start, ports):
+    a, b = pair
+    await exchange(a, b, 3)
+    await b.kill()
+    b = await start("b.x", ports[1], {"a.x": address(ports[0])})
+    await until(lambda: b.core.restored and a.core.incarnations.of("b.x") == b.core.incarnations.own)
+    a.send("b.x", b"echo again")
+    await until(lambda: a.letters("b.x")[-1] == b"again")
+
+
+async def test_a_copy_from_before_a_fresh_incarnation_is_found_out(pair, start, ports):
+    a, b = pair
+    await exchange(a, b, 3)
+    older = dict(a.disk.rows)
+    await exchange(a, b, 1)
+    incarnations = []
+    for _ in range(2):
+        await a.kill()
+        a = await start("a.x", ports[0], {"b.x": address(ports[1])}, disk=FakeDisk(dict(older)))
+        await until(lambda: a.core.restored and b.core.incarnations.of("a.x") == a.core.incarnations.own)  # noqa: B023
+        await exchange(a, b, 1)
+        incarnations.append(a.core.incarnations.own)
+    assert len(set(incarnations)) == 2
+
+
+async def test_a_peer_cannot_make_a_server_go_back_that_has_met_it(alone, ports):
+    for _ in range(3):
+        async with stranger(ports[0]) as stream:
+            await introduce(stream)
+            await until(lambda: alone.core.met)
+            await stream.write(encode(Goodbye(GoodbyeReason.LETTERS_LOST, "your database is older")))
+            await read_all(stream)
+    async with stranger(ports[0]) as stream:
+        await stream.write(encode(Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 2, 1, ())))
+        session = decode(await stream.read()).session
+        await stream.write(encode(Receipt(session, 1_000)))
+        assert (await read_all(stream))[-1].reason is GoodbyeReason.LETTERS_LOST
+    assert not alone.core.restored
+
+
 # -- the directory
 
 
