@@ -256,6 +256,19 @@ def test_of_servers_that_do_not_all_reach_one_another_some_agree(loop):
     loop.check(*RING)
 
 
+def test_whoever_is_left_for_a_leader_that_it_does_not_reach_learns_of_it(loop):
+    loop.part([A], [B, C])
+    assert loop.members(B) == loop.members(C) == {B, C}
+    loop.meet([A], [C])
+    assert loop.members(A) == loop.members(C) == {A, C}
+    assert loop.members(B) == {B}
+    assert loop.refused(B, LeaveArc(G[B], H[C])) is Reason.UNAVAILABLE
+    loop.part([A], [C])
+    assert [loop.members(server) for server in (A, B, C)] == [{A}, {B, C}, {B, C}]
+    loop.meet([A], [B, C])
+    loop.check(*RING)
+
+
 def test_a_view_survives_a_restart_of_everybody(loop):
     loop.part([A, B], [C])
     loop.meet([A, B], [C])
