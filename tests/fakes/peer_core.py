@@ -53,6 +53,7 @@ class FakePeerCore:
     def __init__(self, server, subnets, peers, disk=None):
         self.server = server
         self.subnets = tuple(subnets)
+        self.view = ""
         self.peer_addresses = dict(peers)
         self.channels = Channels.restore(disk.rows.values() if disk else ())
         self.next_deadline = None
