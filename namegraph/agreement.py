@@ -82,14 +82,19 @@ class Agreement:
         """Another server says whom it reaches; this one is to lead."""
         self._reports[sender] = reach
         self._is_stirred = True
-        self._declined.pop(sender, None)
+        # It would not ask this server to lead if it did without it still.
+        for known in (self._declined, self._outside_of):
+            known.pop(sender, None)
         self._highest = max(self._highest, reach.view.number)
         self.reconsider()
         if self._site.view != FIRST_VIEW and self._proposal is None:
             self._leave_outside(sender)
 
-    def outside(self, outside: Outside) -> None:
+    def outside(self, sender: ServerId, outside: Outside) -> None:
         """The members of another view do without this server."""
+        if sender != outside.view.leader and outside.view <= self._site.promised:
+            # Another server's word overtakes that of the leader, or is late: it has been asked again since.
+            return
         self._highest = max(self._highest, outside.view.number)
         self._is_stirred = True
         self._outside_of.update(dict.fromkeys(outside.members, outside.view))
@@ -135,8 +140,16 @@ class Agreement:
             return
         self._install(proposal)
 
-    def installed(self) -> None:
-        """A view was installed: whoever asked this server to lead and is not in it should know."""
+    def installed(self, before: Iterable[ServerId]) -> None:
+        """A view was installed: whoever asked this server to lead and is not in it should know.
+
+        So should those of the view before, whom the leader may not reach.
+        """
+        site = self._site
+        if site.view.leader != site.server:
+            for server in before:
+                if server not in site.members and server not in self._lost:
+                    site.post(server, Outside(site.view, tuple(site.members)))
         for server in sorted(self._reports):
             self._leave_outside(server)
         self.reconsider()

@@ -275,12 +275,9 @@ class AncestryRecords:
             graph.suspend(arc)
         if not (owns_parent or owns_child):
             return
-        if arc.suspended:
-            if graph.kinds[child] == NodeKind.ABSENT and not owns_child:
-                self._set_kind(child, kind)
-        else:
+        if not arc.suspended or graph.kinds[child] == NodeKind.ABSENT:
             self._apply_kind(arc, kind, owns_child=owns_child)
-        if not owns_parent and is_there:
+        if not owns_parent and arc.present:
             self._set_kind(parent, NodeKind.GROUP)
         if arc.present:
             graph.tombstones.pop(ends, None)

@@ -178,7 +178,10 @@ class Collector:
             self._kinds[child] = NodeKind.PROCESS
 
     def _leave(self, leave: LeaveArc) -> None:
-        parent = self._require_parent(leave.parent, leave.child)
+        if leave.is_unconfirmed:
+            parent = self._graph.intern(leave.parent)
+        else:
+            parent = self._require_parent(leave.parent, leave.child)
         child = self._graph.index.get(leave.child)
         if child is not None and self._is_present((parent, child)) and self._fits(child, leave):
             self._remove((parent, child))
@@ -194,6 +197,8 @@ class Collector:
     def _owns_parent(self, operation: JoinArc | LeaveArc) -> bool:
         if self._is_whole:
             return True
+        if isinstance(operation, LeaveArc) and operation.is_unconfirmed:
+            return self._owns_child(operation)
         return self._site.judge_of(parent=operation.parent, child=operation.child) == self._site.server
 
     def _owns_child(self, operation: JoinArc | LeaveArc) -> bool:

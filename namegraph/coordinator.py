@@ -71,6 +71,7 @@ from namegraph.priorities import Priority, revision_of
 from namegraph.records import ProtocolRow, RequestId
 from namegraph.refusals import Reason, Refusal
 from namegraph.running import Ended, Involved, Phase, Plan, Running, decode_involved, encode_running
+from namegraph.scope import out_of_reach
 from namegraph.site import NEVER, Site
 
 COORDINATED = "coordinated"
@@ -139,6 +140,8 @@ class Coordinator:
             match operation:
                 case CreateGroup(group) | DeleteGroup(group):
                     covers.setdefault(site.home_of(group), ({}, {}))[0][group] = None
+                case LeaveArc(parent, child, is_unconfirmed=True):
+                    covers.setdefault(site.server, ({}, {}))[1][child] = None
                 case LeaveArc(parent, child) if site.is_suspended(parent, child):
                     # Whoever of its homes is there can leave it.
                     above, below = site.home_of(parent), site.home_below(parent=parent, child=child)
@@ -148,6 +151,8 @@ class Coordinator:
                         covers.setdefault(below, ({}, {}))[1][child] = None
                 case JoinArc(parent, child, offline=True) if site.is_away(site.home_below(parent=parent, child=child)):
                     covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
+                case JoinArc(parent, child, offline=True) if site.stands_in(parent=parent, child=child):
+                    covers.setdefault(site.server, ({}, {}))[1][child] = None
                 case JoinArc(parent, child) | LeaveArc(parent, child) | SettleArc(parent, child):
                     covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
                     below = site.home_below(parent=parent, child=child)
@@ -524,7 +529,10 @@ class Coordinator:
 
     def _begin_again(self, running: Running, refuse: Refuse) -> None:
         self._end_without_trace(running)
-        more = [(refuse.number, LeaveArc(arc.parent, arc.child, if_needed=True)) for arc in refuse.to_leave]
+        more = [
+            (refuse.number, LeaveArc(*arc, if_needed=True, is_unconfirmed=self._site.is_unconfirmed(*arc)))
+            for arc in refuse.to_leave
+        ]
         gone = _group_gone(running, refuse)
         operations: list[tuple[int, Step]] = []
         for number, operation in running.plan.operations:
@@ -537,12 +545,7 @@ class Coordinator:
         self.begun_again.append((running.update_id, again))
 
     def _out_of_reach(self, server: ServerId) -> Refusal:
-        why = self._site.lost.get(server, "no connection")
-        return Refusal(
-            Reason.UNAVAILABLE,
-            f"the server {server} is out of reach ({why}); nothing was done",
-            {"unreachable": server, "server": server},
-        )
+        return out_of_reach(self._site, server).refusal
 
     def _waited_for(self, running: Running) -> list[ServerId]:
         if running.phase is Phase.ORDER:

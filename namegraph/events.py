@@ -40,7 +40,7 @@ class DeleteGroup(Struct, frozen=True, array_like=True, tag=True):
 class JoinArc(Struct, frozen=True, array_like=True, tag=True):
     """Add the arc parent -> child. With `if_needed`, an arc that exists is left as it is.
 
-    With `offline`, where the child's home is out of reach, it is suspended until that is back.
+    With `offline`, where the home of one of its ends is out of reach, it is suspended until that is back.
     """
 
     parent: NodeId
@@ -52,12 +52,16 @@ class JoinArc(Struct, frozen=True, array_like=True, tag=True):
 
 
 class LeaveArc(Struct, frozen=True, array_like=True, tag=True):
-    """Remove the arc parent -> child. With `if_needed`, an arc that is not there is no error."""
+    """Remove the arc parent -> child. With `if_needed`, an arc that is not there is no error.
+
+    With `is_unconfirmed`, which servers add, the parent's home knows nothing of it: the child's home alone judges.
+    """
 
     parent: NodeId
     child: NodeId
     kind: ChildKind = ChildKind.AUTO
     if_needed: bool = False
+    is_unconfirmed: bool = False
 
 
 Operation = CreateGroup | DeleteGroup | JoinArc | LeaveArc

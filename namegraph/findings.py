@@ -66,7 +66,7 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
                 for node, kind in changes.kinds.items()
                 if site.owns(node) and NodeKind.GROUP in (kind, graph.kind(node))
             ),
-            _arc_changes(site, changes, _waiting_kinds(site, update)),
+            _arc_changes(site, changes, update, _waiting_kinds(site, update, collector)),
             _children(site, records, update, collector),
             changes.already_there,
         )
@@ -80,29 +80,39 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
         graph.forget_interned(interned_from)
 
 
-def _waiting_kinds(site: Site, update: Update) -> dict[ArcId, NodeKind]:
-    """Arcs that are to wait for their child's home, with what they take the child for. An import asks for none."""
-    return {
-        ArcId(operation.parent, operation.child): NodeKind(operation.kind.value)
-        for _, operation in update.operations
-        if isinstance(operation, JoinArc)
-        and operation.offline
-        and site.is_away(site.home_below(parent=operation.parent, child=operation.child))
-    }
+def _waiting_kinds(site: Site, update: Update, collector: Collector) -> dict[ArcId, NodeKind]:
+    """Arcs from or to here that are to wait for the home of their other end, with what they take the child for.
+
+    An import asks for none.
+    """
+    found = {}
+    for _, operation in update.operations:
+        if not (isinstance(operation, JoinArc) and operation.offline):
+            continue
+        parent, child = operation.parent, operation.child
+        if site.stands_in(parent=parent, child=child):
+            found[ArcId(parent, child)] = collector.kind_of(site.graph.intern(child))
+        elif site.home_of(parent) == site.server and site.is_away(site.home_below(parent=parent, child=child)):
+            found[ArcId(parent, child)] = NodeKind(operation.kind.value)
+    return found
 
 
-def _arc_changes(site: Site, changes: Changes, waiting: Mapping[ArcId, NodeKind]) -> tuple[ArcChange, ...]:
+def _arc_changes(
+    site: Site, changes: Changes, update: Update, waiting: Mapping[ArcId, NodeKind]
+) -> tuple[ArcChange, ...]:
     """The arcs of which this server says whether they are there."""
     graph = site.graph
     found: dict[ArcId, ArcChange] = {}
     for parent, child in changes.removed:
         name = ArcId(graph.ids[parent], graph.ids[child])
-        if site.judge_of(parent=name.parent, child=name.child) == site.server:
+        # What its parent's home does not know, this server leaves by an update of its own, which that has no part in.
+        is_ours_alone = update.update_id.coordinator == site.server and site.is_unconfirmed(*name)
+        if is_ours_alone or site.judge_of(parent=name.parent, child=name.child) == site.server:
             arc = graph.children[parent].get(child) or graph.suspended[parent, child]
             found[name] = ArcChange(name, False, graph.kind(child), arc.cost, arc.version + 1)
     for parent, child, cost in changes.added:
-        if site.owns(parent):
-            name = ArcId(graph.ids[parent], graph.ids[child])
+        name = ArcId(graph.ids[parent], graph.ids[child])
+        if name in waiting or site.owns(parent):
             left = found.get(name)
             buried = graph.tombstones.get((parent, child))
             version = left.version if left is not None else 0 if buried is None else buried.version

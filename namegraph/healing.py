@@ -5,9 +5,10 @@
     parents' home: SettleArc for each arc at its newest state, in batches
 
 What a coordinator decided and could not tell, it offers (`Offer`) as soon as it is in a view with whom it concerns. An
-arc whose child is not there, or is of another kind, stays suspended and is *rejected*: whoever made it sees why. But a
-server that has gone back to an older copy of its database makes groups anew of which it has no trace, while others hold
-arcs with them.
+arc whose child is not there, or is of another kind, stays suspended and is *rejected*: whoever made it sees why. So is
+one that was joined at its child's home (`Site.unconfirmed`) where the group above it is not there. But a server that
+has gone back to an older copy of its database makes groups anew of which it has no trace, while others hold arcs with
+them.
 
 Source: protocol.md sections 6 and 7, *Heal*.
 """
@@ -39,7 +40,7 @@ from namegraph.names import NodeId, ServerId
 from namegraph.participant import Participant
 from namegraph.records import NodeKind, ProtocolRow, RequestId
 from namegraph.running import Plan, Running
-from namegraph.site import Site
+from namegraph.site import UNCONFIRMED, Site
 from namegraph.suspension import can_be_child, is_newer, known_arc, suspended_with
 
 UNDELIVERED = "undelivered"
@@ -143,11 +144,13 @@ class Healing:
             elif not can_be_child(site, theirs.arc.child, theirs.kind):
                 answer.append(theirs._replace(is_present=False, kind=NodeKind.ABSENT))
         answer += [ours for ours in suspended_with(site, sender, leaving=False) if ours.arc not in named]
-        site.send(sender, HeldToo(tuple(answer)))
+        unconfirmed = tuple(arc for arc in site.unconfirmed if site.home_of(arc.parent) == sender)
+        site.send(sender, HeldToo(tuple(answer), unconfirmed))
 
     def held_too(self, sender: ServerId, held: HeldToo) -> None:
         """As the parents' home: settle each arc at its newest state."""
-        if not self._makes_anew(sender, held, {known.arc.parent for known in held.arcs if known.is_present}):
+        sure = [known.arc for known in held.arcs if known.is_present and known.arc not in held.unconfirmed]
+        if not self._makes_anew(sender, held, {arc.parent for arc in sure}):
             self._take_newest(sender, held)
 
     def _take_newest(self, sender: ServerId, held: HeldToo) -> None:
@@ -167,8 +170,12 @@ class Healing:
                 kind = theirs.kind if ours.kind is NodeKind.ABSENT else ours.kind
                 newest[theirs.arc] = (theirs if is_newer(theirs, ours) else ours)._replace(kind=kind)
         for arc in [arc for arc in newest if site.graph.group(arc.parent) is None and newest[arc].is_present]:
-            # The group is gone, and with it all its arcs.
-            newest[arc] = newest[arc]._replace(is_present=False, version=newest[arc].version + 1)
+            if arc in held.unconfirmed:
+                # It stays visible where it was joined.
+                del newest[arc]
+            else:
+                # The group is gone, and with it all its arcs.
+                newest[arc] = newest[arc]._replace(is_present=False, version=newest[arc].version + 1)
         self._waiting[sender] = [_settle(newest[arc]) for arc in sorted(newest)]
         self._settle_next(sender)
         self._answers_due.pop(sender, None)
@@ -279,6 +286,9 @@ class Healing:
                 number, _, server = row.key.partition(" ")
                 offers = self._undelivered if row.part == UNDELIVERED else self._offered
                 offers[ServerId(server), int(number)] = _DECODER.decode(row.value or b"")
+            elif row.part == UNCONFIRMED:
+                parent, _, child = row.key.partition("\t")
+                self._site.unconfirmed[ArcId(NodeId(parent), NodeId(child))] = None
 
 
 def _settle(known: KnownArc) -> SettleArc:

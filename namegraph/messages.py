@@ -497,6 +497,8 @@ class HeldToo(Struct, frozen=True, array_like=True, tag=True):
     """The answer: what is newer here, and what is suspended here and was not named."""
 
     arcs: tuple[KnownArc, ...]
+    unconfirmed: tuple[ArcId, ...] = ()
+    """Of these, arcs that were joined here: the parent may never have been."""
 
 
 class Healed(Struct, frozen=True, array_like=True, tag=True):

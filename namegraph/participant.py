@@ -19,10 +19,11 @@ from namegraph.boundary import Boundary, by_home_of_parent
 from namegraph.columns import children_in, fit_arcs, fit_records, nodes_in, pack_arcs, pack_records
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
-from namegraph.events import Cut, Member
+from namegraph.events import Cut, JoinArc, Member
 from namegraph.findings import CannotError, Findings, find
 from namegraph.messages import (
     Abort,
+    ArcId,
     Commit,
     Done,
     Drop,
@@ -36,6 +37,7 @@ from namegraph.messages import (
     RecordVersion,
     Release,
     TakeCut,
+    Update,
     UpdateId,
     Vote,
     decode,
@@ -224,7 +226,7 @@ class Participant:
         self._prune_and_follow()
 
     def _commit(self, commit: Commit) -> Done:
-        reports_control = self._entries.updates[commit.update_id].reports_control
+        update = self._entries.updates[commit.update_id]
         entry = self._entries.remove(commit.update_id)
         assert entry is not None
         assert entry.is_ready
@@ -232,9 +234,10 @@ class Participant:
         before = self._entries.part(entry).nodes
         children = children_in(commit.arcs)
         controlled: Set[NodeIndex] | None = entry.controlled
-        if controlled is None and reports_control:
+        if controlled is None and update.reports_control:
             controlled = self._controlled(self._owned(children))
         self._apply(commit)
+        self._follow_unconfirmed(update, children)
         self._install_entries(commit.handed_on, entry.entry_nodes)
         after = self._entries.part(entry).nodes
         self._boundary.committed(commit.update_id)
@@ -276,6 +279,19 @@ class Participant:
             if node not in relayed:
                 records.rename(node, vnid, final=commit.final)
         records.settle()
+
+    def _follow_unconfirmed(self, update: Update, children: list[NodeId]) -> None:
+        """Note which arcs to these children the homes of their parents know nothing of."""
+        site = self._site
+        for arc in [arc for arc in site.unconfirmed if arc.child in children]:
+            if not site.is_suspended(*arc):
+                site.set_unconfirmed(arc, is_so=False)
+        for _, operation in update.operations:
+            if not (isinstance(operation, JoinArc) and operation.offline):
+                continue
+            arc = ArcId(operation.parent, operation.child)
+            if site.is_suspended(*arc) and site.stands_in(parent=arc.parent, child=arc.child):
+                site.set_unconfirmed(arc, is_so=True)
 
     def _install_entries(self, handed_on: Iterable[PendingEntry], entry_nodes: set[NodeId]) -> None:
         if not entry_nodes:

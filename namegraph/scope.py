@@ -13,7 +13,7 @@ from typing import assert_never
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import ChildKind, CreateGroup, DeleteGroup, ImportCommand, JoinArc, LeaveArc, Operation
-from namegraph.names import NodeId
+from namegraph.names import NodeId, ServerId
 from namegraph.ordering import Entries
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.site import Site
@@ -57,10 +57,12 @@ def names_in(operations: Iterable[Operation]) -> list[NodeId]:
     return list(found)
 
 
-def require_kinds_of_waiting(operations: Iterable[Operation]) -> None:
-    """Raise `RefusedError` where an arc is to wait for its child's home, and nobody says what the child is."""
+def require_kinds_of_waiting(site: Site, operations: Iterable[Operation]) -> None:
+    """Raise `RefusedError` where an arc may have to wait for its child's home, and nobody says what the child is."""
     for operation in operations:
-        if isinstance(operation, JoinArc) and operation.offline and operation.kind is ChildKind.AUTO:
+        if not (isinstance(operation, JoinArc) and operation.offline and operation.kind is ChildKind.AUTO):
+            continue
+        if site.table.home_of(operation.child) != site.server:
             raise refuse(
                 Reason.INVALID_REQUEST,
                 f"say whether {operation.child} is a group or a process: its server may be out of reach",
@@ -72,11 +74,24 @@ def require_kinds_of_waiting(operations: Iterable[Operation]) -> None:
 def not_for_this_server(site: Site, node: NodeId) -> RefusedError:
     """The refusal of an update that another server coordinates."""
     home = site.home_of(node)
+    if site.is_away(home):
+        return out_of_reach(site, home)
     return refuse(
         Reason.UNAVAILABLE,
         f"{node} is owned by the server {home}; ask it",
         group=node,
         server=home,
+    )
+
+
+def out_of_reach(site: Site, server: ServerId) -> RefusedError:
+    """The refusal of an update that needs a server which is away."""
+    why = site.lost.get(server, "no connection")
+    return refuse(
+        Reason.UNAVAILABLE,
+        f"the server {server} is out of reach ({why}); nothing was done",
+        unreachable=server,
+        server=server,
     )
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
+from msgspec import structs
+
 from namegraph.ancestry import AncestorSets
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary
@@ -31,7 +33,9 @@ from namegraph.events import (
     Event,
     ImportCommand,
     ImportCounts,
+    JoinArc,
     LeaveArc,
+    Operation,
     Outcome,
     PeerLeaving,
     PeerLost,
@@ -217,6 +221,18 @@ class ServerCore:
         """The servers of the view; empty while nobody was ever lost."""
         return tuple(self._site.members)
 
+    def is_in_view(self, server: ServerId) -> bool:
+        """Whether a server agrees with this one on being within reach."""
+        return self._site.is_in_view(server)
+
+    def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
+        """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
+        return self._site.is_unconfirmed(parent, child)
+
+    def has_answered(self, request_id: str) -> bool:
+        """Whether this server remembers an outcome of this request id."""
+        return self._outcomes.digest_of_first(RequestId(request_id)) is not None
+
     def suspended_arcs(self) -> list[tuple[ArcId, str]]:
         """The suspended arcs with an end here, sorted, and why they are."""
         return suspended_arcs(self._site, self._views.healing.rejected)
@@ -393,7 +409,7 @@ class ServerCore:
                 first = [names[position] for position in (*command.parents[:1], *command.groups[:1])]
                 concerns_one = import_concerns_one_server(site, self.records, self.entries, command)
         if isinstance(command, UpdateCommand):
-            require_kinds_of_waiting(command.operations)
+            require_kinds_of_waiting(site, command.operations)
         for name in names:
             self.peers.require_met(name)
         if first and site.home_of(first[0]) != self.server and not self._stands_in(command):
@@ -401,12 +417,14 @@ class ServerCore:
         return concerns_one
 
     def _stands_in(self, command: UpdateCommand | ImportCommand) -> bool:
-        """Whether an update leaves a suspended arc whose child is at home here, and whose parent's home is away."""
-        if not isinstance(command, UpdateCommand) or not isinstance(command.operations[0], LeaveArc):
-            return False
-        parent, child = command.operations[0].parent, command.operations[0].child
-        is_suspended = self._site.is_suspended(parent, child)
-        return is_suspended and self._site.judge_of(parent=parent, child=child) == self.server
+        """Whether an update is of an arc whose child is at home here, and of which its parent's home cannot know."""
+        site = self._site
+        match command:
+            case UpdateCommand(operations=(LeaveArc(parent, child), *_)) if site.is_suspended(parent, child):
+                return site.is_unconfirmed(parent, child) or site.stands_in(parent=parent, child=child)
+            case UpdateCommand(operations=(JoinArc(parent, child, offline=True), *_)):
+                return site.stands_in(parent=parent, child=child)
+        return False
 
     def _read(self, command: ReadCommand, now: float, effects: Effects) -> None:
         group = command.group
@@ -632,10 +650,19 @@ class ServerCore:
 def _plan_of(command: UpdateCommand | ImportCommand, site: Site) -> Plan:
     match command:
         case UpdateCommand(operations=operations):
+            if site.unconfirmed:
+                operations = tuple(_marked(operation, site) for operation in operations)
             return Plan(tuple(enumerate(operations, start=1)), len(operations))
         case ImportCommand():
             # To those who asked for it, it is one operation.
             return Plan(ImportOperations(site, command), 1, is_import=True)
+
+
+def _marked(operation: Operation, site: Site) -> Operation:
+    match operation:
+        case LeaveArc(parent, child) if site.is_unconfirmed(parent, child):
+            return structs.replace(operation, is_unconfirmed=True)
+    return operation
 
 
 def _left_no_trace(outcome: Outcome) -> bool:

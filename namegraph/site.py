@@ -11,11 +11,14 @@ from collections import deque
 from namegraph.ancestry import AncestorSets
 from namegraph.graph import NameGraph
 from namegraph.groups_apart import GroupsApart
-from namegraph.messages import FIRST_VIEW, Message, Origin, ViewId
+from namegraph.messages import FIRST_VIEW, ArcId, Message, Origin, ViewId
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, ProtocolRow
 from namegraph.subnets import SubnetTable
+
+UNCONFIRMED = "unconfirmed"
+"""Rows: one for each arc that the home of its parent knows nothing of."""
 
 NEVER = Priority(0, ServerId(""))
 """Below every priority: the version of what no update has changed."""
@@ -53,6 +56,8 @@ class Site:
         """Whether updates of clients may begin: all members have suspended what is to be."""
         self.is_healed = True
         """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
+        self.unconfirmed: dict[ArcId, None] = {}
+        """Suspended arcs into nodes of this server that were joined here while their parents' homes were away."""
 
     @property
     def is_alone(self) -> bool:
@@ -131,6 +136,23 @@ class Site:
         """Who says whether an arc is there: the home of its parent, or that of its child while the other is away."""
         home = self.home_of(parent)
         return home if self.is_in_view(home) else self.home_below(parent=parent, child=child)
+
+    def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
+        """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
+        return bool(self.unconfirmed) and ArcId(parent, child) in self.unconfirmed
+
+    def stands_in(self, *, parent: NodeId, child: NodeId) -> bool:
+        """Whether this server, the home of an arc's child, speaks for the home of its parent, which is away."""
+        return not self.is_in_view(self.home_of(parent)) and self.table.home_of(child) == self.server
+
+    def set_unconfirmed(self, arc: ArcId, *, is_so: bool) -> None:
+        """Remember, or forget, that an arc is not known to the home of its parent."""
+        if is_so:
+            self.unconfirmed[arc] = None
+        else:
+            del self.unconfirmed[arc]
+        # No name holds a tab.
+        self.rows.append(ProtocolRow(UNCONFIRMED, f"{arc.parent}\t{arc.child}", b"1" if is_so else None))
 
     def owns(self, node: NodeIndex) -> bool:
         """Whether a node that is known here lives here."""

@@ -123,6 +123,8 @@ def suspended_arcs(site: Site, rejected: Mapping[ArcId, str]) -> list[tuple[ArcI
             reason = f"rejected: {rejected[name]}"
         elif site.is_away(server):
             reason = f"the server {server} is out of reach"
+        elif site.is_healed and name in site.unconfirmed:
+            reason = f"rejected: the group {name.parent} is not there"
         else:
             reason = f"being joined again with the server {server}"
         found.append((name, reason))

@@ -114,7 +114,7 @@ class ViewChange:
             case Accept():
                 self.agreement.accept(sender, message)
             case Outside():
-                self.agreement.outside(message)
+                self.agreement.outside(sender, message)
             case Install():
                 self.install(message)
             case Entering():
@@ -158,6 +158,7 @@ class ViewChange:
             self._participant.finish(everything)
         self._participant.end_view()
         undone = self._coordinator.end_view()
+        before = tuple(site.members)
         site.view, site.members, site.is_open = install.view, dict(install.members), False
         site.origin = Origin(install.view, self._smallest_of(site.members[site.server]))
         site.view_begins = Priority(install.counter + 1, NEVER.server)
@@ -168,7 +169,7 @@ class ViewChange:
         self._participant.decided.installed()
         self._participant.suspend_leaving()
         self._recall()
-        self.agreement.installed()
+        self.agreement.installed(before)
         self._due.update(dict.fromkeys(server for server in site.table.servers() if site.is_apart(server)))
         arcs = self._records.entering_from(self._due.__contains__)
         site.send(self._smallest_of(site.members[site.server]), Entering(tuple(arcs)))

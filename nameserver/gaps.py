@@ -1,8 +1,8 @@
-"""Who may know of groups above a member that this server does not know of: a "no" without them would be a guess.
+"""Who may know better than this server what is above a member: a "no" without them would be a guess.
 
     arcs from there to something above the member are suspended
     the view is not healed yet: what was done while servers were apart may be known to others alone
-    it is in the view of this server, and nothing was heard of it lately: the view may be over, and this server not know
+    it is in the view of this server, and may have lost it by now: the view may be over, and this server not know
 
 Source: protocol.md sections 7 (answers during a fault) and 8 (never a silent gap).
 """
@@ -20,7 +20,7 @@ class Hearing(Protocol):
     """What the directory of servers knows."""
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view of which nothing was heard lately."""
+        """The servers of the view that may have lost this one by now."""
 
 
 class Gaps:
@@ -33,6 +33,10 @@ class Gaps:
     def are_possible(self) -> bool:
         """Whether there is anything that cannot be known: most often there is not."""
         return self._resolver.has_gaps or bool(self._directory.unheard())
+
+    def changeable(self) -> frozenset[ServerId]:
+        """The servers that may have changed arcs of theirs without this one: a "yes" must not rest on these."""
+        return frozenset(self._directory.unheard())
 
     def above(self, members: Iterable[str]) -> list[ServerId]:
         """Those who may know better about one of the members; sorted."""

@@ -24,7 +24,7 @@ class PairFinding(IntEnum):
     SETTLED = 3
     """Not below, and the group and all groups below it are owned here: nobody could know better."""
     APART = 4
-    """Not below, but somebody who is away may know better (`gaps`)."""
+    """Not below, or below by arcs of somebody who is away; and that one may know better (`gaps`)."""
 
 
 SETTLING_NODES_LIMIT = 20_000
@@ -53,7 +53,7 @@ class PairChecks:
 
     @property
     def may_miss_something(self) -> bool:
-        """Whether a "no" must be looked at twice."""
+        """Whether an answer must be looked at twice."""
         return self._gaps.are_possible()
 
     def apart_of(self, members: Iterable[str]) -> list[ServerId]:
@@ -62,8 +62,12 @@ class PairChecks:
 
     def _mark_apart(self, groups: Sequence[str], members: Sequence[str], found: bytearray) -> None:
         is_apart: dict[str, bool] = {}
+        changeable = self._gaps.changeable()
         for place, (group, member) in enumerate(zip(groups, members, strict=True)):
-            if found[place] == PairFinding.NOT_BELOW:
+            if found[place] == PairFinding.BELOW and changeable:
+                if not self._resolver.is_above_without(NodeId(group), NodeId(member), changeable):
+                    found[place] = PairFinding.APART
+            elif found[place] == PairFinding.NOT_BELOW:
                 above, below = self._index(group), self._index(member)
                 if above is not None and below is not None and self._resolver.is_above_suspended(above, below):
                     found[place] = PairFinding.BELOW

@@ -54,7 +54,7 @@ class PeerDirectory(Protocol):
         """All other servers that were met."""
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view of which nothing was heard lately."""
+        """The servers of the view that may have lost this one by now."""
 
     async def channel_to(self, server: ServerId) -> CallChannel:
         """A connection to a server; raises `RefusedError` (UNAVAILABLE) where there is none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import islice
 from typing import NamedTuple
 
@@ -56,9 +56,26 @@ class MembershipResolver:
         return self._ancestors.is_ancestor(ancestor=node, node=of_member) or self.is_above_suspended(node, of_member)
 
     def is_above_suspended(self, group: NodeIndex, member: NodeIndex) -> bool:
-        """Whether a suspended arc makes the member one of the group's, as far as is known here."""
-        parents = self._graph.suspended_into.get(member, ())
-        return any(parent == group or self._ancestors.is_ancestor(ancestor=group, node=parent) for parent in parents)
+        """Whether a suspended arc from a group of this server makes the member one of the group's."""
+        return any(
+            parent == group or self._ancestors.is_ancestor(ancestor=group, node=parent)
+            for parent in self._graph.suspended_into.get(member, ())
+            if self._core.owns(parent)
+        )
+
+    def is_above_without(self, group: NodeId, member: NodeId, servers: Set[ServerId]) -> bool:
+        """Whether the member is in the group by way of groups alone that none of these servers owns."""
+        graph, home_of = self._graph, self._core.home_of
+        seen, pending = set[NodeIndex](), [graph.index[member]]
+        goal = graph.index[group]
+        while pending:
+            for parent in graph.parents[pending.pop()]:
+                if parent not in seen and home_of(graph.ids[parent]) not in servers:
+                    if parent == goal:
+                        return True
+                    seen.add(parent)
+                    pending.append(parent)
+        return False
 
     def explain(self, group: NodeId, member: NodeId) -> list[NodeId]:
         """A shortest chain of immediate memberships from the group to the member; empty where it is not in it."""
@@ -89,7 +106,7 @@ class MembershipResolver:
     @property
     def has_gaps(self) -> bool:
         """Whether anything that is above a member may not be known here: most often nothing is."""
-        return bool(self._graph.suspended) or not self._core.is_healed
+        return bool(self._graph.suspended) or not self._core.is_healed or self._core.is_frozen
 
     def apart_above(self, member: NodeId) -> list[ServerId]:
         """The servers that suspended arcs to something above the member, or to itself, come from; sorted.
@@ -97,8 +114,8 @@ class MembershipResolver:
         There may be further groups that the member is in. Of an arc from here it is the server that it leads to.
         """
         graph = self._graph
-        if not self._core.is_healed:
-            return [server for server in self._core.members if server != self._core.server]
+        if not self._core.is_healed or self._core.is_frozen:
+            return [server for server in self._core.members or self._core.servers_met if server != self._core.server]
         node = graph.index.get(member)
         if node is None or not graph.suspended_into:
             return []

@@ -322,6 +322,8 @@ class ServerStatus:
     peers: tuple[Peer, ...]
     database_failure: str
     """Why the database cannot be written, so that updates are refused; empty where it can."""
+    view: tuple[str, ...]
+    """The servers that agree on being within reach of one another; empty while none was ever lost to another."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class Conversation:
         *,
         heard: Callable[[Conversation], None],
         pulse: Pulse,
+        view: Callable[[], str],
         clock: Callable[[], float],
         via: ServerId | None = None,
     ) -> None:
@@ -52,6 +53,7 @@ class Conversation:
         self._stream = stream
         self._handle = handle
         self._heard = heard
+        self._view = view
         self._clock = clock
         self._relays: deque[Relay] = deque()
         self._busy_seconds: int | None = None
@@ -66,7 +68,7 @@ class Conversation:
 
     def wake_to_beat(self) -> None:
         """Send a heartbeat if one is due."""
-        if self.pulse.is_due(self._clock()):
+        if self.pulse.is_due(self._clock(), self._view()):
             self.wake()
 
     def pass_on(self, relay: Relay) -> bool:
@@ -173,9 +175,9 @@ class Conversation:
         return None
 
     def _heartbeat(self) -> Frame | None:
-        if self.session.state is State.OPEN and self.pulse.is_due(self._clock()):
+        if self.session.state is State.OPEN and self.pulse.is_due(self._clock(), self._view()):
             return self._beat()
         return None
 
     def _beat(self, *, busy_seconds: int = 0) -> Frame:
-        return self.pulse.beat(self.session.number, self._clock(), busy_seconds=busy_seconds)
+        return self.pulse.beat(self.session.number, self._clock(), busy_seconds=busy_seconds, view=self._view())

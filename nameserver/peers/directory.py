@@ -35,7 +35,7 @@ class PeerDirectory:
         return self._transport.others()
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view of which nothing was heard lately, sorted."""
+        """The servers of the view that may have lost this one by now, sorted."""
         return self._transport.unheard()
 
     async def channel_to(self, server: ServerId) -> CallChannel:

@@ -116,6 +116,8 @@ class Heartbeat:
     """How long before it sent this one, in microseconds."""
     busy_seconds: int = 0
     """For how long it may be silent from now on."""
+    view: str = ""
+    """Names the view that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +196,9 @@ def encode(frame: Frame) -> bytes:
             )
         case Receipt(session, handled_through):
             wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
-        case Heartbeat(session, number, heard, held_us, busy_seconds):
+        case Heartbeat(session, number, heard, held_us, busy_seconds, view):
             beat = message.Heartbeat(
-                session=session, number=number, heard=heard, held_us=held_us, busy_seconds=busy_seconds
+                session=session, number=number, heard=heard, held_us=held_us, busy_seconds=busy_seconds, view=view
             )
             wire = message(heartbeat=beat)
         case Relay():
@@ -245,7 +247,7 @@ def decode(data: bytes) -> Frame | Malformed:
             return Receipt(wire.receipt.session, wire.receipt.handled_through)
         case "heartbeat":
             beat = wire.heartbeat
-            return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us, beat.busy_seconds)
+            return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us, beat.busy_seconds, beat.view)
         case "relay":
             return _relay(wire.relay)
         case "leaving":

@@ -76,6 +76,10 @@ class PeerCore(Protocol):
         """This server."""
 
     @property
+    def view(self) -> str:
+        """Names the view that this server is in."""
+
+    @property
     def subnets(self) -> tuple[Subnet, ...]:
         """The subnets it owns."""
 
@@ -272,12 +276,12 @@ class PeerTransport:
         return list(self._core.servers_met)
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view (or all, if nobody was ever lost) that are not up, or were silent lately; sorted."""
+        """The servers of the view (or all, if nobody was ever lost) that may have lost this one by now; sorted."""
         core = self._core
         return [
             server
             for server in core.servers_met
-            if (not core.members or server in core.members) and not self._watches.is_heard(server)
+            if (not core.members or server in core.members) and self._watches.may_have_parted(server, core.view)
         ]
 
     def link_of(self, server: ServerId) -> Link | None:
@@ -387,7 +391,16 @@ class PeerTransport:
         )
         clock = self._clock
         pulse = Pulse(self._limits.heartbeat_seconds, clock())
-        conversation = Conversation(session, stream, self._handle, heard=self._heard, pulse=pulse, clock=clock, via=via)
+        conversation = Conversation(
+            session,
+            stream,
+            self._handle,
+            heard=self._heard,
+            pulse=pulse,
+            view=lambda: self._core.view,
+            clock=clock,
+            via=via,
+        )
         self._conversations[conversation] = None
         try:
             await conversation.run()
@@ -463,6 +476,7 @@ class PeerTransport:
                 self._run_loop.take(PeerReceived(conversation.session.peer, through))
             case HeartbeatCame(heartbeat):
                 conversation.pulse.take(heartbeat, self._clock())
+                self._confirmed(conversation)
                 if heartbeat.busy_seconds:
                     watch = self._watches.of(conversation.session.peer)
                     watch.excuse(self._watches.now(), min(heartbeat.busy_seconds, BUSY_SECONDS))
@@ -486,6 +500,7 @@ class PeerTransport:
         self._starts[peer] = hello.start
         self._watches.of(peer).met(self._watches.now())
         self._watches.heard(peer)
+        self._confirmed(conversation)
         self._run_loop.take(PeerMet(peer, hello.subnets))
         if self._is_leaving:
             conversation.leave()
@@ -548,6 +563,11 @@ class PeerTransport:
         hello = conversation.session.hello
         if hello is not None and self._open.get(hello.server) is conversation:
             self._watches.heard(hello.server)
+
+    def _confirmed(self, conversation: Conversation) -> None:
+        peer = conversation.session.peer
+        if self._open.get(peer) is conversation:
+            self._watches.confirmed(peer, conversation.pulse.confirmed_at, conversation.pulse.view_there)
 
     def _look_after_all(self) -> None:
         """Send heartbeats that are due, find who is lost, and who may be found by a detour."""

@@ -23,8 +23,9 @@ class Watches:
         self._clock = clock
         self._waking = WakingClock(clock(), longest_step_seconds=2 * self.tick_seconds)
         self._watches: dict[ServerId, Watch] = {}
-        self._heard_at: dict[ServerId, float] = {}
-        """By the clock, not by waking time."""
+        self._confirmed_at: dict[ServerId, float] = {}
+        """By the clock, not by waking time: when this server last said what each is known to have heard."""
+        self._view_of: dict[ServerId, str | None] = {}
 
     def __contains__(self, server: object) -> bool:
         return server in self._watches
@@ -52,14 +53,25 @@ class Watches:
     def heard(self, server: ServerId) -> None:
         """A server sent something over the open session."""
         self.of(server).heard(self.now())
-        self._heard_at[server] = self._clock()
 
-    def is_heard(self, server: ServerId) -> bool:
-        """Whether a server is up and was heard of within the acceptable pause, pauses of this server included."""
-        watch, heard_at = self._watches.get(server), self._heard_at.get(server)
-        if watch is None or heard_at is None or watch.life is not Life.UP:
-            return False
-        return self._clock() - heard_at <= self._limits.acceptable_pause_seconds
+    def confirmed(self, server: ServerId, at: float, view: str | None) -> None:
+        """A server has heard what this one said then, and said so over the open session, and in which view it is."""
+        self._confirmed_at[server], self._view_of[server] = at, view
+
+    def may_have_parted(self, server: ServerId, view: str) -> bool:
+        """Whether a server may not be in this view any more, as far as is known here; pauses of this server count.
+
+        It has not as long as it heard this one less than the acceptable pause and an interval ago. What
+        it sent before this server was paused, and is read after that, proves nothing.
+        """
+        watch, confirmed_at = self._watches.get(server), self._confirmed_at.get(server)
+        if watch is None or confirmed_at is None or watch.life is not Life.UP:
+            return True
+        # In the first view nobody needs to say so: it ends only where somebody is lost.
+        if self._view_of[server] != view and (view or self._view_of[server]):
+            return True
+        limits = self._limits
+        return self._clock() - confirmed_at > limits.acceptable_pause_seconds + limits.heartbeat_seconds
 
     def look(self) -> Iterator[tuple[ServerId, Watch]]:
         """Judge all anew; gives those that were lost just now."""

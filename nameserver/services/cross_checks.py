@@ -145,11 +145,12 @@ class _Inquiry:
                 silent |= pair.silent
             else:
                 answers.append(NO)
+        is_proved = bool(answers) and answers[0] == YES
         return Verdicts(
             answers=answers,
             revision=newest(self._revisions),
             unreachable=sorted(silent),
-            pathname=min(self._pathnames, key=lambda names: (len(names), names), default=[]),
+            pathname=min(self._pathnames if is_proved else [], key=lambda names: (len(names), names), default=[]),
             refused=refused,
         )
 
@@ -227,12 +228,14 @@ class _Inquiry:
                 self._pairs[position].silent.add(server)
         else:
             self._revisions.append(part.revision)
-            self._take(server, positions, part.answers)
-            self._take_apart(positions, part.answers, part.apart)
+            findings: Iterable[int] = part.answers
             if part.view != self._core.view:
                 # One of the two has not heard yet who is there.
+                findings = [PairFinding.APART if finding == PairFinding.BELOW else finding for finding in part.answers]
                 for position in positions:
                     self._pairs[position].silent.add(server)
+            self._take(server, positions, findings)
+            self._take_apart(positions, findings, part.apart)
             self._take_pathname(part.pathname)
 
     def _take(self, server: ServerId, positions: list[int], findings: Iterable[int]) -> None:

@@ -1,6 +1,6 @@
 """The NameService: which method is answered by what, and where.
 
-of one name's home     CreateGroup, DeleteGroup, Join, Leave, ApplyUpdates, DescribeGroup, Resolve,
+of one name's home     CreateGroup, DeleteGroup, Join, Leave (see `stand_ins`), ApplyUpdates, DescribeGroup, Resolve,
                        and ListGroups and Export of one subnet: answered here, or forwarded as they are (`homes`)
 of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Import, and Resolve, which the group's
                        home begins: their own files
@@ -38,10 +38,10 @@ from nameserver.services.memberships import MembershipCalls
 from nameserver.services.questions import QuestionCalls
 from nameserver.services.resolutions import Resolutions
 from nameserver.services.revisions import Revisions
+from nameserver.services.stand_ins import StandIns
 from nameserver.services.standing import Standing
 from nameserver.services.streams import StreamCalls
 from nameserver.services.updates import RequestIds, UpdateCalls
-from nameserver.wire import ArcRequest
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
 from shadowtree.v1 import name_service_pb2 as messages
@@ -59,6 +59,7 @@ def name_service_handlers(
     forwarder = Forwarder(server=core.server, directory=directory)
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
     homes = Homes(routing=routing, forwarder=forwarder)
+    stand_ins = StandIns(core=core, routing=routing)
     gaps = Gaps(resolver=resolver, directory=directory)
     checks = PairChecks(core=core, resolver=resolver, gaps=gaps)
     cross_checks = CrossChecks(core=core, checks=checks, routing=routing, forwarder=forwarder)
@@ -91,8 +92,8 @@ def name_service_handlers(
 
     create = homes.unary("CreateGroup", _group, updates.create_group, changes=True)
     delete = homes.unary("DeleteGroup", _group, updates.delete_group, changes=True)
-    join = homes.unary("Join", _parent, updates.join, changes=True)
-    leave = homes.unary("Leave", _parent, updates.leave, changes=True)
+    join = homes.unary("Join", stand_ins.of_join, updates.join, changes=True)
+    leave = homes.unary("Leave", stand_ins.of_leave, updates.leave, changes=True)
     apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
     describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group), changes=False)
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
@@ -119,10 +120,6 @@ def name_service_handlers(
 
 def _group(request: AboutGroup) -> str:
     return request.group
-
-
-def _parent(request: ArcRequest) -> str:
-    return request.parent
 
 
 def _first_parent(request: messages.ApplyUpdatesRequest) -> str:

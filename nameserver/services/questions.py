@@ -50,8 +50,9 @@ class QuestionCalls:
         routing = self._routing
         if not request.explain and (routing.whose(member) is Whose.OURS or routing.is_alone):
             finding = self._checks.finding(group, member)
-            is_below = finding is PairFinding.BELOW
-            if is_below or (finding is PairFinding.NOT_BELOW and not self._checks.may_miss_something):
+            is_known = finding in (PairFinding.BELOW, PairFinding.NOT_BELOW)
+            if is_known and not self._checks.may_miss_something:
+                is_below = finding is PairFinding.BELOW
                 return messages.CheckResponse(is_member=is_below, revision=self._core.revision)
         verdicts = await self._cross_checks.answer(
             Question(

@@ -27,7 +27,7 @@ _process_option = click.option(
     "--offline",
     "is_offline",
     is_flag=True,
-    help="If MEMBER's server is out of reach, let it join when that is back. Needs --group or --process.",
+    help="If the server of one of the two is out of reach, let it join when that is back. Needs --group or --process.",
 )
 @request_id_option
 @everywhere()
@@ -46,8 +46,8 @@ def join_command(
     MEMBER is a group if one of that id exists, else a process; --group and --process say which. Prints what the join
     changed: a loop that was closed (formed, grown), groups that are now reached in several ways (controlled).
 
-    With --offline a member whose server is out of reach is remembered, and joined when the server is back; `shadowtree
-    status` shows it as suspended until then, and says so if it cannot be.
+    With --offline a member whose server is out of reach, or that of PARENT, is remembered, and joined when that is
+    back; `shadowtree status` of the other server shows it as suspended until then, and says so if it cannot be.
 
     \b
     Examples:

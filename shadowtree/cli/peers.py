@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.options import Session, everywhere, in_session
-from shadowtree.cli.output import is_terminal, print_json, print_lines
+from shadowtree.cli.output import first_few, is_terminal, print_json, print_lines
 
 if TYPE_CHECKING:
     from shadowtree.results import PeerList
@@ -26,9 +26,9 @@ def peers_command(session: Session, context: click.Context) -> None:
     silence is. Letters that wait are those which the other server has not confirmed yet. Faults are what it did wrong
     since this server started.
 
-    In a pipe: `peer`, address, state, server, letters that wait, subnets; then `life`, address, what is thought of it,
-    phi, seconds since it was heard, milliseconds there and back (`-`: not known), through which server, what it sent
-    through this one, why; then its faults.
+    In a pipe: `peer`, address, state, server, letters that wait, the first subnets (JSON has all); then `life`,
+    address, what is thought of it, phi, seconds since it was heard, milliseconds there and back (`-`: not known),
+    through which server, what it sent through this one, why; then its faults.
 
     \b
     Example:
@@ -85,7 +85,7 @@ def _print_peers(found: PeerList, session: Session) -> None:
 
 def _rows(found: PeerList) -> Iterator[tuple[object, ...]]:
     for peer in found.peers:
-        yield "peer", peer.address, peer.state, peer.server, peer.letters_waiting, *peer.subnets
+        yield "peer", peer.address, peer.state, peer.server, peer.letters_waiting, *first_few(peer.subnets)
         measured = (_or_dash(peer.last_heard_seconds), _or_dash(peer.round_trip_ms))
         yield "life", peer.address, peer.life, peer.phi, *measured, peer.via or "-", peer.relayed, peer.why
         for fault in peer.faults:

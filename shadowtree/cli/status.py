@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.options import Session, everywhere, in_session
-from shadowtree.cli.output import is_terminal, print_json, print_lines
+from shadowtree.cli.output import first_few, is_terminal, print_json, print_lines
 from shadowtree.cli.statuses import DONE, FAILED
 
 if TYPE_CHECKING:
@@ -55,5 +55,7 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
         yield "in_doubt", revision
     for arc in found.suspended:
         yield "suspended", arc.parent, arc.child, arc.reason
+    for server in found.view:
+        yield "view", server
     for peer in found.peers:
-        yield "peer", peer.address, peer.state, *peer.subnets
+        yield "peer", peer.address, peer.state, *first_few(peer.subnets)

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from shadowtree import results
+from shadowtree.cli.output import first_few
 
 SHOWN_AT_MOST: Final = 50
 """Lines of one list; a pipe or JSON has all of them."""
@@ -76,8 +77,7 @@ def show_status(found: results.ServerStatus) -> None:
     table = Table(title=f"name server {escape(found.server)}", show_header=False)
     table.add_column(style="bold")
     table.add_column()
-    subnets = ", ".join(found.subnets[:5]) + (f" and {len(found.subnets) - 5} more" if len(found.subnets) > 5 else "")
-    table.add_row("subnets", escape(subnets))
+    table.add_row("subnets", escape(", ".join(first_few(found.subnets))))
     for label in ("groups", "processes", "arcs", "virtual_nodes"):
         table.add_row(label.replace("_", " "), f"{getattr(found, label):,}")
     table.add_row("revision", escape(found.revision))
@@ -87,8 +87,10 @@ def show_status(found: results.ServerStatus) -> None:
         table.add_row("in doubt", escape(revision))
     for arc in found.suspended:
         table.add_row("suspended", escape(f"{arc.parent} -> {arc.child}: {arc.reason}"))
+    if found.view:
+        table.add_row("view", escape(", ".join(found.view)))
     for peer in found.peers:
-        table.add_row("peer", escape(f"{peer.address} ({peer.state}): {', '.join(peer.subnets)}"))
+        table.add_row("peer", escape(f"{peer.address} ({peer.state}): {', '.join(first_few(peer.subnets))}"))
     Console(highlight=False).print(table)
 
 
@@ -99,7 +101,7 @@ def show_peers(found: results.PeerList) -> None:
         table.add_column(column, overflow="fold")
     for peer in found.peers:
         table.add_row(
-            *(escape(text) for text in (peer.address, peer.server, ", ".join(peer.subnets), peer.state)),
+            *(escape(text) for text in (peer.address, peer.server, ", ".join(first_few(peer.subnets)), peer.state)),
             escape(_life(peer)),
             f"{peer.letters_waiting:,}",
             escape("; ".join(f"{fault.kind}: {fault.count:,}" for fault in peer.faults)),

@@ -181,6 +181,7 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         virtual_nodes=message.virtual_nodes,
         revision=message.revision,
         database_failure=message.database_failure,
+        view=tuple(sorted(message.view)),
         in_doubt=tuple(sorted(message.in_doubt)),
         suspended=tuple(
             sorted(

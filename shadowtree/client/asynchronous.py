@@ -100,7 +100,7 @@ class Client:
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Make `member` an immediate member of `parent`; with `offline`, as soon as the member's server is there."""
+        """Make `member` an immediate member of `parent`; with `offline`, as soon as the servers of both are there."""
         return await self._call(calls.join(parent, member, kind=kind, offline=offline, request_id=request_id), timeout)
 
     async def leave(

@@ -75,7 +75,7 @@ def delete_group(group: GroupId, *, force: bool, request_id: RequestId | None) -
 def join(
     parent: GroupId, member: MemberId, *, kind: ChildKind, offline: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
-    """Add the arc parent -> member; with `offline`, as soon as the member's server is there."""
+    """Add the arc parent -> member; with `offline`, as soon as the servers of both are there."""
     request_id = request_id or new_request_id()
     request = _message(
         name_service_pb2.JoinRequest,

@@ -84,7 +84,7 @@ class Cluster:
         process = self._processes[victim]
         if process.poll() is not None:
             self.surprises.append(f"{SUBNETS[victim]} ended by itself with status {process.returncode}")
-        if kind is Kind.PAUSE:
+        if kind in (Kind.PAUSE, Kind.LONG_PAUSE):
             process.send_signal(signal.SIGSTOP)
             until_end()
             process.send_signal(signal.SIGCONT)

@@ -14,13 +14,18 @@ class Kind(StrEnum):
     KILL = "kill -9 and restart"
     END = "SIGTERM and restart"
     PAUSE = "SIGSTOP and SIGCONT"
+    LONG_PAUSE = "SIGSTOP for a minute"
     PART = "two sides cut from each other"
     ISOLATE = "one server cut from all"
     PAIR = "two servers cut from each other, both reach the others"
     ONE_WAY = "one direction of one link lost"
 
 
-OF_PROCESSES = (Kind.KILL, Kind.END, Kind.PAUSE)
+OF_PROCESSES = (Kind.KILL, Kind.END, Kind.PAUSE, Kind.LONG_PAUSE)
+
+MINUTE = 60.0
+LONG_PAUSE_FROM_SECONDS = 3 * MINUTE
+"""How long a run must be for one server to be stopped for a minute in it, once."""
 
 SHORT_SECONDS = (0.1, 2.0)
 LONG_SECONDS = (2.0, 10.0)
@@ -66,19 +71,27 @@ class Fault:
 def plan(seed: int, *, seconds: float, every: float, servers: int) -> list[Fault]:
     """A fault every so many seconds; each ends by itself within the time, and several may last at once.
 
-    Kinds come in shuffled rounds, so that a short run has as many of them as it can.
+    Kinds come in shuffled rounds, so that a short run has as many of them as it can. Beside them a long run has a pause
+    of a minute.
     """
     chance = random.Random(seed)
     rested_at = [0.0] * servers
-    faults: list[Fault] = []
+    long_pauses = [_long_pause(chance, seconds, servers)] if seconds >= LONG_PAUSE_FROM_SECONDS else []
+    faults = [*long_pauses]
     round_of_kinds: list[Kind] = []
     begins = every
     while begins < seconds:
         if not round_of_kinds:
-            round_of_kinds = chance.sample([*Kind], len(Kind))
+            kinds = [kind for kind in Kind if kind is not Kind.LONG_PAUSE]
+            round_of_kinds = chance.sample(kinds, len(kinds))
         kind = round_of_kinds.pop()
         ends = min(begins + chance.uniform(*chance.choice((SHORT_SECONDS, LONG_SECONDS))), seconds)
-        rested = [number for number in range(servers) if rested_at[number] <= begins]
+        stopped = [
+            pause.servers[0]
+            for pause in long_pauses
+            if pause.begins <= ends + REST_SECONDS and begins <= pause.ends + REST_SECONDS
+        ]
+        rested = [number for number in range(servers) if rested_at[number] <= begins and number not in stopped]
         if kind in OF_PROCESSES:
             victims = chance.sample(rested, 1) if rested else []
             for victim in victims:
@@ -90,4 +103,9 @@ def plan(seed: int, *, seconds: float, every: float, servers: int) -> list[Fault
         if victims:
             faults.append(Fault(kind, begins, ends, tuple(victims), is_silent))
         begins += every
-    return faults
+    return sorted(faults, key=lambda fault: fault.begins)
+
+
+def _long_pause(chance: random.Random, seconds: float, servers: int) -> Fault:
+    begins = chance.uniform(0.0, seconds - MINUTE)
+    return Fault(Kind.LONG_PAUSE, begins, begins + MINUTE, (chance.randrange(servers),))

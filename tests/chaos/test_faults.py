@@ -13,6 +13,9 @@ def test_a_plan_keeps_to_its_time_and_breaks_everything(seed):
     assert len(faults) > 110
     assert all(fault.begins < fault.ends <= 600 for fault in faults)
     assert all(0 <= server < 5 for fault in faults for server in fault.servers)
+    (pause,) = [fault for fault in faults if fault.kind is Kind.LONG_PAUSE]
+    assert pause.ends - pause.begins == pytest.approx(60)
+    assert Kind.LONG_PAUSE not in {fault.kind for fault in plan(seed, seconds=120, every=5, servers=5)}
 
 
 def test_a_process_rests_between_two_faults_of_its_own():

@@ -1,4 +1,4 @@
-"""Some twenty seconds of `make chaos`, with a fault of each kind."""
+"""Some twenty seconds of `make chaos`, with a fault of each kind but the one that takes a minute."""
 
 from tests.chaos.faults import Kind
 from tests.chaos.history import Outcome
@@ -10,7 +10,7 @@ SEED = 3
 def test_nothing_is_lost_and_nothing_invented_while_everything_breaks(tmp_path):
     report = run(tmp_path, seed=SEED, seconds=22, every=2.9)
     assert not report.failures, "\n".join(report.lines())
-    assert {fault.kind for fault in report.faults} == {*Kind}
+    assert {fault.kind for fault in report.faults} == {*Kind} - {Kind.LONG_PAUSE}
     for outcome in (Outcome.ACKNOWLEDGED, Outcome.REFUSED):
         assert report.history.with_outcome(outcome)
     assert report.history.reads

@@ -63,6 +63,7 @@ class FakeGraph:
     calls: list[str] = field(default_factory=list)
     peers: dict[str, str] = field(default_factory=lambda: {"y.example": "127.0.0.1:1"})
     database_failure: str = ""
+    view: tuple[str, ...] = ()
     drop_answers: int = 0
     """So many coming writes are done, but their answers lost."""
 
@@ -346,6 +347,7 @@ class FakeAdminService(AdminServiceServicer):
             arcs=len(graph.arcs),
             revision=f"fake.{graph.revision}",
             database_failure=graph.database_failure,
+            view=graph.view,
             peers=[admin_pb2.ServerStatus.Peer(address="127.0.0.1:1", subnets=graph.subnets[1:], state="up")],
         )
 
@@ -368,12 +370,15 @@ class FakeAdminService(AdminServiceServicer):
 
     def _peers(self) -> Any:
         fault = admin_pb2.PeerList.Fault(kind="garbage", count=2)
+        subnets: dict[str, list[str]] = {}
+        for subnet, address in self.graph.peers.items():
+            subnets.setdefault(address, []).append(subnet)
         return admin_pb2.PeerList(
             peers=[
                 admin_pb2.PeerList.Peer(
                     address=address,
-                    subnets=[subnet],
-                    server=subnet,
+                    subnets=owned,
+                    server=owned[0],
                     state="connected",
                     letters_waiting=3,
                     faults=[fault],
@@ -384,7 +389,7 @@ class FakeAdminService(AdminServiceServicer):
                     via="c.example",
                     relayed=4,
                 )
-                for subnet, address in self.graph.peers.items()
+                for address, owned in subnets.items()
             ],
             strangers=[fault],
         )

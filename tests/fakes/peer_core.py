@@ -56,6 +56,7 @@ class FakePeerCore:
     def __init__(self, server, subnets, peers, disk=None):
         self.server = server
         self.subnets = tuple(subnets)
+        self.view = ""
         self.peer_addresses = dict(peers)
         rows = list(disk.rows.values()) if disk else []
         self.channels, self.incarnations = Channels.restore(rows), Incarnations(rows)

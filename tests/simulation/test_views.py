@@ -229,6 +229,98 @@ def test_a_member_that_cannot_join_stays_visible_as_rejected():
     scene.check()
 
 
+def test_a_group_joins_when_the_server_of_its_parent_is_back():
+    scene = Scene()
+    scene.done(C, JoinArc(G[C], H[B]))
+    scene.done(A, JoinArc(H[A], G[A]))
+    scene.part([A], [B, C])
+    arcs = [(G[A], G[C]), (G[A], NodeId(f"ann@{C}")), (H[A], H[B])]
+    scene.done(C, JoinArc(*arcs[0], offline=True))
+    scene.done(C, JoinArc(*arcs[1], ChildKind.PROCESS, offline=True))
+    scene.done(B, JoinArc(*arcs[2], offline=True))
+    assert scene.refused(C, JoinArc(*arcs[0], offline=True)) is Reason.ALREADY_MEMBER
+    assert scene.suspended(C) == {*arcs[:2]}
+    assert [why for _, why in scene.core(C).suspended_arcs()] == [f"the server {A} is out of reach"] * 2
+    # What is below it at another server may have more above it.
+    for server, node in ((C, G[C]), (B, H[B]), (C, arcs[1][1])):
+        assert MembershipResolver(scene.core(server)).apart_above(node) == [A]
+    scene.meet([A], [B, C])
+    scene.check((G[C], H[B]), (H[A], G[A]), *arcs)
+
+
+def test_what_waits_for_the_server_of_its_parent_can_be_left_and_deleted():
+    scene = Scene()
+    scene.part([A], [B, C])
+    assert scene.refused(C, JoinArc(G[A], G[C])) is Reason.UNAVAILABLE
+    assert scene.refused(B, JoinArc(G[A], G[C], ChildKind.GROUP, offline=True)) is Reason.UNAVAILABLE
+    assert (
+        scene.refused(C, JoinArc(G[A], NodeId(f"nobody@{C}"), ChildKind.GROUP, offline=True)) is Reason.GROUP_NOT_FOUND
+    )
+    scene.done(C, JoinArc(G[A], G[C], offline=True))
+    scene.done(C, LeaveArc(G[A], G[C]))
+    scene.done(C, JoinArc(G[A], H[C], offline=True))
+    scene.done(C, DeleteGroup(H[C], force=True))
+    scene.meet([A], [B, C])
+    scene.check()
+
+
+def test_an_arc_that_waits_at_both_its_ends_is_joined_once():
+    scene = Scene()
+    scene.done(C, JoinArc(G[C], G[A]))
+    scene.part([A], [B, C])
+    scene.done(C, JoinArc(G[A], G[C], offline=True))
+    scene.done(A, JoinArc(G[A], G[C], ChildKind.GROUP, offline=True))
+    scene.meet([A], [B, C])
+    assert scene.loops(A) == scene.loops(C) == {frozenset([G[A], G[C]])}
+    scene.check((G[C], G[A]), (G[A], G[C]))
+
+
+@pytest.fixture
+def rejected():
+    """A group that was joined to one that was never there."""
+    scene = Scene()
+    scene.part([A], [B, C])
+    scene.arc = NodeId(f"nobody@{A}"), G[C]
+    scene.done(C, JoinArc(*scene.arc, offline=True))
+    scene.meet([A], [B, C])
+    ((arc, why),) = scene.core(C).suspended_arcs()
+    assert (tuple(arc), why) == (scene.arc, f"rejected: the group nobody@{A} is not there")
+    return scene
+
+
+def test_a_group_whose_parent_is_not_there_stays_visible_as_rejected_until_it_leaves(rejected):
+    assert rejected.refused(A, LeaveArc(*rejected.arc)) is Reason.GROUP_NOT_FOUND
+    rejected.cluster.restart_all()
+    rejected.cluster.run()
+    assert rejected.suspended(C) == {rejected.arc}
+    rejected.done(C, LeaveArc(*rejected.arc))
+    rejected.check()
+
+
+def test_a_rejected_group_is_joined_in_the_ordinary_way_once_its_parent_is_there(rejected):
+    rejected.done(A, CreateGroup(rejected.arc[0]))
+    rejected.done(A, JoinArc(*rejected.arc))
+    rejected.check(rejected.arc)
+    assert not rejected.core(C).suspended_arcs()
+    assert rejected.refused(A, JoinArc(*rejected.arc)) is Reason.ALREADY_MEMBER
+    rejected.part([A], [B, C])
+    rejected.meet([A], [B, C])
+    rejected.check(rejected.arc)
+
+
+def test_a_rejected_group_is_tried_again_when_servers_meet_again(rejected):
+    rejected.part([A], [B, C])
+    rejected.done(A, CreateGroup(rejected.arc[0]))
+    rejected.meet([A], [B, C])
+    rejected.check(rejected.arc)
+
+
+def test_a_rejected_group_can_be_deleted(rejected):
+    assert rejected.refused(C, DeleteGroup(G[C])) is Reason.GROUP_IN_USE
+    rejected.done(C, DeleteGroup(G[C], force=True))
+    rejected.check()
+
+
 def test_a_server_that_is_back_before_it_is_missed_resumes_without_any_of_this(loop):
     with patch.object(links, "NOTICED_AFTER", (1e9,)), patch.object(links, "LOST_AFTER", (1e9,)):
         loop.cluster.crash(C, down_for=0.0)
@@ -253,6 +345,19 @@ def test_of_servers_that_do_not_all_reach_one_another_some_agree(loop):
     assert loop.members(C) == {C}
     loop.meet([B], [C])
     assert loop.members(C) == {A, B, C}
+    loop.check(*RING)
+
+
+def test_whoever_is_left_for_a_leader_that_it_does_not_reach_learns_of_it(loop):
+    loop.part([A], [B, C])
+    assert loop.members(B) == loop.members(C) == {B, C}
+    loop.meet([A], [C])
+    assert loop.members(A) == loop.members(C) == {A, C}
+    assert loop.members(B) == {B}
+    assert loop.refused(B, LeaveArc(G[B], H[C])) is Reason.UNAVAILABLE
+    loop.part([A], [C])
+    assert [loop.members(server) for server in (A, B, C)] == [{A}, {B, C}, {B, C}]
+    loop.meet([A], [B, C])
     loop.check(*RING)
 
 

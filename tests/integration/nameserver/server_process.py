@@ -32,7 +32,10 @@ except (SettingsError, StartError) as error:
 class ServerProcess:
     """Starts at once; `address` is set when calls are accepted."""
 
-    def __init__(self, database, *, subnets=("b.c", "x.y"), listen="127.0.0.1:0", wait=True, **settings):
+    def __init__(
+        self, database, *, subnets=("b.c", "x.y"), listen="127.0.0.1:0", wait=True, environment=None, **settings
+    ):
+        """`environment`: variables that only this process has."""
         import json
 
         url = database if "://" in str(database) else f"sqlite:///{database}"
@@ -41,7 +44,8 @@ class ServerProcess:
             [sys.executable, "-c", PROGRAM, json.dumps(values)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")},
+            env={key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+            | (environment or {}),
         )
         self.serving_line = None
         self.address = None

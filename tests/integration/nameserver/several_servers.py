@@ -16,8 +16,10 @@ CALL_SECONDS = 30
 class SeveralServers:
     """One server for each share of subnets; all run, and are connected, when the constructor returns."""
 
-    def __init__(self, start, folder, ports, shares, **settings):
+    def __init__(self, start, folder, ports, shares, environments=None, **settings):
+        """`environments`: variables that one process each has."""
         self._start = start
+        self._environments = environments or [{} for _ in shares]
         self._settings = settings
         self._folder = folder
         self._ports = ports
@@ -66,6 +68,7 @@ class SeveralServers:
             self._folder / f"{number}.db",
             subnets=self.shares[number],
             listen=self.address(number),
+            environment=self._environments[number],
             peers=[
                 f"{subnet}={self.address(other)}"
                 for other, share in enumerate(self.shares)

@@ -194,3 +194,20 @@ async def test_a_page_token_goes_on_at_another_server(servers, reached):
         token = page.next_page_token
     assert found == [ALONE, EMPTY, LOW, MIDDLE, TOP]
     assert token == ""
+
+
+@pytest.mark.parametrize(
+    ("group", "member", "answer"),
+    [(LOW, ANN, True), (LOW, GUEST, True), (MIDDLE, ANN, None), (TOP, ANN, None), (TOP, LOW, None), (ALONE, ANN, None)],
+)
+async def test_whoever_may_have_been_left_says_yes_only_of_its_own_groups(servers, group, member, answer):
+    """The others may have left the arcs from their groups, and it would not know."""
+    servers["c.example"].out_of_reach |= {"a.example", "b.example"}
+    names = servers["c.example"].client
+    (check,) = [check async for check in names.check_many([(group, member)])]
+    assert check.is_member is answer
+    if answer is None:
+        with pytest.raises(shadowtree.Unavailable):
+            await names.check(group, member)
+    else:
+        assert (await names.check(group, member, explain=True)).pathname == (group, member)

@@ -34,6 +34,7 @@ KEYS = {
         "suspended",
         "peers",
         "database_failure",
+        "view",
     ],
     "peers": ["peers", "strangers"],
     "peer": [
@@ -169,6 +170,23 @@ def test_status_prints_one_fact_a_line(shadowtree, loop):
     assert lines[:5] == ["server\tfake", "subnet\tx.example", "groups\t2", "processes\t1", "arcs\t3"]
     assert lines[-1] == "peer\t127.0.0.1:1\tup\ty.example"
     assert list(shadowtree("status", "--format", "json").json) == KEYS["status"]
+
+
+def test_the_status_of_a_server_in_a_view_names_its_members(shadowtree, graph):
+    graph.view = ("z.example", "x.example")
+    assert shadowtree("status").lines[-3:-1] == ["view\tx.example", "view\tz.example"]
+    assert shadowtree("status", "--format", "json").json["view"] == ["x.example", "z.example"]
+
+
+def test_of_a_peer_with_many_subnets_people_are_told_the_first_and_how_many_more(shadowtree, graph):
+    many = [f"s{number:02}.example" for number in range(50)]
+    graph.subnets = ("x.example", *many)
+    graph.peers = dict.fromkeys(many, "127.0.0.1:1")
+    first = "s00.example\ts01.example\ts02.example\t... 47 more"
+    assert shadowtree("status").lines[-1] == f"peer\t127.0.0.1:1\tup\t{first}"
+    assert shadowtree("peers").lines[0].endswith(f"\t3\t{first}")
+    for command in ("status", "peers"):
+        assert shadowtree(command, "--format", "json").json["peers"][0]["subnets"] == many
 
 
 def test_the_status_of_a_server_that_cannot_write_says_why_and_ends_with_4(shadowtree, graph, loop):

@@ -89,3 +89,17 @@ def test_outcomes_that_are_none_are_passed_over():
 def test_a_server_that_is_left_out_goes_on_alone(core):
     tell(core, Outside(ViewId(7, B), (B, C)))
     assert core.members == (A,)
+
+
+def test_late_word_of_a_view_that_did_without_this_server_is_passed_over():
+    core = ServerCore(server=C, subnets=[Subnet(C)], peers={Subnet(A): A, Subnet(B): B})
+    for other in (A, B):
+        core.step(PeerMet(other, (Subnet(other),)), 0.0)
+    everybody = tuple((server, FIRST) for server in (A, B, C))
+    tell(core, Propose(ViewId(2, A)), Install(ViewId(2, A), everybody, 9, ()), sender=A)
+    assert core.view == "2@a.x"
+    tell(core, Outside(ViewId(1, A), (A, B)))
+    assert (core.view, core.is_frozen) == ("2@a.x", False)
+    # A view that is newer than this one was accepted by whoever says so.
+    tell(core, Outside(ViewId(3, A), (A, B)))
+    assert core.members == (C,)

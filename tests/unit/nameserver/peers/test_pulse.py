@@ -9,7 +9,9 @@ SESSION = 7
 
 
 def test_a_heartbeat_is_due_when_nothing_was_sent_for_an_interval():
-    pulse = Pulse(0.5, now=10.0)
+    pulse = Pulse(0.5, now=9.0)
+    assert pulse.is_due(9.0)
+    pulse.beat(SESSION, 10.0)
     assert not pulse.is_due(10.25)
     assert pulse.is_due(10.5)
     pulse.spoke(10.5)
@@ -17,6 +19,40 @@ def test_a_heartbeat_is_due_when_nothing_was_sent_for_an_interval():
     pulse.beat(SESSION, 11.0)
     assert not pulse.is_due(11.25)
     assert pulse.is_due(11.5)
+
+
+def test_a_heartbeat_is_due_now_and_then_whatever_else_is_sent():
+    pulse = Pulse(0.5, now=9.0)
+    pulse.beat(SESSION, 10.0)
+    for quarter in range(1, 4):
+        pulse.spoke(10 + quarter / 4)
+        assert not pulse.is_due(10 + quarter / 4)
+    pulse.spoke(11.0)
+    assert pulse.is_due(11.0)
+    pulse.beat(SESSION, 11.0)
+    pulse.spoke(11.75)
+    assert not pulse.is_due(11.75)
+
+
+def test_a_heartbeat_is_due_at_once_when_a_view_begins():
+    here, there = Pulse(0.5, now=9.0), Pulse(0.5, now=9.0)
+    here.beat(SESSION, 10.0, view="1@a.x")
+    assert not here.is_due(10.0, "1@a.x")
+    assert here.is_due(10.0, "2@a.x")
+    assert there.view_there is None
+    there.take(here.beat(SESSION, 10.0, view="2@a.x"), 10.0)
+    assert there.view_there == "2@a.x"
+
+
+def test_what_the_other_end_is_known_to_have_heard_is_as_old_as_when_it_was_sent():
+    here, there = Pulse(0.5, now=0.0), Pulse(0.5, now=0.25)
+    assert (here.confirmed_at, there.confirmed_at) == (0.0, 0.25)
+    there.take(here.beat(SESSION, 1.0), 1.010)
+    here.beat(SESSION, 1.5)
+    answer = there.beat(SESSION, 1.6)
+    # This end is stopped for a minute before it reads the answer.
+    here.take(answer, 61.6)
+    assert here.confirmed_at == 1.0
 
 
 def test_heartbeats_are_numbered_and_name_the_last_one_heard_and_how_long_ago():

@@ -1,0 +1,117 @@
+"""The wall clock of live servers jumps by hours, forward and back, under load: nothing is lost, late or refused."""
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from queue import SimpleQueue
+
+import pytest
+
+import shadowtree
+from tests.integration.nameserver.server_process import PATIENCE_SECONDS, wait_until
+from tests.integration.nameserver.wall_clock import WallClock
+
+HOURS = 3600
+JUMPS = (6 * HOURS, -6 * HOURS, 0, 300 * HOURS, -300 * HOURS, 0)
+ROUNDS = 4
+"""Of calls of each client while the clocks stand at one of these."""
+CALL_SECONDS = 60
+"""A call that took a jump for a lapse of time would end before."""
+SUBNETS = ("a.x", "b.x", "c.x")
+
+
+@pytest.fixture
+def start_with_clocks(start_several, tmp_path):
+    """Start so many servers, each with a wall clock of its own."""
+
+    def start(count):
+        clocks = [WallClock(tmp_path / f"clock{number}") for number in range(count)]
+        shares = [[subnet] for subnet in SUBNETS[:count]]
+        servers = start_several(shares, environments=[clock.environment for clock in clocks])
+        return servers, clocks
+
+    return start
+
+
+def call_again_and_again(client, parent, child, over, rounds):
+    """Join and leave a group of another server, with questions between; `rounds` takes True each time, then False."""
+    try:
+        while not over.is_set():
+            client.join(parent, child, timeout=CALL_SECONDS)
+            assert child in client.resolve(parent, groups=True, timeout=CALL_SECONDS).groups
+            assert client.check(parent, child, timeout=CALL_SECONDS)
+            revision = client.leave(parent, child, timeout=CALL_SECONDS).revision
+            assert not client.describe(parent, at_least_revision=revision, timeout=CALL_SECONDS).children
+            rounds.put(True)
+    finally:
+        rounds.put(False)
+
+
+def test_clocks_that_jump_under_load_lose_nobody_and_refuse_nothing(start_with_clocks):
+    servers, clocks = start_with_clocks(3)
+    groups = [f"g@{subnet}" for subnet in SUBNETS]
+    for client, group in zip(servers.clients, groups, strict=True):
+        client.create_group(group)
+    over, chance = threading.Event(), random.Random(1)
+    all_rounds = [SimpleQueue() for _ in groups]
+    with ThreadPoolExecutor(len(groups)) as threads:
+        living = [
+            threads.submit(call_again_and_again, client, groups[number], groups[number - 1], over, all_rounds[number])
+            for number, client in enumerate(servers.clients)
+        ]
+        try:
+            for jump in JUMPS:
+                for clock in clocks:
+                    clock.turn(jump + chance.randrange(HOURS))
+                for rounds in all_rounds:
+                    if not all(rounds.get(timeout=PATIENCE_SECONDS) for _ in range(ROUNDS)):
+                        break
+        finally:
+            over.set()
+        for each in living:
+            each.result()
+    for client in servers.clients:
+        # A server that ever lost another one would be in a view that lists its members.
+        assert client.status().view == ()
+        assert {peer.life for peer in client.peers()} == {"up"}
+        assert not [peer.faults for peer in client.peers() if peer.faults]
+
+
+def test_calls_that_last_over_a_jump_keep_their_deadlines(start_with_clocks):
+    servers, clocks = start_with_clocks(2)
+    a, b = servers.clients
+    a.create_group("top@a.x")
+    b.create_group("low@b.x")
+    a.join("top@a.x", "ann@elsewhere.x")
+
+    def pairs():
+        for jump in JUMPS:
+            yield "top@a.x", "ann@elsewhere.x"
+            for clock in clocks:
+                clock.turn(jump)
+
+    assert [bool(check) for check in a.check_many(pairs(), timeout=CALL_SECONDS)] == [True] * len(JUMPS)
+    for jump in (6 * HOURS, -6 * HOURS):
+        # Only time ends a call that needs a server which is stopped.
+        with servers.stopped(1), ThreadPoolExecutor(1) as threads:
+            begun = time.monotonic()
+            joining = threads.submit(a.join, "top@a.x", "low@b.x", timeout=3)
+            wait_until(lambda: a.peers().peers[0].letters_waiting, "an update that is under way")
+            clocks[0].turn(jump)
+            with pytest.raises(shadowtree.ShadowtreeError):
+                joining.result()
+            assert 2 < time.monotonic() - begun < 5
+        wait_until(lambda: a.peers().peers[0].life == "up", "a server that is up")
+
+
+def test_only_what_operators_are_shown_goes_by_the_wall_clock(start_with_clocks):
+    servers, clocks = start_with_clocks(2)
+    clocks[0].turn(24 * HOURS)
+    servers.kill(1)
+    a = servers.clients[0]
+    wait_until(lambda: a.peers().peers[0].state.startswith("silent since"), "the loss of a server")
+    shown = a.peers().peers[0].state.split()[2]
+    since = datetime.strptime(shown, "%Y-%m-%dT%H:%M:%SZ:").replace(tzinfo=UTC)
+    assert abs(since - datetime.now(UTC) - timedelta(hours=24)) < timedelta(minutes=10)

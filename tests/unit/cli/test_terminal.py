@@ -1,0 +1,31 @@
+"""What a person at a terminal is told, where that is less than a pipe or JSON has."""
+
+import pytest
+
+from shadowtree.cli.terminal import show_peers, show_status
+from shadowtree.results import Peer, PeerList, PeerState, ServerStatus
+
+MANY = tuple(f"s{number:02}.example" for number in range(50))
+FIRST = "s00.example, s01.example, s02.example, ... 47 more"
+
+
+@pytest.fixture
+def seen(monkeypatch, capsys):
+    """Show something on a wide terminal; gives what is seen."""
+    monkeypatch.setenv("COLUMNS", "250")
+
+    def show(how, found):
+        how(found)
+        return capsys.readouterr().out
+
+    return show
+
+
+def test_the_subnets_of_a_server_and_of_its_peers_are_cut_short(seen):
+    peer = Peer("127.0.0.1:1", MANY, "connected")
+    status = ServerStatus("x.example", MANY, 0, 0, 0, 0, "1@x.example", (), (), (peer,), "", ("x.example", MANY[0]))
+    told = seen(show_status, status)
+    assert told.count(FIRST) == 2
+    assert "x.example, s00.example " in told
+    state = PeerState("127.0.0.1:1", MANY, MANY[0], "connected", 0, (), "up", "", 0.0, None, None, via="", relayed=0)
+    assert FIRST in seen(show_peers, PeerList((state,), ()))
