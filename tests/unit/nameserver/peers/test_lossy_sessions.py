@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from namegraph.channels import Channels
 from nameserver.peers import session as session_module
-from nameserver.peers.frames import Hello, decode, encode
+from nameserver.peers.frames import PROTOCOL_VERSION, Hello, decode, encode
 from nameserver.peers.rivals import SessionNumbers
 from nameserver.peers.session import Faulted, LettersCame, Opened, ReceiptCame, Session, State
 
@@ -85,7 +85,7 @@ class End:
     def dial(self, *, is_dialled_here):
         self.session = Session(
             is_dialled_here=is_dialled_here,
-            introduce=lambda number: Hello(1, self.name, (self.name,), self.start_number, number, ()),
+            introduce=lambda number: Hello(PROTOCOL_VERSION, self.name, (self.name,), self.start_number, number, ()),
             judge=lambda hello: None,
             is_known_start=lambda hello: self.met.get(hello.server) == hello.start,
             numbers=self.numbers,
@@ -144,6 +144,7 @@ class Wire:
         for _ in range(200):
             moved = False
             for number, end in enumerate(self.ends):
+                moved |= bool(end.undurable_rows)
                 end.flush()
                 moved |= self.put(number)
                 moved |= bool(self.under_way[1 - number])

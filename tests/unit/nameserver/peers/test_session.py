@@ -5,6 +5,7 @@ import pytest
 from namegraph.channels import Channels
 from nameserver.peers import session as session_module
 from nameserver.peers.frames import (
+    PROTOCOL_VERSION,
     Goodbye,
     GoodbyeReason,
     Heartbeat,
@@ -43,7 +44,7 @@ class ChannelsAsPost(Channels):
 
 
 def hello(*, server=PEER, session=NUMBER, start=5):
-    return Hello(1, server, (server,), start, session, ())
+    return Hello(PROTOCOL_VERSION, server, (server,), start, session, ())
 
 
 REFUSED = hello(server="stranger.x")
@@ -295,8 +296,10 @@ def test_a_session_goes_on_from_what_was_handled_before():
 # -- letters that leave
 
 
-def post_with(*letters, receiver=PEER):
+def post_with(*letters, receiver=PEER, is_met=True):
     post = ChannelsAsPost()
+    if is_met:
+        post.met(receiver)
     for letter in letters:
         post.send(receiver, letter)
     return post
@@ -394,6 +397,34 @@ def test_a_peer_that_has_lost_what_it_confirmed_is_refused():
     session = session_in(RESUMING, post=post)
     assert session.receive(Receipt(NUMBER, 1)) == []
     assert session.ending.reason is GoodbyeReason.LETTERS_LOST
+
+
+def test_whoever_has_handled_what_cannot_have_left_shows_that_this_server_has_gone_back():
+    session = session_in(RESUMING, post=post_with(b"written", b"but", b"not met", is_met=False))
+    assert session.receive(Receipt(NUMBER, 1)) == []
+    assert session.ending.has_gone_back
+    assert [frame.reason for frame in frames(session)] == [GoodbyeReason.GONE_BACK]
+
+
+def test_both_may_have_gone_back_and_each_learns_it_from_the_other():
+    post = post_with()
+    post.begin_again(PEER)
+    post.take(PEER, 1)
+    session = new_session(is_dialled_here=False, post=post)
+    session.receive(hello())
+    assert session.receive(Receipt(NUMBER, 3)) == []
+    assert session.ending.has_gone_back
+    # What it has had comes first: by that the other one learns whether it has gone back too.
+    assert frames(session)[0] == Receipt(NUMBER, 1)
+
+
+def test_whoever_has_lost_what_it_had_is_told_and_this_server_has_not_gone_back():
+    post = post_with(b"one", b"two")
+    post.received(PEER, 2)
+    session = session_in(RESUMING, post=post)
+    assert session.receive(Receipt(NUMBER, 1)) == []
+    assert not session.ending.has_gone_back
+    assert [frame.reason for frame in frames(session)] == [GoodbyeReason.LETTERS_LOST]
 
 
 def test_a_first_receipt_that_a_later_one_overtook_is_no_loss():
