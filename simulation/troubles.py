@@ -2,9 +2,7 @@
 
 Each seed has a few kinds of trouble, alone or together; in each burst of updates some of them begin at some time and
 end at another. After the last one has ended nothing more goes wrong, and the cluster must come to rest by itself.
-
-What needs to be left out, since a server that is lost is only waited for as yet: a disk that is lost or comes back as
-an older image of itself. Views and healing (protocol.md section 7) are for that.
+Disks that fail are apart from these (`old_copies`): what was told before does not fit what is told after.
 """
 
 from __future__ import annotations

@@ -376,3 +376,32 @@ def test_what_is_lost_is_an_event_of_each_server(loop):
     loop.part([A, B], [C])
     lost = [happened for happened in loop.cluster.history if getattr(happened, "event", None).__class__ is PeerLost]
     assert {(happened.server, happened.event.peer) for happened in lost} >= {(A, C), (C, A)}
+
+
+def test_when_a_server_never_comes_back_the_others_go_on_without_it(loop):
+    loop.cluster.crash(A, down_for=10_000_000.0)
+    while loop.network.now < 1_000_000.0 and (arrival := loop.network.next()) is not None:
+        loop.cluster.take(arrival)
+        if loop.members(B) == loop.members(C) == {B, C} and loop.core(B).is_healed and loop.core(C).is_healed:
+            break
+    tickets = []
+    for server, operation in (
+        (B, JoinArc(H[B], H[C])),
+        (C, JoinArc(H[C], G[B])),
+        (C, LeaveArc(G[C], G[A])),  # suspended: left by the one end that is there
+        (B, JoinArc(G[B], H[A])),  # needs the server that is away
+    ):
+        ticket = tickets[-1] + 1 if tickets else len(loop.commands)
+        tickets.append(ticket)
+        loop.commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), (operation,))
+        loop.cluster.submit(server, loop.commands[ticket])
+        while ticket not in loop.cluster.answers:
+            loop.cluster.take(loop.network.next())
+    answers = [loop.cluster.answers[ticket] for ticket in tickets]
+    assert [isinstance(answer, Committed) for answer in answers] == [True, True, True, False]
+    assert answers[-1].reason is Reason.UNAVAILABLE
+    assert loop.suspended(B) == {(G[A], G[B])} and not loop.suspended(C)
+    # And whatever it was that kept it away: it is back at last, and hears of all.
+    loop.cluster.run()
+    loop.cluster.run()
+    loop.check((G[A], G[B]), (G[B], G[C]), (H[B], H[C]), (H[C], G[B]))
