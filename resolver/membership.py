@@ -115,7 +115,8 @@ class MembershipResolver:
         """
         graph = self._graph
         if not self._core.is_healed or self._core.is_frozen:
-            return [server for server in self._core.members or self._core.servers_met if server != self._core.server]
+            # Of those outside the view, too: what enters from there may not be suspended yet.
+            return self._core.servers_met
         node = graph.index.get(member)
         if node is None or not graph.suspended_into:
             return []

@@ -1,8 +1,11 @@
-"""Who answers for an arc: the home of its parent, or that of its child where the other one is away or cannot know.
+"""Who answers for an arc: the home of its parent, or that of its child where the other one cannot know of it.
 
-    Join with `offline`, Leave     the parent's home is in another view: the child's home joins or leaves it at its end
-    Leave                          of an arc that the parent's home knows nothing of: it was joined so, and rejected
-    either, repeated               what this server has answered under the request id before
+    Join with `offline`     the parent's home is in another view: the child's home joins it at its end
+    Leave                   of an arc that was joined so, and that the parent's home knows nothing of yet
+    either, repeated        what this server has answered under the request id before
+
+Any other arc is left at its parent's home alone, even while that is away. The core could leave it at its child's end;
+but the parent's home would go on telling of it, in exports and in every "yes", and could not know better.
 
 An answer is remembered where it was given. So a request id that is repeated once the parent's home is back gives the
 first answer again at the child's home; elsewhere it is asked anew.
@@ -36,9 +39,7 @@ class StandIns:
     def of_leave(self, request: messages.LeaveRequest) -> str:
         """The parent, or the child."""
         below = self._other_home(request)
-        is_for_child = (
-            self._has_answered(request, below) or self._is_unconfirmed(request, below) or self._is_away(request, below)
-        )
+        is_for_child = self._has_answered(request, below) or self._is_unconfirmed(request, below)
         return request.child if is_for_child else request.parent
 
     def _other_home(self, request: AboutArc) -> Whose:

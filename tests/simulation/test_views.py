@@ -74,6 +74,11 @@ class Scene:
         while not any(is_so(sent) for sent in self.cluster.sent):
             self.cluster.take(self.network.next())
 
+    def meet_until(self, is_so, some, others):
+        self._begin(self.links.mend, some, others)
+        while not is_so():
+            self.cluster.take(self.network.next())
+
     def bring(self, server, *arcs):
         """Import arcs between groups."""
         names = list(dict.fromkeys(end for arc in arcs for end in arc))
@@ -184,6 +189,20 @@ def test_what_cannot_be_entered_is_said(loop):
     # What is above it at another server is known there too.
     assert MembershipResolver(loop.core(B)).apart_above(G[B]) == [C]
     assert MembershipResolver(loop.core(B)).apart_above(H[B]) == []
+
+
+def test_a_server_that_was_alone_knows_nothing_for_sure_until_it_is_healed_with_others(loop):
+    loop.part([A], [B, C])
+    resolver = MembershipResolver(loop.core(A))
+    assert resolver.apart_above(G[A]) == [C]
+    loop.meet_until(lambda: loop.core(A).is_frozen, [A], [B, C])
+    while loop.core(A).is_frozen or not loop.core(A).is_healed:
+        assert resolver.has_gaps
+        assert resolver.apart_above(G[A]) == [B, C]
+        loop.cluster.take(loop.network.next())
+    assert resolver.apart_above(G[A]) == []
+    loop.cluster.run()
+    loop.check(*RING)
 
 
 @pytest.mark.parametrize(
