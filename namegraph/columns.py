@@ -174,6 +174,11 @@ def parents_in(columns: ArcColumns) -> list[NodeId]:
     return [columns.names[number] for number in dict.fromkeys(places_in(columns.parents))]
 
 
+def joined_parents_in(columns: ArcColumns) -> list[NodeId]:
+    """As `parents_in`, for the arcs that are there afterwards, in the order of names."""
+    return chosen_names(columns.names, place_array(columns.parents)[state_array(columns.present) == PRESENT])
+
+
 def fit_records(columns: RecordColumns) -> bool:
     """Whether columns of another server belong together, so that they can be read."""
     places = (
