@@ -79,18 +79,22 @@ class Decision:
         """The whole outcome: every participant can apply its part of it, whatever became of the one it was sent."""
         first, *others = [ready.held for ready in readies.values()]
         held_by_all = set(first).intersection(*others)
+        relay = self.relay.columns(dict(held_by_all))
         return Commit(
             self.update_id,
             self.final,
             self.groups,
             self.arcs.all_columns(),
             self.renamed,
-            self.relay.columns(dict(held_by_all)),
-            self.bases,
+            relay,
+            self._bases_without(nodes_in(relay)),
             (),
             tuple(self.releases.items()),
             self.stored,
         )
+
+    def _bases_without(self, relayed: Set[NodeId]) -> tuple[tuple[NodeId, Priority], ...]:
+        return tuple(base for base in self.bases if base[0] not in relayed)
 
     def _part_of(
         self,
@@ -112,7 +116,7 @@ class Decision:
             ),
             self.renamed,
             relay,
-            self.bases,
+            self._bases_without(relayed),
             handed_on,
             tuple((arc, keep) for arc, keep in self.releases.items() if home_of(arc.child) == server),
             tuple((arc, nodes) for arc, nodes in self.stored if server in (home_of(arc.parent), home_of(arc.child))),
