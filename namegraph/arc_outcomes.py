@@ -5,13 +5,28 @@ Kept in columns, for an update may bring a whole graph: numbers stand for names,
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
-from namegraph.columns import PRESENT, column_of, numbers_in, pack_arcs, places_in, unpack_arcs
+import numpy as np
+
+from namegraph.columns import (
+    PRESENT,
+    Numbers,
+    chosen_names,
+    column_of,
+    number_array,
+    pack_arcs,
+    place_array,
+    renumbered,
+    state_array,
+    unpack_arcs,
+)
 from namegraph.messages import ArcColumns, ArcId
 from namegraph.names import NodeId
 from namegraph.records import NodeKind
+
+_NOBODY_KNOWS = 255
+"""In a column of kinds."""
 
 
 class ArcOutcomes:
@@ -19,12 +34,12 @@ class ArcOutcomes:
 
     def __init__(self) -> None:
         self._numbers: dict[NodeId, int] = {}
-        self._parents = array("I")
-        self._children = array("I")
-        self._present = bytearray()
-        self._kinds = bytearray()
-        self._costs = array("Q")
-        self._versions = array("Q")
+        self._parents: Numbers = place_array(b"")
+        self._children: Numbers = place_array(b"")
+        self._present: Numbers = state_array(b"")
+        self._kinds: Numbers = state_array(b"")
+        self._costs: Numbers = number_array(b"")
+        self._versions: Numbers = number_array(b"")
 
     def add(self, columns: ArcColumns, kinds: Mapping[NodeId, NodeKind], declined: Set[ArcId] = frozenset()) -> None:
         """Add what one server found; `kinds` says what children are after the update, as far as arcs to them stay.
@@ -34,18 +49,17 @@ class ArcOutcomes:
         if declined:
             columns = pack_arcs(change for change in unpack_arcs(columns) if change.arc not in declined)
         numbers = self._numbers
-        renumbered = [numbers.setdefault(name, len(numbers)) for name in columns.names]
-        children = places_in(columns.children)
-        self._parents.extend(map(renumbered.__getitem__, places_in(columns.parents)))
-        self._children.extend(map(renumbered.__getitem__, children))
-        self._present += columns.present
-        after = [kinds.get(name) for name in columns.names]
-        for child, is_present, kind in zip(children, columns.present, columns.kinds, strict=True):
-            found = after[child] if is_present == PRESENT else kind
-            assert found is not None, "the home of a child says what it is"
-            self._kinds.append(found)
-        self._costs.extend(numbers_in(columns.costs))
-        self._versions.extend(numbers_in(columns.versions))
+        places = np.array([numbers.setdefault(name, len(numbers)) for name in columns.names], np.uint32)
+        after = np.array([kinds.get(name, _NOBODY_KNOWS) for name in columns.names], np.uint8)
+        children, present = place_array(columns.children), state_array(columns.present)
+        found = np.where(present == PRESENT, after[children], state_array(columns.kinds))
+        assert not (found == _NOBODY_KNOWS).any(), "the home of a child says what it is"
+        self._parents = np.concatenate([self._parents, places[place_array(columns.parents)]])
+        self._children = np.concatenate([self._children, places[children]])
+        self._present = np.concatenate([self._present, present])
+        self._kinds = np.concatenate([self._kinds, found])
+        self._costs = np.concatenate([self._costs, number_array(columns.costs)])
+        self._versions = np.concatenate([self._versions, number_array(columns.versions)])
 
     @property
     def names(self) -> list[NodeId]:
@@ -55,61 +69,41 @@ class ArcOutcomes:
     @property
     def joined_count(self) -> int:
         """How many arcs the update joins."""
-        return self._present.count(PRESENT)
+        return int(np.count_nonzero(self._present == PRESENT))
 
     def children(self) -> list[NodeId]:
         """The children of the arcs, each once."""
-        names = self.names
-        return [names[number] for number in dict.fromkeys(self._children)]
+        return chosen_names(self.names, self._children)
 
     def joined_parents(self) -> list[NodeId]:
         """The parents of joined arcs, each once."""
-        names = self.names
-        joined = (
-            parent for parent, is_present in zip(self._parents, self._present, strict=True) if is_present == PRESENT
-        )
-        return [names[number] for number in dict.fromkeys(joined)]
+        return chosen_names(self.names, self._parents[self._present == PRESENT])
 
     def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
         """Of each arc the numbers of its ends, what becomes of it (as in `columns`), kind, cost and version."""
-        return zip(self._parents, self._children, self._present, self._kinds, self._costs, self._versions, strict=True)
+        columns = (self._parents, self._children, self._present, self._kinds, self._costs, self._versions)
+        return zip(*(column.data for column in columns), strict=True)
 
-    def concerning(self, ends: Callable[[NodeId], bool], *, group_children: Callable[[NodeId], bool]) -> ArcColumns:
-        """The arcs of which an end is one of those, or the child a group that is one of these."""
-        names = self.names
-        is_end = bytearray(map(ends, names))
-        is_wanted_below = bytearray(map(group_children, names))
-        group = NodeKind.GROUP.value
-        chosen = [
-            place
-            for place, (parent, child, kind) in enumerate(zip(self._parents, self._children, self._kinds, strict=True))
-            if is_end[parent] or is_end[child] or (kind == group and is_wanted_below[child])
-        ]
-        return self._columns(names, chosen)
+    def concerning(self, *, ends: Sequence[bool], group_children: Sequence[bool]) -> ArcColumns:
+        """The arcs of which an end is one of those, or the child a group that is one of these; said of each name."""
+        is_end, is_wanted_below = np.array(ends, bool), np.array(group_children, bool)
+        is_group = self._kinds == NodeKind.GROUP.value
+        return self._columns(
+            is_end[self._parents] | is_end[self._children] | (is_group & is_wanted_below[self._children])
+        )
 
     def all_columns(self) -> ArcColumns:
         """All arcs."""
-        return ArcColumns(
-            tuple(self._numbers),
-            column_of(self._parents),
-            column_of(self._children),
-            bytes(self._present),
-            bytes(self._kinds),
-            column_of(self._costs),
-            column_of(self._versions),
-        )
+        return self._columns(np.ones(len(self._parents), bool))
 
-    def _columns(self, names: Sequence[NodeId], chosen: Iterable[int]) -> ArcColumns:
-        chosen = list(chosen)
-        parents = [self._parents[place] for place in chosen]
-        children = [self._children[place] for place in chosen]
-        numbers = {number: place for place, number in enumerate(dict.fromkeys([*parents, *children]))}
+    def _columns(self, chosen: Numbers) -> ArcColumns:
+        names, (parents, children) = renumbered(self.names, self._parents[chosen], self._children[chosen])
         return ArcColumns(
-            tuple([names[number] for number in numbers]),
-            column_of(array("I", map(numbers.__getitem__, parents))),
-            column_of(array("I", map(numbers.__getitem__, children))),
-            bytes(map(self._present.__getitem__, chosen)),
-            bytes(map(self._kinds.__getitem__, chosen)),
-            column_of(array("Q", map(self._costs.__getitem__, chosen))),
-            column_of(array("Q", map(self._versions.__getitem__, chosen))),
+            names,
+            column_of(parents),
+            column_of(children),
+            self._present[chosen].tobytes(),
+            self._kinds[chosen].tobytes(),
+            column_of(self._costs[chosen]),
+            column_of(self._versions[chosen]),
         )

@@ -10,7 +10,11 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from namegraph.events import ChildKind
 from namegraph.messages import (
@@ -26,6 +30,9 @@ from namegraph.messages import (
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
 from namegraph.records import NodeKind
+
+Numbers = NDArray[Any]
+"""A column of numbers or truth values, to be computed with as a whole."""
 
 _PLACE = "I"
 _NUMBER = "Q"
@@ -53,11 +60,12 @@ def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
         degrees.append(len(arcs))
         vnid_numbers.append(0 if vnid is None else vnids.setdefault(vnid, len(vnids)) + 1)
         version_numbers.append(priorities.setdefault(version, len(priorities)))
-        for parent, cost, arc_version, writer in arcs:
-            parents.append(names.setdefault(parent, len(names)))
-            costs.append(cost)
-            versions.append(arc_version)
-            writers.append(writer)
+        if arcs:
+            tails, arc_costs, arc_versions, arc_writers = zip(*arcs, strict=True)
+            parents.extend([names.setdefault(tail, len(names)) for tail in tails])
+            costs.extend(arc_costs)
+            versions.extend(arc_versions)
+            writers.extend(arc_writers)
     return RecordColumns(
         tuple(names),
         column_of(nodes),
@@ -166,6 +174,11 @@ def parents_in(columns: ArcColumns) -> list[NodeId]:
     return [columns.names[number] for number in dict.fromkeys(places_in(columns.parents))]
 
 
+def joined_parents_in(columns: ArcColumns) -> list[NodeId]:
+    """As `parents_in`, for the arcs that are there afterwards, in the order of names."""
+    return chosen_names(columns.names, place_array(columns.parents)[state_array(columns.present) == PRESENT])
+
+
 def fit_records(columns: RecordColumns) -> bool:
     """Whether columns of another server belong together, so that they can be read."""
     places = (
@@ -183,7 +196,7 @@ def fit_records(columns: RecordColumns) -> bool:
         and _are_below(len(columns.vnids) + 1, columns.vnid_numbers)
         and _are_below(len(columns.priorities), columns.version_numbers)
         and len(columns.degrees) == len(columns.vnid_numbers) == len(columns.version_numbers) == count
-        and 4 * sum(places_in(columns.degrees)) == len(columns.parents)
+        and 4 * int(place_array(columns.degrees).sum(dtype=np.uint64)) == len(columns.parents)
         and len(columns.costs) == len(columns.versions) == len(columns.writers) == 2 * len(columns.parents)
         and all(0 <= record < count // 4 for record, *_ in columns.suspended)
         and all(0 <= parent < len(columns.names) for _, parent, *_ in columns.suspended)
@@ -226,12 +239,10 @@ def fit_operations(columns: OperationColumns) -> bool:
     )
 
 
-def column_of(numbers: array[int]) -> bytes:
-    """The column of numbers; their type code is that of a place or of any number."""
-    if sys.byteorder == "big":
-        numbers = numbers[:]
-        numbers.byteswap()
-    return numbers.tobytes()
+def column_of(numbers: array[int] | Numbers) -> bytes:
+    """The column of numbers; they are as wide as a place or as any number."""
+    found = np.asarray(numbers)
+    return found.astype(found.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def places_in(column: bytes) -> array[int]:
@@ -242,6 +253,40 @@ def places_in(column: bytes) -> array[int]:
 def numbers_in(column: bytes) -> array[int]:
     """The numbers of a column that may be large."""
     return _read(array(_NUMBER), column)
+
+
+def place_array(column: bytes) -> Numbers:
+    """As `places_in`, to be computed with as a whole. It cannot be changed."""
+    return np.frombuffer(column, "<u4").astype(np.uint32, copy=False)
+
+
+def number_array(column: bytes) -> Numbers:
+    """As `numbers_in`, to be computed with as a whole. It cannot be changed."""
+    return np.frombuffer(column, "<u8").astype(np.uint64, copy=False)
+
+
+def state_array(column: bytes) -> Numbers:
+    """A column of kinds, or of what becomes of arcs, to be computed with as a whole. It cannot be changed."""
+    return np.frombuffer(column, np.uint8)
+
+
+def chosen_names(names: Sequence[NodeId], places: Numbers) -> list[NodeId]:
+    """The names that have one of these numbers, each once, in the order of numbers."""
+    return list(compress(names, _are_used(len(names), places)))
+
+
+def renumbered(names: Sequence[NodeId], *columns: Numbers) -> tuple[tuple[NodeId, ...], list[Numbers]]:
+    """The names that these columns of numbers name, each once, and the columns with numbers among those."""
+    is_used = _are_used(len(names), *columns)
+    places = np.cumsum(is_used, dtype=np.uint32) - np.uint32(1)
+    return tuple(compress(names, is_used)), [places[column] for column in columns]
+
+
+def _are_used(count: int, *columns: Numbers) -> Numbers:
+    is_used = np.zeros(count, bool)
+    for column in columns:
+        is_used[column] = True
+    return is_used
 
 
 def _read(empty: array[int], column: bytes) -> array[int]:
@@ -256,4 +301,4 @@ def _are_whole(places: Sequence[bytes], numbers: Sequence[bytes]) -> bool:
 
 
 def _are_below(limit: int, *columns: bytes) -> bool:
-    return all(max(places_in(column), default=-1) < limit for column in columns)
+    return all(not column or int(place_array(column).max()) < limit for column in columns)

@@ -12,7 +12,7 @@ Source: NG 4.5 to 4.7; protocol.md section 5, items 4 and 5.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from namegraph.ancestry_records import newest
@@ -64,8 +64,14 @@ class Decision:
 
     def parts(self, readies: Mapping[ServerId, Ready], handed_on: tuple[PendingEntry, ...]) -> dict[ServerId, Commit]:
         """What each participant is sent."""
+        groups: dict[ServerId, list[GroupChange]] = {}
+        for change in self.groups:
+            groups.setdefault(self.home_of(change.group), []).append(change)
+        homes = list(map(self.home_of, self.arcs.names))
         return {
-            server: self._part_of(server, self.relay.columns(dict(ready.held)), handed_on)
+            server: self._part_of(
+                server, self.relay.columns(dict(ready.held)), handed_on, groups.get(server, ()), homes
+            )
             for server, ready in readies.items()
         }
 
@@ -73,33 +79,44 @@ class Decision:
         """The whole outcome: every participant can apply its part of it, whatever became of the one it was sent."""
         first, *others = [ready.held for ready in readies.values()]
         held_by_all = set(first).intersection(*others)
+        relay = self.relay.columns(dict(held_by_all))
         return Commit(
             self.update_id,
             self.final,
             self.groups,
             self.arcs.all_columns(),
             self.renamed,
-            self.relay.columns(dict(held_by_all)),
-            self.bases,
+            relay,
+            self._bases_without(nodes_in(relay)),
             (),
             tuple(self.releases.items()),
             self.stored,
         )
 
-    def _part_of(self, server: ServerId, relay: RecordColumns, handed_on: tuple[PendingEntry, ...]) -> Commit:
-        """Arcs that end there, or whose child it may hold a record of that stays."""
+    def _bases_without(self, relayed: Set[NodeId]) -> tuple[tuple[NodeId, Priority], ...]:
+        return tuple(base for base in self.bases if base[0] not in relayed)
+
+    def _part_of(
+        self,
+        server: ServerId,
+        relay: RecordColumns,
+        handed_on: tuple[PendingEntry, ...],
+        groups: Iterable[GroupChange],
+        homes: Sequence[ServerId],
+    ) -> Commit:
+        """Arcs that end there, or whose child it may hold a record of that stays. `homes`: of the ends of all arcs."""
         relayed, home_of = nodes_in(relay), self.home_of
         return Commit(
             self.update_id,
             self.final,
-            tuple(change for change in self.groups if home_of(change.group) == server),
+            tuple(groups),
             self.arcs.concerning(
-                lambda name: home_of(name) == server,
-                group_children=lambda name: name not in relayed,
+                ends=[home == server for home in homes],
+                group_children=[name not in relayed for name in self.arcs.names],
             ),
             self.renamed,
             relay,
-            self.bases,
+            self._bases_without(relayed),
             handed_on,
             tuple((arc, keep) for arc, keep in self.releases.items() if home_of(arc.child) == server),
             tuple((arc, nodes) for arc, nodes in self.stored if server in (home_of(arc.parent), home_of(arc.child))),
@@ -282,11 +299,12 @@ def _read(
     """The record of a group that the update changed."""
     graph, ids = after.graph, after.graph.ids
     node = graph.index[name]
+    new_row = tuple.__new__  # half the time of calling the class, and an import relays half a million
     in_arcs = []
     for parent, arc in graph.parents[node].items():
         version = versions.get((parent, node)) if versions else None
         if version is None:
-            in_arcs.append(InArc(ids[parent], arc.cost, arc.version, arc.writer))
+            in_arcs.append(new_row(InArc, (ids[parent], arc.cost, arc.version, arc.writer)))
         else:
             in_arcs.append(InArc(ids[parent], arc.cost, version, final.counter))
     virtual_node = graph.virtual_node_of.get(node)

@@ -12,10 +12,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from namegraph.ancestry_records import AncestryRecords
+from namegraph.brought import find_brought
 from namegraph.changes import Changes, Collector, MustLeaveError, group_not_found
+from namegraph.columns import pack_arcs
 from namegraph.events import JoinArc, LeaveArc
 from namegraph.import_operations import operations_in
-from namegraph.messages import ArcChange, ArcId, ChildTruth, GroupChange, Refuse, SettleArc, SuspendArc, Update
+from namegraph.messages import (
+    ArcChange,
+    ArcColumns,
+    ArcId,
+    ChildTruth,
+    GroupChange,
+    Refuse,
+    SettleArc,
+    SuspendArc,
+    Update,
+)
 from namegraph.names import NodeId
 from namegraph.records import NodeKind
 from namegraph.refusals import Reason, Refusal, RefusedError
@@ -28,10 +40,13 @@ class Findings:
     """The part of a server's `Ready` that concerns the update's own nodes."""
 
     groups: tuple[GroupChange, ...]
-    arcs: tuple[ArcChange, ...]
+    arcs: ArcColumns
     children: tuple[ChildTruth, ...]
     already_there: int
     declined: tuple[ArcId, ...] = ()
+
+
+NOTHING = Findings((), pack_arcs(()), (), 0)
 
 
 class CannotError(Exception):
@@ -49,13 +64,17 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
         if site.home_of(update.read) == site.server and graph.group(update.read) is None:
             refusal = group_not_found(update.read, site.server, known_subnet=True).refusal
             raise CannotError(Refuse(update.update_id, 0, refusal))
-        return Findings((), (), (), 0)
-    if not update.operations and update.brought is None:
-        return Findings((), (), (), 0)
+        return NOTHING
+    if update.brought is not None:
+        found = find_brought(site, records, update.brought)
+        if found is not None:
+            return Findings(*found)
+    elif not update.operations:
+        return NOTHING
     inner = [operation for _, operation in update.operations if isinstance(operation, SuspendArc | SettleArc)]
     if inner:
         arcs, children, declined = find_inner(site, records, inner)
-        return Findings((), arcs, children, 0, declined)
+        return Findings((), pack_arcs(arcs), children, 0, declined)
     interned_from = len(graph.ids)
     collector = Collector(site, is_whole=False)
     try:
@@ -66,7 +85,7 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
                 for node, kind in changes.kinds.items()
                 if site.owns(node) and NodeKind.GROUP in (kind, graph.kind(node))
             ),
-            _arc_changes(site, changes, update, _waiting_kinds(site, update, collector)),
+            pack_arcs(_arc_changes(site, changes, update, _waiting_kinds(site, update, collector))),
             _children(site, records, update, collector),
             changes.already_there,
         )

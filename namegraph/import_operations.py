@@ -10,8 +10,10 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
+import numpy as np
+
 from namegraph.changes import kinds_wanted, unknown_subnet
-from namegraph.columns import column_of, places_in
+from namegraph.columns import column_of, places_in, renumbered, state_array
 from namegraph.events import ChildKind, CreateGroup, ImportCommand, JoinArc, Operation
 from namegraph.messages import OperationColumns, Step, Update
 from namegraph.names import NodeId, ServerId
@@ -60,33 +62,28 @@ class ImportOperations:
         for place in dict.fromkeys(self._children):
             if homes[place] is not None:
                 found.setdefault(self._home(place), ({}, {}))[1][names[place]] = None
-        for parent, child in zip(self._parents, self._children, strict=True):
-            if homes[child] is None:
-                found[self._home(parent)][1][names[child]] = None
+        is_foreign = np.array([home is None for home in homes], bool)
+        for arc in np.flatnonzero(is_foreign[np.asarray(self._children)]).tolist():
+            found[self._home(self._parents[arc])][1][names[self._children[arc]]] = None
         return found
 
     def concerning(self, server: ServerId) -> OperationColumns:
         """Those that concern a node of a server."""
-        is_there = bytearray(home == server for home in self._homes)
-        groups = [place for place, group in enumerate(self._groups) if is_there[group]]
-        arcs = [
-            place
-            for place, (parent, child) in enumerate(zip(self._parents, self._children, strict=True))
-            if is_there[parent] or is_there[child]
-        ]
-        first_arc = len(self._groups) + 1
-        parents = [self._parents[place] for place in arcs]
-        children = [self._children[place] for place in arcs]
-        created = [self._groups[place] for place in groups]
-        numbers = {number: place for place, number in enumerate(dict.fromkeys([*created, *parents, *children]))}
+        is_there = np.array([home == server for home in self._homes], bool)
+        all_groups, all_parents, all_children = map(np.asarray, (self._groups, self._parents, self._children))
+        groups = np.flatnonzero(is_there[all_groups]).astype(np.uint32)
+        arcs = np.flatnonzero(is_there[all_parents] | is_there[all_children]).astype(np.uint32)
+        names, (created, parents, children) = renumbered(
+            self._names, all_groups[groups], all_parents[arcs], all_children[arcs]
+        )
         return OperationColumns(
-            tuple([self._names[number] for number in numbers]),
-            column_of(array("I", [place + 1 for place in groups])),
-            column_of(array("I", map(numbers.__getitem__, created))),
-            column_of(array("I", [place + first_arc for place in arcs])),
-            column_of(array("I", map(numbers.__getitem__, parents))),
-            column_of(array("I", map(numbers.__getitem__, children))),
-            bytes(map(self._kinds.__getitem__, arcs)),
+            names,
+            column_of(groups + np.uint32(1)),
+            column_of(created),
+            column_of(arcs + np.uint32(len(self._groups) + 1)),
+            column_of(parents),
+            column_of(children),
+            state_array(self._kinds)[arcs].tobytes(),
         )
 
     def _find_homes(self) -> list[ServerId | None]:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Set
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
-from namegraph.columns import children_in, fit_arcs, fit_records, nodes_in, pack_arcs, pack_records
+from namegraph.columns import children_in, fit_arcs, fit_records, joined_parents_in, nodes_in, pack_records, parents_in
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
 from namegraph.events import Cut, JoinArc, Member
@@ -317,8 +317,7 @@ class Participant:
     def _say_ready(self, entry: Entry, findings: Findings) -> None:
         update = self._entries.updates[entry.update_id]
         assert entry.covered is not None
-        tails = dict.fromkeys(change.arc.parent for change in findings.arcs)
-        joined_below = dict.fromkeys(change.arc.parent for change in findings.arcs if change.is_present)
+        tails, joined_below = parents_in(findings.arcs), joined_parents_in(findings.arcs)
         ready = Ready(
             update.update_id,
             entry.covered,
@@ -326,7 +325,7 @@ class Participant:
             self._records.held_of(entry.above),
             findings.children,
             findings.groups,
-            pack_arcs(findings.arcs),
+            findings.arcs,
             findings.already_there,
             pack_records(self._records.ancestry_of(tails)),
             self.pending_at(joined_below, but=update.update_id),

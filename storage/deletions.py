@@ -27,7 +27,10 @@ def part_deletions(table: Table, rows: Sequence[Row]) -> tuple[Sequence[Row], Se
     mark_of = itemgetter(columns.index(column))
     if mark not in map(mark_of, rows):
         return rows, ()
-    keys = [columns.index(key.name) for key in table.primary_key]
-    latest = {tuple(row[key] for key in keys): row for row in rows}
-    kept = [row for row in latest.values() if mark_of(row) != mark]
+    key_of = itemgetter(*(columns.index(key.name) for key in table.primary_key))
+    deleted = {key_of(row) for row in rows if mark_of(row) == mark}
+    # Only of these can it matter which row is the last.
+    latest = {key_of(row): row for row in rows if key_of(row) in deleted}
+    kept = [row for row in rows if key_of(row) not in deleted]
+    kept += [row for row in latest.values() if mark_of(row) != mark]
     return kept, [key for key, row in latest.items() if mark_of(row) == mark]

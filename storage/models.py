@@ -89,13 +89,13 @@ class OutcomeRow(Base):
 
 
 class ProtocolTableRow(Base):
-    """`ProtocolRow`. In SQLite the table is its own index by key, as with arcs.
+    """`ProtocolRow`. Its value may be a letter of several megabytes, so the index by key is apart in SQLite too: a
+    table that is its own index reads the whole of each row whose key a search compares with.
 
     Part and key together may take 2,600 bytes of UTF-8: an index entry of PostgreSQL holds little more.
     """
 
     __tablename__ = "protocol_rows"
-    __table_args__ = ({"sqlite_with_rowid": False},)
 
     part: Mapped[str] = mapped_column(String, primary_key=True)
     key: Mapped[str] = mapped_column(String, primary_key=True)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, String, column, inspect, select, table
 from storage.errors import RESTORE, DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
 from storage.models import SERVER
 
-NEWEST_REVISION = "0003"
+NEWEST_REVISION = "0004"
 """The last migration; a test compares it with the folder `migrations`."""
 
 _VERSION_TABLE = "alembic_version"

@@ -101,6 +101,14 @@ def test_the_migrated_tables_equal_those_of_the_models_to_the_letter(path, store
     assert layout(path) == layout(made)
 
 
+def test_protocol_rows_are_found_by_an_index_that_holds_no_values(path, store) -> None:
+    """An import is under way in letters of megabytes, which a search would read as it passes them."""
+    with closing(sqlite3.connect(path)) as reader:
+        query = "EXPLAIN QUERY PLAN SELECT value FROM protocol_rows WHERE part = 'p' AND key = 'k'"
+        (plan,) = reader.execute(query).fetchall()
+    assert "USING INDEX" in plan[-1]
+
+
 def test_another_program_may_read_while_the_server_runs(path, store) -> None:
     store.commit(Records(nodes=[node(0)]))
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as reader:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from alembic import command
 from alembic.config import Config
@@ -17,7 +19,7 @@ from storage.models import SERVER_KEY
 from storage.schema import migrations_folder
 from storage.urls import parse_database_url
 from tests.cores import CoreUnderTest
-from tests.integration.storage.rows import contents, protocol_row
+from tests.integration.storage.rows import ANNA, contents, protocol_row
 
 A, B, C = (parse_name(f"{letter}@x.example") for letter in "abc")
 ANN = parse_name("ann@people.example")
@@ -41,6 +43,14 @@ def engine(url) -> Engine:
     engine.dispose()
 
 
+def migrate(engine: Engine, how: Callable[[Config, str], None], revision: str) -> None:
+    """Bring a database to a layout."""
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(migrations_folder()))
+        how(config, revision)
+
+
 def write_first_layout(engine: Engine, state: StoredState) -> None:
     """Store a state as layout 0001 held it, with the columns that it had."""
     rows = {
@@ -50,10 +60,8 @@ def write_first_layout(engine: Engine, state: StoredState) -> None:
         "arcs": state.arcs,
         "outcomes": state.outcomes,
     }
+    migrate(engine, command.upgrade, "0001")
     with engine.begin() as connection:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(migrations_folder()))
-        command.upgrade(config, "0001")
         layout = MetaData()
         layout.reflect(connection)
         for name, records in rows.items():
@@ -81,6 +89,17 @@ def test_a_database_of_the_first_layout_opens_with_all_it_held_and_serves_on(url
     assert MembershipResolver(core).resolve(A).groups == (B, C)
     assert MembershipResolver(core).resolve(A).processes == (ANN,)
     assert contents(again).protocol == [protocol_row("k")]
+    again.close()
+
+
+def test_protocol_rows_of_the_third_layout_are_kept_by_the_upgrade_and_the_way_back(url, engine) -> None:
+    store = open_store(url, server=ANNA)
+    store.commit(Records(protocol=[protocol_row("a"), protocol_row("b")]))
+    store.close()
+    migrate(engine, command.downgrade, "0003")
+    migrate(engine, command.upgrade, "head")
+    again = open_store(url)
+    assert contents(again).protocol == [protocol_row("a"), protocol_row("b")]
     again.close()
 
 
