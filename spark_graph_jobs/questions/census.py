@@ -17,9 +17,10 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.questions.numbering import Numbering, numbers_of
 from spark_graph_jobs.questions.whole import Whole
-from spark_graph_jobs.tables import FOREIGN, NUMBERS_OF_SERVER
+from spark_graph_jobs.tables import FOREIGN
 
 _COUNTED: Final = "key long, processes long, groups long"
 

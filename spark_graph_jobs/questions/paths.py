@@ -16,8 +16,8 @@ from pyroaring import BitMap
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.questions.whole import Whole
-from spark_graph_jobs.tables import NUMBERS_OF_SERVER
 
 PATHS_LIMIT: Final = 200
 """Paths that one audit shows. Each takes a look at every ancestor set of one server."""
