@@ -19,17 +19,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.grouped import Row
-from spark_graph_jobs.said import differ_in, have_it, who_says
-from spark_graph_jobs.sinks import Sink
+from spark_graph_jobs.said import Unlike, have_it
+from spark_graph_jobs.sinks import NO_LEVEL, Sink
 from spark_graph_jobs.tables import Tables
-from spark_graph_jobs.trouble import (
-    TROUBLE,
-    about_arc,
-    about_node,
-    arcs_in_trouble,
-    nodes_in_trouble,
-    on_server_of,
-)
+from spark_graph_jobs.trouble import Condition, about_arc, about_node, nodes_in_trouble, on_server_of
 
 AUDIT: Final = "ancestry"
 
@@ -37,19 +30,47 @@ FIX: Final = "shadowtree describe '{node}'"
 """Shows the arcs around a node; joining one of those that enter it again computes its ancestry anew."""
 
 
-def audit(tables: Tables, judged: DataFrame, nodes: DataFrame, arcs: DataFrame) -> DataFrame:
-    """Troubles: ancestor sets and ancestry records.
+UNLIKE: Final = Unlike(AUDIT, "version", "servers hold its ancestry record in different versions")
 
-    `judged`: of `sink_pass.judge`; `nodes` and `arcs`: of `said.of_nodes` and `said.of_arcs`.
-    """
-    return (
-        judged.filter(sql.col("audit") == AUDIT)
-        .select(*TROUBLE.names)
-        .unionByName(_unknown_parents(tables))
-        .unionByName(_superfluous(tables))
-        .unionByName(_unlike_copies(tables, arcs))
-        .unionByName(_unlike_versions(tables, nodes))
+
+def of_arcs() -> list[Condition]:
+    """What must not be so of any arc at one server: a record that names a parent of which no record is held."""
+    held = sql.col("is_record") & sql.col("present") & sql.col("child_held")
+    return [
+        Condition(AUDIT, held & ~sql.col("parent_held"), "{at} holds the child's ancestry record, and not the parent's")
+    ]
+
+
+def of_said_arcs(tables: Tables) -> list[Condition]:
+    """What must not be so of any arc: that some records of the child have it and others have not."""
+    at_parent, at_child, records = sql.col("at_parent"), sql.col("at_child"), sql.col("records")
+    lacking = sql.format_string(
+        "%d of %d servers that hold the child's ancestry record lack the arc in it",
+        sql.col("child_holders") - records,
+        sql.col("child_holders"),
     )
+    unfounded = "an ancestry record has this arc, and neither home knows it"
+    return [
+        Condition(AUDIT, (at_child > 0) & (records < sql.col("child_holders")), lacking, have_it(tables)),
+        Condition(AUDIT, (at_child == 0) & (at_parent == 0) & (records > 0), unfounded, have_it(tables)),
+    ]
+
+
+def audit(tables: Tables) -> DataFrame:
+    """Troubles: records of derived nodes that are above nothing of which a record is held."""
+    needed = (
+        tables.arcs.filter("is_record and present and child_held")
+        .filter("suspended or parent_derived != child_derived")
+        .select(sql.col("parent_derived").alias("derived"))
+        .distinct()
+    )
+    owned = tables.nodes.filter("owned").select("derived").distinct()
+    superfluous = (
+        tables.nodes.filter("held and not owned")
+        .join(needed, "derived", "left_anti")
+        .join(owned, "derived", "left_anti")
+    )
+    return nodes_in_trouble(superfluous, "{at} holds its ancestry record, and it is above no node that is owned there")
 
 
 def judge_set(sink: Sink) -> Iterator[Row]:
@@ -58,12 +79,12 @@ def judge_set(sink: Sink) -> Iterator[Row]:
         if sink.sets:
             yield about_node(sink.derived, "{at} keeps an ancestor set of it, and does not hold its ancestry record")
         return
-    if len(sink.sets) != 1:
-        yield about_node(sink.derived, f"{{at}} has {len(sink.sets)} ancestor sets of it, not one")
+    if sink.sets != 1 or sink.found is None:
+        yield about_node(sink.derived, f"{{at}} has {sink.sets} ancestor sets of it, not one")
         return
-    found = sink.sets[0]
+    found = sink.found
     if sink.lowest != len(found) or sink.highest != len(found):
-        levels = sorted({str(sink.lowest), str(sink.highest)})
+        levels = sorted({str(level) if level != NO_LEVEL else "none" for level in (sink.lowest, sink.highest)})
         yield about_node(
             sink.derived, f"at {{at}}, its level is {' and '.join(levels)}, and its ancestor set has {len(found)}"
         )
@@ -86,46 +107,3 @@ def _difference(sink: Sink, found: BitMap, expected: BitMap) -> Iterator[Row]:
     if surplus:
         message = f"at {{at}}, its ancestor set has {len(surplus)} nodes that are in none of its parents'"
         yield about_node(sink.derived, message, on_server_of(sink.derived, surplus))
-
-
-def _unknown_parents(tables: Tables) -> DataFrame:
-    """Records that name a parent of which no record is held."""
-    arcs = tables.arcs.filter("is_record and present and child_held and not parent_held")
-    return arcs_in_trouble(arcs, "{at} holds the child's ancestry record, and not the parent's")
-
-
-def _superfluous(tables: Tables) -> DataFrame:
-    """Records of derived nodes that are above nothing of which a record is held."""
-    needed = (
-        tables.arcs.filter("is_record and present and child_held")
-        .filter("suspended or parent_derived != child_derived")
-        .select(sql.col("parent_derived").alias("derived"))
-    )
-    owned = tables.nodes.filter("owned").select("derived")
-    superfluous = tables.nodes.filter("held and not owned").join(needed.unionByName(owned), "derived", "left_anti")
-    return nodes_in_trouble(superfluous, "{at} holds its ancestry record, and it is above no node that is owned there")
-
-
-def _unlike_copies(tables: Tables, arcs: DataFrame) -> DataFrame:
-    """Arcs that some records of a node have and others have not."""
-    lacking = arcs_in_trouble(
-        arcs.filter("at_child > 0 and records < child_holders"),
-        sql.format_string(
-            "%d of %d servers that hold the child's ancestry record lack the arc in it",
-            sql.col("child_holders") - sql.col("records"),
-            sql.col("child_holders"),
-        ),
-        texts=have_it(tables),
-    )
-    unfounded = arcs_in_trouble(
-        arcs.filter("at_child = 0 and at_parent = 0 and records > 0"),
-        "an ancestry record has this arc, and neither home knows it",
-        texts=have_it(tables),
-    )
-    return lacking.unionByName(unfounded)
-
-
-def _unlike_versions(tables: Tables, nodes: DataFrame) -> DataFrame:
-    """Records that servers hold in different versions."""
-    message = "servers hold its ancestry record in different versions"
-    return nodes_in_trouble(nodes.filter(differ_in("version")), message, texts=who_says("version", tables))

@@ -17,7 +17,8 @@ from pyspark.sql import Column, DataFrame, Window, types
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_graph_jobs.tables import NUMBERS_OF_SERVER, Tables
+from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
+from spark_graph_jobs.tables import Tables
 from spark_graph_jobs.trouble import texts_in_trouble
 
 AUDIT: Final = "deliveries"

@@ -18,19 +18,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pyroaring import BitMap
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as sql
 
 from spark_graph_jobs.grouped import Row
 from spark_graph_jobs.sinks import Entering, Sink
-from spark_graph_jobs.trouble import TROUBLE, about_arc, about_node, on_server_of
+from spark_graph_jobs.trouble import about_arc, about_node, on_server_of
 
 AUDIT: Final = "exactly once"
-
-
-def audit(judged: DataFrame) -> DataFrame:
-    """Troubles about what reaches each sink. `judged`: of `sink_pass.judge`."""
-    return judged.filter(sql.col("audit") == AUDIT).select(*TROUBLE.names)
 
 
 def judge_sink(sink: Sink, *, has_computed: Sequence[bool]) -> Iterator[Row]:
@@ -39,15 +32,39 @@ def judge_sink(sink: Sink, *, has_computed: Sequence[bool]) -> Iterator[Row]:
         return
     if len(sink.arcs) <= 1 and not sink.records:
         return
+    judged = [_has_record_here(sink, arc, has_computed) for arc in sink.arcs]
+    if not _follow_the_rule(sink, judged):
+        yield from _judge_arcs(sink, judged)
+    arcs = {(arc.parent, arc.child) for arc in sink.arcs}
+    for parent, child in sink.records:
+        if (parent, child) not in arcs:
+            yield about_arc(parent, child, "there is an RD record of it, and it is no normal arc")
+
+
+def _follow_the_rule(sink: Sink, judged: Sequence[bool]) -> bool:
+    """Whether all records that are judged here are those of the rule: then nothing can come twice, or never."""
+    last = max((place for place, is_judged in enumerate(judged) if is_judged), default=-1)
+    before: BitMap = BitMap()
+    for arc, is_judged in zip(sink.arcs[: last + 1], judged, strict=False):
+        assert arc.above is not None
+        if is_judged:
+            blocked, unknown = _blocked(sink, arc)
+            if unknown or blocked != arc.above & before:
+                return False
+        before |= arc.above
+    return True
+
+
+def _judge_arcs(sink: Sink, judged: Sequence[bool]) -> Iterator[Row]:
     before: BitMap = BitMap()
     given: BitMap = BitMap()
     twice: BitMap = BitMap()
     is_explained = False
-    for arc in sink.arcs:
+    for arc, is_judged in zip(sink.arcs, judged, strict=True):
         assert arc.above is not None
         rule = arc.above & before
         blocked = rule
-        if _has_record_here(sink, arc, has_computed):
+        if is_judged:
             blocked, unknown = _blocked(sink, arc)
             for name in unknown:
                 yield about_arc(arc.parent, arc.child, f"its RD record names {name}, which is not above it")
@@ -63,10 +80,6 @@ def judge_sink(sink: Sink, *, has_computed: Sequence[bool]) -> Iterator[Row]:
         yield about_node(sink.derived, _comes(twice, "more than once"), on_server_of(sink.derived, twice))
     if never and not is_explained:
         yield about_node(sink.derived, _comes(never, "never"), on_server_of(sink.derived, never))
-    arcs = {(arc.parent, arc.child) for arc in sink.arcs}
-    for parent, child in sink.records:
-        if (parent, child) not in arcs:
-            yield about_arc(parent, child, "there is an RD record of it, and it is no normal arc")
 
 
 def _has_record_here(sink: Sink, arc: Entering, has_computed: Sequence[bool]) -> bool:

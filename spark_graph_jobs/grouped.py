@@ -29,11 +29,15 @@ def by_group(frame: DataFrame, columns: Sequence[str], *, ordered_by: int) -> Da
     return frame.select(*columns).repartition(columns[0]).sortWithinPartitions(*columns[:ordered_by])
 
 
-def check_groups(grouped: DataFrame, check: Check, result: types.StructType) -> DataFrame:
-    """Give each group of a DataFrame that `by_group` made to `check`, and collect what it returns."""
+def check_groups(grouped: DataFrame, of_task: Callable[[], Check], result: types.StructType) -> DataFrame:
+    """Give each group of a DataFrame that `by_group` made to a check, and collect what it returns.
+
+    `of_task` makes the check, once in each task: so it may hold what a task looks at again and again.
+    """
     schema = to_arrow_schema(result)
 
     def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        check = of_task()
         found: list[Row] = []
         for _, rows in groupby(_rows(batches), key=itemgetter(0)):
             found += check(list(rows))
@@ -55,6 +59,8 @@ def _values(column: pa.Array) -> list[Any]:
     if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()  # several times faster
         return values
+    if column.null_count == len(column):
+        return [None] * len(column)
     return list(column.to_pylist())
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.tables import Tables
-from spark_graph_jobs.trouble import arcs_in_trouble
+from spark_graph_jobs.trouble import TROUBLES_LIMIT, arcs_in_trouble
 
 AUDIT: Final = "RD records"
 
@@ -34,36 +34,36 @@ def _stray(tables: Tables) -> DataFrame:
 
 
 def _stored_where_computed(tables: Tables) -> DataFrame:
-    owned = tables.nodes.filter("owned").select(sql.col("derived").alias("child_derived")).distinct()
-    stored = tables.rd_records.filter("origin = 'stored'").join(owned, "child_derived")
+    stored = tables.rd_records.filter("origin = 'stored' and child_owns_derived")
     return arcs_in_trouble(stored, "{at} stores an RD record of it, and owns a component of the sink: it computes it")
 
 
 def _unlike_sent(tables: Tables) -> DataFrame:
     """What the home of the parent stores, beside what the home of the child last sent."""
-    homes = tables.nodes.select("local", "home_at")
-    parent = homes.select(sql.col("local").alias("parent"), sql.col("home_at").alias("parent_at"))
-    child = homes.select(sql.col("local").alias("child"), sql.col("home_at").alias("child_at"))
-    both = (
-        tables.rd_records.filter("origin in ('stored', 'sent')")
-        .join(parent, "parent")
-        .join(child, "child")
-        .filter("parent_at >= 0 and child_at >= 0")
+    both = tables.rd_records.filter("origin in ('stored', 'sent') and parent_home_at >= 0 and child_home_at >= 0")
+    digests = {origin: sql.when(sql.col("origin") == origin, sql.col("digest")) for origin in ("stored", "sent")}
+    ends = ("parent_key", "child_key")
+    unlike = (
+        both.groupBy(*ends)
+        .agg(*(sql.max(digest).alias(origin) for origin, digest in digests.items()))
+        .filter(~sql.col("stored").eqNullSafe(sql.col("sent")))
+        .select(*ends)
+        .limit(TROUBLES_LIMIT)
     )
+    # Records of nobody are the same as none.
     nothing = sql.array().cast("array<string>")
-    said = both.groupBy("parent_key", "child_key").agg(
-        sql.min("parent").alias("parent"),
-        sql.min_by("child", "parent").alias("child"),
-        *(
-            sql.coalesce(sql.max(sql.when(sql.col("origin") == origin, sql.sort_array("minimal"))), nothing).alias(
-                origin
-            )
-            for origin in ("stored", "sent")
-        ),
+    minimal = {origin: sql.when(sql.col("origin") == origin, sql.sort_array("minimal")) for origin in digests}
+    said = (
+        both.join(sql.broadcast(unlike), list(ends))
+        .groupBy(*ends)
+        .agg(
+            sql.min("parent").alias("parent"),
+            sql.min("child").alias("child"),
+            *(sql.coalesce(sql.max(names), nothing).alias(origin) for origin, names in minimal.items()),
+        )
+        .filter("stored != sent")
     )
     texts = sql.array(
         *(sql.concat(sql.lit(f"{origin}: "), sql.array_join(origin, ", ")) for origin in ("stored", "sent"))
     )
-    return arcs_in_trouble(
-        said.filter("stored != sent"), "its RD record is not stored as the home of its child sent it", texts=texts
-    )
+    return arcs_in_trouble(said, "its RD record is not stored as the home of its child sent it", texts=texts)

@@ -16,6 +16,7 @@ from spark_graph_jobs import (
     deliveries,
     exactly_once,
     levels,
+    looks,
     rd_records,
     said,
     sink_pass,
@@ -39,6 +40,7 @@ WORK_BEFORE: Final = ".work-before"
 """Folders in that of the results, for intermediate tables; removed at the end."""
 
 READING: Final = "reading and joining"
+LOOKING: Final = "each arc and node by itself"
 JUDGING: Final = "ancestor sets at every sink"
 """Stand among the audits for the time they take."""
 
@@ -49,18 +51,6 @@ FIXES: Final = {
     virtual_nodes.AUDIT: ancestry.FIX,
 }
 """What mends a node, by audit; arcs are joined again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What several audits read, computed once."""
-
-    nodes: DataFrame
-    """What all servers say of each node."""
-    arcs: DataFrame
-    """What all servers say of each arc."""
-    judged: DataFrame
-    """What is wrong with what enters each derived node at each server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +97,12 @@ def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, work_before: 
         return ask_all(tables, inquiry.choice, wishes, before, progress)
 
 
-def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], DataFrame]]:
-    """The audits that Spark carries out, by name, in the order in which they run; each returns troubles."""
-    nodes, arcs, judged = prepared.nodes, prepared.arcs, prepared.judged
+def audits(tables: Tables) -> Mapping[str, Callable[[], DataFrame]]:
+    """What audits ask of the tables by themselves, by name, in the order in which they run; each returns troubles."""
     found: dict[str, Callable[[], DataFrame]] = {
-        levels.AUDIT: lambda: levels.audit(tables, nodes),
-        virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables, nodes),
-        agreement.AUDIT: lambda: agreement.audit(tables, nodes, arcs),
-        ancestry.AUDIT: lambda: ancestry.audit(tables, judged, nodes, arcs),
-        exactly_once.AUDIT: lambda: exactly_once.audit(judged),
+        levels.AUDIT: lambda: levels.audit(tables),
+        virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables),
+        ancestry.AUDIT: lambda: ancestry.audit(tables),
     }
     if any(snapshot.rows["rd_records"] for snapshot in tables.servers):
         found[rd_records.AUDIT] = lambda: rd_records.audit(tables)
@@ -127,22 +114,25 @@ def audits(tables: Tables, prepared: Prepared) -> Mapping[str, Callable[[], Data
 
 def _judge(tables: Tables, progress: Progress, seconds: dict[str, float], started: float) -> list[Finding]:
     """What Spark's audits found; how long each took goes to `seconds`. Reading began at `started`."""
+
+    def end(name: str, found: list[Trouble]) -> None:
+        seconds[name] = time.perf_counter() - started
+        progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
+        troubles.extend(found)
+
     troubles: list[Trouble] = []
     nodes = tables.store.keep("said of nodes", said.of_nodes(tables))
     arcs = tables.store.keep("said of arcs", said.of_arcs(tables, nodes))
     seconds[READING] = time.perf_counter() - started
     progress(f"{READING} ({seconds[READING]:.1f} s)")
+    seconds |= dict.fromkeys((agreement.AUDIT, exactly_once.AUDIT), 0.0)  # these have no pass of their own
     started = time.perf_counter()
-    judged = tables.store.keep("judged sinks", sink_pass.judge(tables))
-    seconds[JUDGING] = time.perf_counter() - started
-    progress(f"{JUDGING} ({seconds[JUDGING]:.1f} s)")
-    prepared = Prepared(nodes, arcs, judged)
-    for name, audit in audits(tables, prepared).items():
+    end(LOOKING, collect_troubles(looks.look(tables, nodes, arcs)))
+    started = time.perf_counter()
+    end(JUDGING, collect_troubles(sink_pass.judge(tables)))
+    for name, audit in audits(tables).items():
         started = time.perf_counter()
-        found = collect_troubles(name, audit())
-        seconds[name] = time.perf_counter() - started
-        progress(f"{name}: {_in_words(trouble.severity for trouble in found)} ({seconds[name]:.1f} s)")
-        troubles += found
+        end(name, collect_troubles(audit(), name))
     return name_troubles(troubles, tables, FIXES)
 
 

@@ -5,12 +5,15 @@ Several audits read the results; keep them. Foreign processes, and arcs to them,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.tables import FOREIGN, UNKNOWN, Tables
+from spark_graph_jobs.trouble import TROUBLES_LIMIT, nodes_in_trouble
 
 ABOUT_NODES: Final = ("level", "version", "vnid", "kind")
 """What all who hold a node's ancestry record must say of it alike; its kind, all who know it."""
@@ -19,22 +22,30 @@ COMPARED: Final = ("cost", "version", "writer", "suspended")
 """What all who have an arc must have alike."""
 
 
-def of_nodes(tables: Tables) -> DataFrame:
-    """One row a name, by `key`.
-
-    `local`: of one of its servers. `holders`: servers that hold its ancestry record. `homes`: how many own it, and
-    `owned_at`: their places. `is_group_at_home`, `is_at_home`: whether it stands for something there. Of each of
-    `ABOUT_NODES` the `least` and `most` that is said, as (said, at).
-    """
+def _said() -> dict[str, Column]:
+    """What a server says of a node, as texts; null where it has no say."""
     version = sql.concat_ws(
         " of ", sql.coalesce("version_counter", sql.lit(0)).cast("string"), sql.col("version_server")
     )
-    said = {
-        "level": sql.when(sql.col("held"), sql.lpad(sql.coalesce("level", sql.lit(-1)).cast("string"), 10, " ")),
+    return {
+        "level": sql.when(sql.col("held"), sql.coalesce("level", sql.lit(-1)).cast("string")),
         "version": sql.when(sql.col("held"), version),
         "vnid": sql.when(sql.col("held"), sql.coalesce("vnid", sql.lit("no virtual node"))),
         "kind": sql.when(sql.col("kind") != "absent", sql.col("kind")),
     }
+
+
+def of_nodes(tables: Tables) -> DataFrame:
+    """One row a name, by `key`.
+
+    `local`: of one of its servers. `holders`: servers that hold its ancestry record. `homes`: how many own it, and
+    `home`, `other_home`: the places of the first and the last. `is_group_at_home`, `is_at_home`: whether it stands for
+    something there. Of each of `ABOUT_NODES` the `least` and `most` that is said, as hashes: only numbers can be
+    grouped without sorting.
+    """
+    # What is said of no node at all has no hash, and null is passed over.
+    hashes = {name: sql.when(said.isNotNull(), sql.xxhash64(said)) for name, said in _said().items()}
+    home = sql.when(sql.col("owned"), sql.col("at"))
     return (
         tables.nodes.filter(sql.col("home_at") != FOREIGN)
         .groupBy("key")
@@ -42,33 +53,61 @@ def of_nodes(tables: Tables) -> DataFrame:
             sql.min("local").alias("local"),
             sql.count_if("held").alias("holders"),
             sql.count_if("owned").alias("homes"),
-            sql.collect_list(sql.when(sql.col("owned"), sql.col("at"))).alias("owned_at"),
+            sql.min(home).alias("home"),
+            sql.max(home).alias("other_home"),
             sql.bool_or(sql.col("owned") & (sql.col("kind") == "group")).alias("is_group_at_home"),
             sql.bool_or(sql.col("owned") & (sql.col("kind") != "absent")).alias("is_at_home"),
             *(
-                how(sql.when(text.isNotNull(), sql.struct(text.alias("said"), "at"))).alias(f"{name}_{end}")
-                for name, text in said.items()
+                how(said).alias(f"{name}_{end}")
+                for name, said in hashes.items()
                 for end, how in (("least", sql.min), ("most", sql.max))
             ),
         )
     )
 
 
-def differ_in(name: str) -> Column:
-    """Whether servers do not say the same of a node."""
-    return sql.col(f"{name}_least.said") != sql.col(f"{name}_most.said")
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """Servers do not say the same of a node."""
+
+    audit: str
+    about: str
+    """One of `ABOUT_NODES`."""
+    message: str
 
 
-def who_says(name: str, tables: Tables) -> Column:
-    """Two servers that do not say the same, and what, as texts."""
-    return sql.array(
+def unlike_nodes(tables: Tables, nodes: DataFrame, unlike: Sequence[Unlike]) -> list[DataFrame]:
+    """Troubles of nodes of which servers do not say the same; only what there is. `nodes`: of `of_nodes`."""
+    counts = nodes.agg(*(sql.count_if(_differ_in(each.about)).alias(each.about) for each in unlike)).collect()[0]
+    return [
+        nodes_in_trouble(_differing(tables, nodes, each.about), each.message, texts=sql.col("texts")).withColumn(
+            "audit", sql.lit(each.audit)
+        )
+        for each in unlike
+        if counts[each.about]
+    ]
+
+
+def _differ_in(name: str) -> Column:
+    return sql.col(f"{name}_least") != sql.col(f"{name}_most")
+
+
+def _differing(tables: Tables, nodes: DataFrame, name: str) -> DataFrame:
+    """Rows `local`, `texts`: the nodes of which servers do not say the same, and two of them with what they say.
+
+    `nodes`: as `of_nodes` made them. No more than an audit reports.
+    """
+    unlike = nodes.filter(_differ_in(name)).select("key").limit(TROUBLES_LIMIT)
+    said = tables.nodes.filter(sql.col("home_at") != FOREIGN).select("key", "local", "at", _said()[name].alias("said"))
+    texts = sql.array(
         *(
-            sql.concat(
-                tables.name_of(sql.col(f"{name}_{end}.at")), sql.lit(" says "), sql.ltrim(sql.col(f"{name}_{end}.said"))
-            )
+            sql.concat(tables.name_of(sql.col(f"{end}.at")), sql.lit(" says "), sql.col(f"{end}.said"))
             for end in ("least", "most")
         )
     )
+    of_two = said.filter(sql.col("said").isNotNull()).join(sql.broadcast(unlike), "key").groupBy("key")
+    both = (how(sql.struct("said", "at")).alias(end) for end, how in (("least", sql.min), ("most", sql.max)))
+    return of_two.agg(sql.min("local").alias("local"), *both).select("local", texts.alias("texts"))
 
 
 def of_arcs(tables: Tables, nodes: DataFrame) -> DataFrame:
@@ -77,26 +116,29 @@ def of_arcs(tables: Tables, nodes: DataFrame) -> DataFrame:
     `parent`, `child`: `local` numbers at one of the servers. `at_parent`, `at_child`: how many homes of that end have
     it. `records`: servers in whose ancestry record of the child it is; `child_holders`: servers that hold that record.
     `parent_home`, `child_home`: places of the homes, as far as there are snapshots. `parent_is_group`, `child_is`:
-    whether the homes have the nodes. `least` and `most`: of what is compared, over all who have the arc; `left_least`
-    and `left_most`: the versions of tombstones. `first_at`, `last_at`: places of the
-    first and the last who have it.
+    whether the homes have the nodes. Of each of `COMPARED` the `least` and `most`, over all who have the arc;
+    `left_least` and `left_most`: the versions of tombstones. `first_at`, `last_at`: places of the first and the last
+    who have it.
     """
     there = sql.col("present")
-    compared = sql.struct(*COMPARED)
     at_parent, at_child = sql.col("is_truth"), sql.col("is_record") & sql.col("child_owned")
     arcs = (
         tables.arcs.filter((sql.col("child_home_at") != FOREIGN) & sql.col("parent_key").isNotNull())
         .groupBy("parent_key", "child_key")
         .agg(
+            # The ends of a row are of one server, so the least of both are, too.
             sql.min("parent").alias("parent"),
-            sql.min_by("child", "parent").alias("child"),
+            sql.min("child").alias("child"),
             sql.max("parent_home_at").alias("parent_home"),
             sql.max("child_home_at").alias("child_home"),
             sql.count_if(there & at_parent).alias("at_parent"),
             sql.count_if(there & at_child).alias("at_child"),
             sql.count_if(there & sql.col("is_record") & sql.col("child_held")).alias("records"),
-            sql.min(sql.when(there, compared)).alias("least"),
-            sql.max(sql.when(there, compared)).alias("most"),
+            *(
+                how(sql.when(there, sql.col(name))).alias(f"{name}_{end}")
+                for name in COMPARED
+                for end, how in (("least", sql.min), ("most", sql.max))
+            ),
             sql.min(sql.when(~there, sql.col("version"))).alias("left_least"),
             sql.max(sql.when(~there, sql.col("version"))).alias("left_most"),
             sql.min(sql.when(there, sql.col("at"))).alias("first_at"),

@@ -20,11 +20,17 @@ ROWS_OF_PARTITION: Final = 400_000
 PARTITIONS_LIMIT: Final = 400
 
 SMALL: Final = 200_000
-"""Rows of arcs below which making code fast costs more than it saves, for Java and for Spark."""
+"""Rows of arcs below which it costs more than it saves to have Spark write code for each query."""
+
+MEDIUM: Final = 5_000_000
+"""Rows of arcs below which Java's second compiler takes longer than what it makes faster: each query is new code."""
 
 ROWS_OF_ARROW_BATCH: Final = 20_000
 """Rows that cross to Python at once; a row may bring an ancestor set of some kilobytes."""
 
+NO_LIMIT: Final = 2**31 - 1
+"""Bytes that cross at once. With any other limit Spark counts them anew for each row, all rows before it included where
+a column is a list: that took longer than all else."""
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by `spark-submit`, which then also knows the master and has started the driver's Java."""
@@ -57,13 +63,15 @@ def start(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(partitions_for(arcs)),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_OF_ARROW_BATCH),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(NO_LIMIT),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.inMemoryColumnarStorage.batchSize": "5000",
     }
     java = [f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"]
-    if arcs < SMALL:
+    if arcs < MEDIUM:
         java.append("-XX:TieredStopAtLevel=1")
+    if arcs < SMALL:
         settings["spark.sql.codegen.wholeStage"] = "false"
     settings["spark.driver.extraJavaOptions"] = " ".join(java)
     for name, value in {**settings, **(more or {})}.items():

@@ -3,17 +3,19 @@
 One shuffle serves two audits (`sink_pass`). For each derived node of each server whose ancestry record is held there:
 
     SELF    its components, their homes and levels
-    SET     its ancestor set, as the server holds it
-    ARC     a normal arc into it, with the ancestor set of its tail, in the order of protocol.md section 4
-    RECORD  what blocks such an arc: one minimal node of a stored record, with that node's ancestor set, or a computed
-            record. A stored record is brought from the home of the arc's parent to that of its child.
+    SET     that there is an ancestor set of it
+    ARC     a normal arc into it, in the order of protocol.md section 4
+    RECORD  what blocks such an arc: one minimal node of a stored record, or a computed record. A stored record is
+            brought from the home of the arc's parent to that of its child.
+
+Ancestor sets do not travel with the rows: they are found in the files of `set_files`.
 
 Source: protocol.md sections 3.2 and 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -22,31 +24,38 @@ from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.grouped import Row, by_group
-from spark_graph_jobs.tables import FOREIGN, NUMBERS_OF_SERVER, Tables
+from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
+from spark_graph_jobs.tables import FOREIGN, UNKNOWN, Tables
 
 SELF: Final = 0
 SET: Final = 1
 ARC: Final = 2
 RECORD: Final = 3
 
-_COLUMNS: Final[dict[str, types.DataType]] = {
-    "derived": types.LongType(),
-    "row": types.IntegerType(),
-    "cost": types.LongType(),
-    "parent_rank": types.IntegerType(),
-    "child_rank": types.IntegerType(),
-    "parent": types.LongType(),
-    "child": types.LongType(),
-    "parent_at": types.IntegerType(),
-    "child_owned": types.BooleanType(),
-    "numbers": types.BinaryType(),
-    "components": types.ArrayType(types.IntegerType()),
-    "homes": types.ArrayType(types.IntegerType()),
-    "owned": types.BooleanType(),
-    "lowest": types.LongType(),
-    "highest": types.LongType(),
-    "minimal": types.StringType(),
+NOWHERE: Final = -1
+"""The `tail` of a row whose node is not known at the server."""
+
+NO_LEVEL: Final = -1
+
+_COLUMNS: Final[dict[str, tuple[types.DataType, object]]] = {
+    "derived": (types.LongType(), 0),
+    "row": (types.IntegerType(), 0),
+    "cost": (types.LongType(), 0),
+    "parent_rank": (types.IntegerType(), 0),
+    "child_rank": (types.IntegerType(), 0),
+    "parent": (types.LongType(), 0),
+    "child": (types.LongType(), 0),
+    "home": (types.IntegerType(), 0),
+    "owned": (types.IntegerType(), 0),
+    "tail": (types.LongType(), NOWHERE),
+    "lowest": (types.LongType(), 0),
+    "highest": (types.LongType(), 0),
+    "blocked": (types.BinaryType(), None),
+    "components": (types.ArrayType(types.IntegerType()), None),
+    "homes": (types.ArrayType(types.IntegerType()), None),
+    "minimal": (types.StringType(), None),
 }
+"""Types, and what stands where a row has nothing to say: numbers that are never null come to Python much faster."""
 
 
 class Entering(NamedTuple):
@@ -80,7 +89,10 @@ class Sink:
     owned: bool = False
     lowest: int | None = None
     highest: int | None = None
-    sets: list[BitMap] = field(default_factory=list)
+    sets: int = 0
+    """How many there are of it."""
+    found: BitMap | None = None
+    """Its ancestor set."""
     arcs: list[Entering] = field(default_factory=list)
     """In the order in which they may deliver."""
     records: dict[tuple[int, int], list[Blocked]] = field(default_factory=dict)
@@ -92,37 +104,22 @@ class Sink:
         return self.derived // NUMBERS_OF_SERVER
 
 
-def read_sink(rows: Sequence[Row]) -> Sink:
-    """Put together what the rows of one derived node say."""
+def read_sink(rows: Sequence[Row], set_of: Callable[[int], BitMap | None]) -> Sink:
+    """Put together what the rows of one derived node say. `set_of`: gives the ancestor set of a derived node."""
     sink = Sink(rows[0][0])
-    for row in rows:
-        (
-            _,
-            kind,
-            _,
-            _,
-            _,
-            parent,
-            child,
-            parent_at,
-            child_owned,
-            numbers,
-            components,
-            homes,
-            owned,
-            low,
-            high,
-            name,
-        ) = row
+    for _, kind, _, _, _, parent, child, home, owned, tail, low, high, blocked, components, homes, name in rows:
         if kind == ARC:
-            sink.arcs.append(Entering(parent, child, parent_at, child_owned, _bitmap(numbers)))
+            sink.arcs.append(Entering(parent, child, home, bool(owned), None if tail == NOWHERE else set_of(tail)))
         elif kind == SET:
-            sink.sets.append(BitMap.deserialize(numbers))
+            sink.sets += 1
+            sink.found = set_of(tail)
         elif kind == SELF:
-            sink.components, sink.homes, sink.owned = BitMap(components), frozenset(homes), owned
-            sink.lowest, sink.highest = low, high
+            sink.components = BitMap([sink.derived % NUMBERS_OF_SERVER] if components is None else components)
+            sink.homes = frozenset([home] if homes is None else homes)
+            sink.owned, sink.lowest, sink.highest = bool(owned), low, high
         else:
-            sink.records.setdefault((parent, child), []).append(Blocked(name, _bitmap(numbers)))
+            numbers = set_of(tail) if blocked is None and tail != NOWHERE else _bitmap(blocked)
+            sink.records.setdefault((parent, child), []).append(Blocked(name, numbers))
     return sink
 
 
@@ -140,56 +137,61 @@ def gather(tables: Tables) -> DataFrame:
 
 
 def _row(frame: DataFrame, kind: int, **values: Column) -> DataFrame:
-    """Rows of one kind; what is not given is null."""
+    """Rows of one kind."""
     given = {**values, "row": sql.lit(kind)}
     return frame.select(
-        *(given.get(name, sql.lit(None)).cast(data_type).alias(name) for name, data_type in _COLUMNS.items())
+        *(
+            given.get(name, sql.lit(nothing)).cast(data_type).alias(name)
+            for name, (data_type, nothing) in _COLUMNS.items()
+        )
     )
 
 
 def _selves(tables: Tables) -> DataFrame:
     held = tables.nodes.filter("held").withColumn(
         # A foreign process lives on each server that has it.
-        "lives_at",
+        "home",
         sql.when(sql.col("home_at") == FOREIGN, sql.col("at")).otherwise(sql.col("home_at")),
     )
-    alone = held.filter(sql.col("vnid").isNull()).select(
-        "derived",
-        sql.array("number").alias("components"),
-        sql.array("lives_at").alias("homes"),
-        "owned",
-        sql.col("level").alias("lowest"),
-        sql.col("level").alias("highest"),
+    level = sql.coalesce("level", sql.lit(NO_LEVEL))
+    alone = _row(
+        held.filter(sql.col("vnid").isNull()),
+        SELF,
+        derived=sql.col("derived"),
+        home=sql.col("home"),
+        owned=sql.col("owned"),
+        lowest=level,
+        highest=level,
     )
     inside = (
         held.filter(sql.col("vnid").isNotNull())
         .groupBy("derived")
         .agg(
             sql.collect_list("number").alias("components"),
-            sql.collect_list("lives_at").alias("homes"),
+            sql.collect_list("home").alias("homes"),
             sql.max("owned").alias("owned"),
-            sql.min("level").alias("lowest"),
-            sql.max("level").alias("highest"),
+            sql.min(level).alias("lowest"),
+            sql.max(level).alias("highest"),
         )
     )
     names = ("derived", "components", "homes", "owned", "lowest", "highest")
-    return _row(alone.unionByName(inside), SELF, **{name: sql.col(name) for name in names})
+    return alone.unionByName(_row(inside, SELF, **{name: sql.col(name) for name in names}))
 
 
 def _sets(tables: Tables) -> DataFrame:
     known = tables.ancestors.filter(sql.col("derived").isNotNull())
-    return _row(known, SET, derived=sql.col("derived"), numbers=sql.col("ancestors"))
+    return _row(known, SET, derived=sql.col("derived"), tail=sql.col("derived"))
 
 
 def _arcs(tables: Tables) -> DataFrame:
-    entering = tables.arcs.filter(is_entering())
-    tails = tables.ancestors.select(sql.col("derived").alias("parent_derived"), sql.col("ancestors").alias("numbers"))
-    names = ("cost", "parent_rank", "child_rank", "parent", "child", "child_owned", "numbers")
+    names = ("cost", "parent_rank", "child_rank", "parent", "child")
     return _row(
-        entering.join(tails, "parent_derived", "left"),
+        tables.arcs.filter(is_entering()),
         ARC,
         derived=sql.col("child_derived"),
-        parent_at=sql.col("parent_home_at"),
+        home=sql.coalesce("parent_home_at", sql.lit(UNKNOWN)),
+        owned=sql.coalesce("child_owned", sql.lit(False)),
+        tail=sql.coalesce("parent_derived", sql.lit(NOWHERE)),
         **{name: sql.col(name) for name in names},
     )
 
@@ -206,44 +208,22 @@ def is_entering() -> Column:
 
 
 def _stored(tables: Tables) -> DataFrame:
-    """Stored records, where the child is homed: nodes are found again there by their keys."""
-    nodes = tables.nodes.select("at", "key", "local", "derived", "home_at")
-    home_of_child = nodes.select(sql.col("local").alias("child"), sql.col("home_at").alias("to"))
-    stored = (
-        tables.rd_records.filter(sql.col("origin") == "stored")
-        .select("parent_key", "child_key", "child", sql.explode("minimal").alias("minimal"))
-        .join(home_of_child, "child")
-        .filter(sql.col("to") >= 0)
-        .drop("child")
-        .withColumn("minimal_key", sql.xxhash64("minimal"))
-    )
-    for end, how in (("parent", "inner"), ("child", "inner"), ("minimal", "left")):
-        there = nodes.select(
-            sql.col("at").alias("to"),
-            sql.col("key").alias(f"{end}_key"),
-            sql.col("local").alias(end if end != "minimal" else "minimal_local"),
-            sql.col("derived").alias(f"{end}_derived"),
-        )
-        stored = stored.join(there, ["to", f"{end}_key"], how)
-    sets = tables.ancestors.select(sql.col("derived").alias("minimal_derived"), sql.col("ancestors").alias("numbers"))
+    """Stored records, where the child is homed."""
+    stored = tables.rd_records.filter("origin = 'stored' and parent_there is not null and derived_there is not null")
+    minimal = sql.explode(sql.arrays_zip("minimal", "minimal_there")).alias("each")
+    each = stored.select("parent_there", "child_there", "derived_there", minimal)
     return _row(
-        stored.join(sets, "minimal_derived", "left"),
+        each,
         RECORD,
-        derived=sql.col("child_derived"),
-        parent=sql.col("parent"),
-        child=sql.col("child"),
-        numbers=sql.col("numbers"),
-        minimal=sql.col("minimal"),
+        derived=sql.col("derived_there"),
+        parent=sql.col("parent_there"),
+        child=sql.col("child_there"),
+        tail=sql.coalesce("each.minimal_there", sql.lit(NOWHERE)),
+        minimal=sql.col("each.minimal"),
     )
 
 
 def _computed(tables: Tables) -> DataFrame:
     computed = tables.rd_records.filter((sql.col("origin") == "computed") & sql.col("child_derived").isNotNull())
-    return _row(
-        computed,
-        RECORD,
-        derived=sql.col("child_derived"),
-        parent=sql.col("parent"),
-        child=sql.col("child"),
-        numbers=sql.col("blocked"),
-    )
+    names = ("parent", "child", "blocked")
+    return _row(computed, RECORD, derived=sql.col("child_derived"), **{name: sql.col(name) for name in names})

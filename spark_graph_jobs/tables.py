@@ -10,16 +10,34 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_graph_jobs.joined import (
+    ANCESTORS,
+    ARCS,
+    NODES,
+    RECORDS,
+    RECORDS_READ,
+    Part,
+    Work,
+    number_nodes,
+    parts_of,
+    write_ancestors,
+    write_arcs,
+    write_records,
+)
+from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.schema import DELIVERIES_SCHEMA, TABLES
 from spark_graph_jobs.snapshots import Collection, Snapshot
 
@@ -28,8 +46,7 @@ FOREIGN: Final = -1
 UNKNOWN: Final = -2
 """`home_at` of a node whose home has no snapshot here."""
 
-NUMBERS_OF_SERVER: Final = 1 << 32
-"""`local` is the place of the server times this, plus the node's number there."""
+T = TypeVar("T")
 
 
 class NamesCollideError(Exception):
@@ -52,13 +69,18 @@ class Tables:
     ancestors: DataFrame
     """at, local, derived, ancestors."""
     rd_records: DataFrame
-    """The columns of the schema, at, and of both ends their `local` (as parent and child), key, derived."""
+    """The columns of the schema, at, and of both ends their `local` (as parent and child), key, derived, home_at, and
+    owns_derived: whether a component of its derived node is owned there. `digest`: of its minimal nodes. Of a stored
+    record also what is known at the home of the child: parent_there, child_there, derived_there, and minimal_there, the
+    derived nodes of its minimal ones; null where nothing is known."""
     updates: DataFrame
     """The columns of the schema, at."""
     deliveries: DataFrame | None
     is_cut: bool
     store: Store
     """Where audits may keep what they compute."""
+    work: Work
+    """Where tasks find nodes and ancestor sets by themselves."""
 
     def name_of(self, at: Column) -> Column:
         """The name of the server at a place."""
@@ -76,15 +98,16 @@ def load(spark: SparkSession, collection: Collection, work: Path | None = None) 
     folder = Path(tempfile.mkdtemp(prefix="shadowtree-audit-")) if work is None else work
     try:
         store = Store(spark, folder)
-        nodes = store.keep("nodes", _nodes(spark, servers))
+        there = Work(folder)
+        nodes = _nodes(store, servers, there)
         _refuse_collisions(nodes)
         yield Tables(
             servers=servers,
             nodes=nodes,
-            arcs=store.keep("arcs", _with_ends(_read(spark, servers, "arcs"), nodes)),
+            arcs=_arcs(store, servers, there),
             virtual_nodes=_virtual_nodes(spark, servers),
-            ancestors=store.keep("ancestors", _ancestors(spark, servers, nodes)),
-            rd_records=store.keep("rd_records", _rd_records(spark, servers, nodes)),
+            ancestors=_ancestors(store, servers, there),
+            rd_records=_rd_records(store, servers, there),
             updates=_read(spark, servers, "updates"),
             deliveries=(
                 None
@@ -93,6 +116,7 @@ def load(spark: SparkSession, collection: Collection, work: Path | None = None) 
             ),
             is_cut=collection.is_cut,
             store=store,
+            work=there,
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -115,6 +139,13 @@ class Store:
         # Most columns are numbers that hardly repeat: dictionaries of them cost much and save nothing.
         frame.write.mode("overwrite").option("parquet.enable.dictionary", "false").parquet(path, compression="lz4")
         return self.spark.read.schema(frame.schema).parquet(path)
+
+    def made(self, name: str, schema: pa.Schema, make: Callable[[Path], object]) -> DataFrame:
+        """Have `make` write the files of a table into the folder it is given, and return it as read from them."""
+        path = self.folder / name
+        path.mkdir(parents=True, exist_ok=True)
+        make(path)
+        return self.spark.read.schema(from_arrow_schema(schema)).parquet(str(path))
 
 
 def local(number: Column | str, at: Column | str = "at") -> Column:
@@ -151,62 +182,74 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
     return _union(frames[:middle]).unionByName(_union(frames[middle:]))
 
 
-def _nodes(spark: SparkSession, servers: Sequence[Snapshot]) -> DataFrame:
+def _nodes(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFrame:
     places = sql.create_map(*(sql.lit(part) for at, snapshot in enumerate(servers) for part in (snapshot.server, at)))
     home_at = (
         sql.when(sql.col("home").isNull(), sql.lit(FOREIGN))
         .otherwise(sql.coalesce(sql.try_element_at(places, sql.col("home")), sql.lit(UNKNOWN)))
         .cast("int")
     )
-    in_order = Window.partitionBy("at").orderBy("id")
     nodes = (
-        _read(spark, servers, "nodes")
+        _read(store.spark, servers, "nodes")
         .withColumnRenamed("node", "number")
         .withColumn("local", local("number"))
         .withColumn("key", key("id"))
         .withColumn("home_at", home_at)
-        .withColumn("rank", sql.row_number().over(in_order))
     )
-    alone = nodes.filter(sql.col("vnid").isNull()).withColumn("derived", sql.col("local"))
-    of_virtual_node = Window.partitionBy("at", "vnid")
-    inside = nodes.filter(sql.col("vnid").isNotNull()).withColumn("derived", sql.min("local").over(of_virtual_node))
-    return alone.unionByName(inside)
+    # A function of its own, because Spark looks at the names of its arguments.
+    numbered = nodes.groupBy("at").applyInArrow(lambda table: number_nodes(table, work), "rows long")
+    return store.made("nodes", NODES, lambda _: numbered.collect())
 
 
 def _refuse_collisions(nodes: DataFrame) -> None:
-    alike = nodes.groupBy("key").agg(sql.min("id").alias("one"), sql.max("id").alias("other"))
-    found = alike.filter(sql.col("one") != sql.col("other")).head()
+    """Names that share a hash do not share another one."""
+    other = sql.xxhash64(sql.lit("another"), "id")
+    alike = nodes.groupBy("key").agg(sql.min(other).alias("least"), sql.max(other).alias("most"))
+    found = alike.filter(sql.col("least") != sql.col("most")).head()
     if found is not None:
-        raise NamesCollideError(f"{found['one']} and {found['other']} have one hash; rename one of them")
+        names = nodes.filter(sql.col("key") == found["key"]).select("id").distinct().limit(2).collect()
+        raise NamesCollideError(f"{' and '.join(row['id'] for row in names)} have one hash; rename one of them")
 
 
-_OF_ENDS: Final = ("key", "rank", "kind", "derived", "level", "owned", "held", "home_at")
+def _arcs(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFrame:
+    parts = parts_of(servers, "arcs")
+    return store.made("arcs", ARCS, lambda _: _each(store, parts, partial(write_arcs, work=work)))
 
 
-def _with_ends(arcs: DataFrame, nodes: DataFrame) -> DataFrame:
-    arcs = arcs.withColumn("parent", local("parent")).withColumn("child", local("child"))
-    for end in ("parent", "child"):
-        about = nodes.select(sql.col("local").alias(end), *(sql.col(name).alias(f"{end}_{name}") for name in _OF_ENDS))
-        arcs = arcs.join(about, end, "left")
-    return arcs
+def _ancestors(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFrame:
+    parts = parts_of(servers, "ancestors")
+    of_servers = [(at, [part for part in parts if part.at == at]) for at in range(len(servers))]
+
+    def write(of_server: tuple[int, list[Part]]) -> None:
+        write_ancestors(*of_server, work)
+
+    return store.made("ancestors", ANCESTORS, lambda _: _each(store, of_servers, write))
+
+
+def _rd_records(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFrame:
+    """Names are hashed by Spark; what is known of them is looked up by tasks."""
+    records = (
+        _read(store.spark, servers, "rd_records")
+        .withColumn("minimal_keys", sql.transform("minimal", key))
+        .withColumn("digest", sql.xxhash64(sql.sort_array("minimal")))
+        .select(*RECORDS_READ.names)
+    )
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        assert task is not None, "Spark carries this out"
+        rows = write_records(task.partitionId(), batches, work)
+        yield pa.record_batch({"rows": pa.array([rows])})
+
+    return store.made("rd_records", RECORDS, lambda _: records.mapInArrow(write, "rows long").collect())
+
+
+def _each(store: Store, tasks: Sequence[T], carry_out: Callable[[T], None]) -> None:
+    """Carry out each of these by a task of its own."""
+    if tasks:
+        store.spark.sparkContext.parallelize(tasks, len(tasks)).foreach(carry_out)
 
 
 def _virtual_nodes(spark: SparkSession, servers: Sequence[Snapshot]) -> DataFrame:
     to_local = sql.transform("components", _local_here)
     return _read(spark, servers, "virtual_nodes").withColumn("components", to_local)
-
-
-def _ancestors(spark: SparkSession, servers: Sequence[Snapshot], nodes: DataFrame) -> DataFrame:
-    frame = _read(spark, servers, "ancestors").withColumn("local", local("node")).drop("node")
-    return frame.join(nodes.select("local", "derived"), "local", "left")
-
-
-def _rd_records(spark: SparkSession, servers: Sequence[Snapshot], nodes: DataFrame) -> DataFrame:
-    records = _read(spark, servers, "rd_records")
-    records = records.withColumn("parent", local("parent")).withColumn("child", local("child"))
-    for end in ("parent", "child"):
-        about = nodes.select(
-            sql.col("local").alias(end), sql.col("key").alias(f"{end}_key"), sql.col("derived").alias(f"{end}_derived")
-        )
-        records = records.join(about, end, "left")
-    return records

@@ -15,7 +15,8 @@ from pyspark.sql import functions as sql
 
 from spark_graph_jobs.finding import REJOIN, Finding, Severity
 from spark_graph_jobs.grouped import Row
-from spark_graph_jobs.tables import NUMBERS_OF_SERVER, Tables
+from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
+from spark_graph_jobs.tables import Tables
 
 TROUBLE: Final = types.StructType(
     [
@@ -34,7 +35,7 @@ Nodes are `local` numbers. In the message, {at} stands for the server of the nod
 """
 
 TROUBLES_LIMIT: Final = 10_000
-"""Troubles that one audit reports. Whoever has more knows enough, and each is a row in the driver's memory."""
+"""Troubles that one pass reports. Whoever has more knows enough, and each is a row in the driver's memory."""
 
 NODES_SHOWN_LIMIT: Final = 5
 """Nodes that one finding names as evidence."""
@@ -86,6 +87,50 @@ def arcs_in_trouble(
     return _troubles(frame, message, texts, severity, parent=sql.col("parent"), child=sql.col("child"))
 
 
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must not be so in one row of a table, which alone shows it."""
+
+    audit: str
+    is_wrong: Column
+    message: str | Column
+    texts: Column | None = None
+    severity: Severity = Severity.ERROR
+
+
+JUDGED: Final = types.StructType([*TROUBLE.fields, types.StructField("audit", types.StringType())])
+"""A trouble and the audit that found it: for what several audits find in one pass."""
+
+
+def rows_in_trouble(frame: DataFrame, conditions: Sequence[Condition], **about: Column) -> DataFrame:
+    """The troubles of all rows, in one pass, with their audits. `about`: the node, or the parent and the child."""
+    none = sql.lit(None).cast("long")
+    wrong = conditions[0].is_wrong
+    for condition in conditions[1:]:
+        wrong = wrong | sql.coalesce(condition.is_wrong, sql.lit(False))
+    each = [
+        sql.when(
+            condition.is_wrong,
+            sql.struct(
+                _text(condition.message).alias("message"),
+                (_no_texts() if condition.texts is None else condition.texts).alias("texts"),
+                sql.lit(condition.severity.value).alias("severity"),
+                sql.lit(condition.audit).alias("audit"),
+            ),
+        )
+        for condition in conditions
+    ]
+    found = frame.filter(wrong).withColumn("found", sql.explode(sql.array_compact(sql.array(*each))))
+    return found.select(
+        *(about.get(end, none).alias(end) for end in ("node", "parent", "child")),
+        "found.message",
+        sql.array().cast("array<long>").alias("shown"),
+        "found.texts",
+        "found.severity",
+        "found.audit",
+    )
+
+
 def texts_in_trouble(frame: DataFrame, message: str | Column, texts: Column) -> DataFrame:
     """Each row of `frame` as something else that is wrong, which the first of its texts names."""
     return _troubles(frame, message, texts, Severity.ERROR)
@@ -95,22 +140,29 @@ def _troubles(
     frame: DataFrame, message: str | Column, texts: Column | None, severity: Severity, **about: Column
 ) -> DataFrame:
     none = sql.lit(None).cast("long")
-    text = sql.lit(message) if isinstance(message, str) else message
     return frame.select(
         *(about.get(end, none).alias(end) for end in ("node", "parent", "child")),
-        text.alias("message"),
+        _text(message).alias("message"),
         sql.array().cast("array<long>").alias("shown"),
-        (sql.array().cast("array<string>") if texts is None else texts).alias("texts"),
+        (_no_texts() if texts is None else texts).alias("texts"),
         sql.lit(severity.value).alias("severity"),
     )
 
 
-def collect_troubles(audit: str, found: DataFrame) -> list[Trouble]:
-    """What an audit found, as far as the limit goes."""
+def _text(message: str | Column) -> Column:
+    return sql.lit(message) if isinstance(message, str) else message
+
+
+def _no_texts() -> Column:
+    return sql.array().cast("array<string>")
+
+
+def collect_troubles(found: DataFrame, audit: str = "") -> list[Trouble]:
+    """What one pass found, as far as the limit goes; of an audit, where the rows do not say of which."""
     rows = found.limit(TROUBLES_LIMIT).toArrow().to_pylist()
     return [
         Trouble(
-            audit,
+            row.get("audit", audit),
             row["node"],
             row["parent"],
             row["child"],

@@ -21,14 +21,14 @@ from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.grouped import Row, by_group, check_groups
-from spark_graph_jobs.said import differ_in, who_says
+from spark_graph_jobs.said import Unlike
 from spark_graph_jobs.tables import Tables
 from spark_graph_jobs.trouble import (
     NODES_SHOWN_LIMIT,
     TROUBLE,
+    Condition,
     about_arc,
     about_node,
-    arcs_in_trouble,
     nodes_in_trouble,
 )
 
@@ -84,16 +84,14 @@ class Loop:
     arcs: list[InnerArc] = field(default_factory=list)
 
 
-def audit(tables: Tables, nodes: DataFrame) -> DataFrame:
-    """Troubles: virtual nodes and the states of arcs. `nodes`: of `said.of_nodes`."""
-    judged = check_groups(_rows(tables), judge_loop, DIGESTED).persist()
-    return (
-        judged.filter(sql.col("message").isNotNull())
-        .select(*TROUBLE.names)
-        .unionByName(_unlike_at_servers(tables, judged.filter(sql.col("digest").isNotNull())))
-        .unionByName(_unlike_vnids(tables, nodes))
-        .unionByName(_wrong_states(tables))
-    )
+UNLIKE: Final = Unlike(AUDIT, "vnid", "servers see it in different virtual nodes")
+
+
+def audit(tables: Tables) -> DataFrame:
+    """Troubles: virtual nodes."""
+    judged = tables.store.keep("judged loops", check_groups(_rows(tables), lambda: judge_loop, DIGESTED))
+    wrong = judged.filter(sql.col("message").isNotNull()).select(*TROUBLE.names)
+    return wrong.unionByName(_unlike_at_servers(tables, judged.filter(sql.col("digest").isNotNull())))
 
 
 def judge_loop(rows: Sequence[Row]) -> Iterator[Row]:
@@ -250,14 +248,12 @@ def _unlike_at_servers(tables: Tables, digests: DataFrame) -> DataFrame:
     return nodes_in_trouble(unlike, message, texts=sql.slice("seen", 1, NODES_SHOWN_LIMIT))
 
 
-def _unlike_vnids(tables: Tables, nodes: DataFrame) -> DataFrame:
-    """Groups that servers see in different virtual nodes."""
-    message = "servers see it in different virtual nodes"
-    return nodes_in_trouble(nodes.filter(differ_in("vnid")), message, texts=who_says("vnid", tables))
+def of_arcs() -> list[Condition]:
+    """What must not be so of any arc: a state that does not fit where it leads.
 
-
-def _wrong_states(tables: Tables) -> DataFrame:
-    """Arcs whose state does not fit where they lead; which of the arcs inside are on the tree is judged elsewhere."""
+    Which of the arcs inside are on the tree is judged with the loop, unless no record of the child is held.
+    """
+    are_known = sql.col("parent_key").isNotNull() & sql.col("child_key").isNotNull()
     is_inside = sql.col("parent_derived") == sql.col("child_derived")
     expected = (
         sql.when(~sql.col("present"), sql.lit("none"))
@@ -268,8 +264,6 @@ def _wrong_states(tables: Tables) -> DataFrame:
         .otherwise(sql.lit("normal"))
     )
     state = sql.coalesce("state", sql.lit("none"))
-    wrong = tables.arcs.filter(sql.col("parent_key").isNotNull() & sql.col("child_key").isNotNull())
-    wrong = wrong.withColumn("expected", expected).filter(state != sql.col("expected"))
-    # Inside a virtual node `judge_loop` has seen it already, unless no record of the child is held.
-    wrong = wrong.filter(~(is_inside & sql.col("is_record") & sql.col("present") & ~sql.col("suspended")))
-    return arcs_in_trouble(wrong, sql.format_string("at {at}, its state is %s, and should be %s", state, "expected"))
+    is_judged = is_inside & sql.col("is_record") & sql.col("present") & ~sql.col("suspended")
+    message = sql.format_string("at {at}, its state is %s, and should be %s", state, expected)
+    return [Condition(AUDIT, are_known & (state != expected) & ~is_judged, message)]

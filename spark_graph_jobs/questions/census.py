@@ -17,9 +17,8 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.questions.numbering import Numbering, numbers_of
+from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.whole import Whole
-from spark_graph_jobs.tables import FOREIGN, NUMBERS_OF_SERVER
 
 _COUNTED: Final = "key long, processes long, groups long"
 
@@ -42,10 +41,7 @@ def count_members(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
         columns = {"key": known.keys[found], **{kind: counts[kind][found] for kind in ("processes", "groups")}}
         yield pa.RecordBatch.from_pydict({name: pa.array(column, pa.int64()) for name, column in columns.items()})
 
-    nodes = whole.tables.nodes.filter("owned and kind != 'absent'")
-    of_nodes = nodes.select("key", "kind", "derived", sql.col("vnid").isNotNull().alias("in_loop"))
-    sets = whole.tables.ancestors.select("derived", "at", "ancestors").join(of_nodes, "derived")
-    rows = sets.select("key", "kind", "at", "ancestors", "in_loop").repartition("key").sortWithinPartitions("key")
+    rows = whole.sets.select("key", "kind", "at", "ancestors", "in_loop").repartition("key").sortWithinPartitions("key")
     counted = rows.mapInArrow(of_partition, _COUNTED).groupBy("key")
     return (
         whole.nodes.filter("kind = 'group'")
@@ -68,22 +64,8 @@ def count_above_foreign(whole: Whole, numbering: Broadcast[Numbering]) -> DataFr
             found.append({"key": key, "above": len(np.unique(np.concatenate(sets)))})
         yield pa.RecordBatch.from_pylist(found, pa.schema([("key", pa.int64()), ("above", pa.int64())]))
 
-    foreign = whole.tables.nodes.filter((sql.col("home_at") == FOREIGN) & sql.col("owned")).select("key", "derived")
-    rows = whole.tables.ancestors.join(foreign, "derived").select("key", "at", "ancestors")
+    rows = whole.sets.filter("is_foreign").select("key", "at", "ancestors")
     return rows.repartition("key").sortWithinPartitions("key").mapInArrow(of_partition, "key long, above long")
-
-
-def exploded(sets: DataFrame, tag: str) -> DataFrame:
-    """A row `local`, `tag` for each number in the sets: `sets` has the columns at, ancestors and the tag, a number."""
-    return sets.select("at", tag, "ancestors").mapInArrow(_explode, f"local long, {tag} long")
-
-
-def _explode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        tag = batch.schema.names[1]
-        for at, value, ancestors in _rows([batch]):
-            above = numbers_of(ancestors).astype(np.int64) + at * NUMBERS_OF_SERVER
-            yield pa.RecordBatch.from_arrays([pa.array(above), pa.array(np.full(len(above), value))], ["local", tag])
 
 
 def _rows(batches: Iterator[pa.RecordBatch] | list[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
-from spark_graph_jobs.questions.census import count_above_foreign, exploded
+from spark_graph_jobs.questions.census import count_above_foreign
 from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
 from spark_graph_jobs.questions.whole import Whole
@@ -107,21 +108,24 @@ def _two_highest_tails(whole: Whole, normal: DataFrame, points: list[int]) -> di
 
 def _common_originators(whole: Whole, tails: dict[int, list[tuple[int, int]]]) -> dict[int, int]:
     """For each sink a group above both of its tails: the nearest, which has most above it."""
-    pairs = [(point, parent) for point, two in tails.items() if len(two) == 2 for parent, _ in two]
-    if not pairs:
-        return {}
-    spark = whole.nodes.sparkSession
-    wanted = spark.createDataFrame(pairs, "point long, key long")
-    nodes = whole.tables.nodes
-    owned = nodes.filter("owned").select("key", "derived").join(sql.broadcast(wanted), "key")
-    above = exploded(owned.join(whole.tables.ancestors, "derived"), "key").join(sql.broadcast(wanted), "key")
-    numbered = nodes.select("local", sql.col("key").alias("top"), "level")
-    common = (
-        above.join(numbered, "local")
-        .groupBy("point", "top")
-        .agg(sql.count_distinct("key").alias("tails"), sql.max("level").alias("level"))
-        .filter("tails = 2")
-        .groupBy("point")
-        .agg(sql.max_by("top", sql.struct("level", "top")).alias("top"))
-    )
-    return {row["point"]: row["top"] for row in common.collect()}
+    found = {}
+    for point, two in tails.items():
+        if len(two) != 2:
+            continue
+        one, other = (_levels_above(whole, parent) for parent, _ in two)
+        common = [(max(one[top], other[top]), top) for top in one.keys() & other.keys()]
+        if common:
+            found[point] = max(common)[1]
+    return found
+
+
+def _levels_above(whole: Whole, key: int) -> dict[int, int]:
+    """The keys of a group and of all above it, with their levels there."""
+    levels: dict[int, int] = {}
+    for at, found in whole.everywhere([key]):
+        above = whole.set_of(int(found.nodes["derived"][0])) if found.is_there[0] and found.nodes["owned"][0] else None
+        if above is not None:
+            tops = whole.nodes_of(at).of_numbers(np.frombuffer(above.to_array(), np.uint32).astype(np.int64))
+            nodes = tops.nodes[tops.is_there]
+            levels |= dict(zip(nodes["key"].tolist(), nodes["level"].tolist(), strict=True))
+    return levels

@@ -19,6 +19,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
@@ -108,31 +109,27 @@ def _unions(whole: Whole, numbering: Broadcast[Numbering]) -> Iterator[tuple[str
         yield pa.RecordBatch.from_pylist(rows, pa.schema([("domain", pa.string()), ("above", pa.binary())]))
 
     united: dict[str, BitMap] = defaultdict(BitMap)
-    for row in _owned_groups(whole).mapInArrow(of_partition, "domain string, above binary").toLocalIterator():
-        united[row["domain"]] |= BitMap.deserialize(bytes(row["above"]))
+    found = _sets_of_groups(whole).mapInArrow(of_partition, "domain string, above binary").toArrow()
+    for name, bits in zip(found["domain"].to_pylist(), found["above"].to_pylist(), strict=True):
+        united[name] |= BitMap.deserialize(bits)
     for domain, above in sorted(united.items()):
         yield domain, np.frombuffer(above.to_array(), np.uint32).astype(np.int64)
 
 
-def _owned_groups(whole: Whole) -> DataFrame:
-    """`at`, `domain`, `derived`, `ancestors` of each group where it lives; components of a virtual node share a set."""
-    groups = whole.tables.nodes.filter("owned and kind = 'group'").select(
-        "derived", sql.substring_index("id", "@", -1).alias("domain"), "local"
-    )
-    sets = whole.tables.ancestors.filter("derived is not null").select("at", "derived", "ancestors")
-    return sets.join(groups, "derived").select("at", "domain", "local", "ancestors")
+def _sets_of_groups(whole: Whole) -> DataFrame:
+    return whole.sets.filter("kind = 'group'").select("at", "domain", "local", "ancestors")
 
 
 def _a_group_of_another_domain(whole: Whole, groups: Sequence[tuple[int, str]]) -> dict[int, int]:
     """For each of these groups the key of a group below it that belongs to another domain."""
     if not groups:
         return {}
-    spark = whole.nodes.sparkSession
-    wanted = spark.createDataFrame(list(groups), "key long, own_domain string")
-    rows = whole.tables.nodes.join(sql.broadcast(wanted), "key").select("at", "number", "key", "own_domain").collect()
     looked_for: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-    for row in rows:
-        looked_for[row["at"]].append((row["number"], row["key"], row["own_domain"]))
+    for at, found_there in whole.everywhere([key for key, _ in groups]):
+        numbers, is_there = found_there.nodes["number"].tolist(), found_there.is_there.tolist()
+        for (key, own), number, there in zip(groups, numbers, is_there, strict=True):
+            if there:
+                looked_for[at].append((number, key, own))
 
     def below(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: dict[int, int] = {}
@@ -149,10 +146,14 @@ def _a_group_of_another_domain(whole: Whole, groups: Sequence[tuple[int, str]]) 
         )
 
     members = (
-        _owned_groups(whole)
+        _sets_of_groups(whole)
         .mapInArrow(below, "key long, local long")
         .groupBy("key")
         .agg(sql.min("local").alias("local"))
     )
-    named = members.join(whole.tables.nodes.select("local", sql.col("key").alias("member")), "local")
-    return {row["key"]: row["member"] for row in named.collect()}
+    return {row["key"]: _key_of(whole, row["local"]) for row in members.collect()}
+
+
+def _key_of(whole: Whole, local: int) -> int:
+    at, number = divmod(local, NUMBERS_OF_SERVER)
+    return int(whole.nodes_of(at).of_numbers(np.array([number])).nodes["key"][0])

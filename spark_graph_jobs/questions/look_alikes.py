@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
-from spark_graph_jobs.questions.members import members_of, sets_of_processes
+from spark_graph_jobs.questions.members import members_of
 from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
 from spark_graph_jobs.questions.whole import Whole
@@ -47,23 +47,21 @@ def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> Answ
     hashed = _hashed(whole, numbering).join(
         sizes.filter(sql.col("processes") >= SMALLEST).select("key", "processes"), "key"
     )
-    kinds = hashed.join(whole.nodes.select("key", "point"), "key")
+    kinds = whole.tables.store.keep("least hashes", hashed.join(whole.nodes.select("key", "point"), "key"))
     # All groups with equal hashes are one; so are those of one loop, which are equal for sure.
-    alike = (
-        kinds.groupBy(*_LEAST)
-        .agg(
+    alike = whole.tables.store.keep(
+        "groups alike",
+        kinds.groupBy(*_LEAST).agg(
             sql.min("key").alias("key"),
             sql.max("processes").alias("processes"),
             sql.count_distinct("point").alias("points"),
-        )
-        .persist()
+        ),
     )
     copies = alike.agg(sql.sum(sql.col("points") - 1)).collect()[0][0] or 0
     pairs = _near_pairs(alike)
     twins = _twins(kinds, alike)
     judged = _judge(whole, [*twins, *pairs])
     names = whole.named({key for one, other, *_ in judged for key in (one, other)})
-    alike.unpersist()
     differing = [(one if from_one else other, member) for one, other, _, _, member, from_one in judged if member]
     paths = find_paths(whole, differing[:FINDINGS_SHOWN_LIMIT])
     findings = []
@@ -91,7 +89,7 @@ def _hashed(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
         known = numbering.value
         least = np.full((len(known.keys), HASHES), _HIGHEST, np.uint32)
         for batch in batches:
-            columns = (batch.column(name).to_pylist() for name in ("at", "process", "ancestors"))
+            columns = (batch.column(name).to_pylist() for name in ("at", "key", "ancestors"))
             for at, process, ancestors in zip(*columns, strict=True):
                 above = known.above(at, ancestors)
                 least[above] = np.minimum(least[above], hashes_of(process))
@@ -100,7 +98,8 @@ def _hashed(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
         yield pa.RecordBatch.from_arrays([pa.array(known.keys[found]), *arrays], ["key", *_LEAST])
 
     columns = ", ".join(f"{name} long" for name in _LEAST)
-    found = sets_of_processes(whole).mapInArrow(of_partition, f"key long, {columns}")
+    sets = whole.sets.filter("kind = 'process'").select("at", "key", "ancestors")
+    found = sets.mapInArrow(of_partition, f"key long, {columns}")
     return found.groupBy("key").agg(*(sql.min(name).alias(name) for name in _LEAST))
 
 
@@ -125,7 +124,7 @@ def _near_pairs(alike: DataFrame) -> list[tuple[int, int]]:
     ).alias("bucket")
     buckets = banded.groupBy("band").agg(bucket).filter(sql.size("bucket") > 1)
     found: dict[tuple[int, int], int] = {}
-    for row in buckets.toLocalIterator():
+    for row in buckets.collect():
         for place, one in enumerate(row["bucket"]):
             for other in row["bucket"][place + 1 :]:
                 equal = sum(a == b for a, b in zip(one["least"], other["least"], strict=True))

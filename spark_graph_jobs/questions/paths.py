@@ -1,26 +1,25 @@
 """Paths from groups to their members, as evidence, in a constant number of passes however long they are.
 
 The server that owns a member holds the ancestor sets of all that is above it. So what lies between a group and a member
-is found by looking at each of these sets once: it is above the member, and has the group above it. The arcs among these
-few nodes go to the driver, where a shortest path is found.
+is found by looking at each of these sets once: it is above the member, and has the group above it. The driver finds
+these sets in the files of `set_files`; the arcs among these few nodes come to it, too, where a shortest path is found.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
-from pyroaring import BitMap
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.questions.whole import Whole
-from spark_graph_jobs.tables import NUMBERS_OF_SERVER
 
 PATHS_LIMIT: Final = 200
-"""Paths that one audit shows. Each takes a look at every ancestor set of one server."""
+"""Paths that one question shows. Each takes a look at the ancestor set of each ancestor of a member."""
 
 Pair = tuple[int, int]
 """The keys of a group and of one of its members."""
@@ -35,9 +34,8 @@ def find_paths(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, tuple[str, ...
     if not wanted:
         return {}
     places = _places(whole, wanted)
-    above = _sets_of(whole, {member for _, (_, member) in places})
-    known = sorted({place for _, place in places if place[1] in above})
-    arcs = _arcs(whole, _between(whole, [(group, member, above[member]) for group, member in known]))
+    between = {place: _between(whole, *place) for _, place in places}
+    arcs = _arcs(whole, between)
     found: dict[Pair, list[int]] = {}
     for pair, place in places:
         path = _walk(arcs.get(place, {}), *place)
@@ -47,73 +45,51 @@ def find_paths(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, tuple[str, ...
     return {pair: tuple(names[node] for node in path) for pair, path in found.items()}
 
 
-def _places(whole: Whole, pairs: Iterable[Pair]) -> list[tuple[Pair, Pair]]:
+def _places(whole: Whole, pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
     """The `local` numbers of each pair at a server that owns the member and holds the group.
 
     A foreign process is owned by several servers, and not at each of them by way of that group.
     """
-    spark = whole.nodes.sparkSession
-    frame = sql.broadcast(spark.createDataFrame(list(pairs), "group long, member long"))
-    nodes = whole.tables.nodes.filter("held")
-    members = nodes.filter("owned").select(sql.col("key").alias("member"), sql.col("local").alias("member_local"), "at")
-    groups = nodes.select(sql.col("key").alias("group"), sql.col("local").alias("group_local"), "at")
-    rows = groups.join(members.join(frame, "member"), ["group", "at"])
-    columns = ("group", "member", "group_local", "member_local")
-    return [((row[0], row[1]), (row[2], row[3])) for row in rows.select(*columns).sort(*columns).collect()]
+    found = []
+    members = whole.everywhere([member for _, member in pairs])
+    for (at, groups), (_, those) in zip(whole.everywhere([group for group, _ in pairs]), members, strict=True):
+        are_here = groups.is_there & those.is_there & groups.nodes["held"] & those.nodes["held"] & those.nodes["owned"]
+        for place in np.flatnonzero(are_here).tolist():
+            group, member = (int(end.nodes["number"][place]) + at * NUMBERS_OF_SERVER for end in (groups, those))
+            found.append((pairs[place], (group, member)))
+    return sorted(found)
 
 
-def _sets_of(whole: Whole, nodes: Iterable[int]) -> dict[int, BitMap]:
-    spark = whole.nodes.sparkSession
-    wanted = sql.broadcast(spark.createDataFrame([(node,) for node in sorted(nodes)], "local long"))
-    derived = whole.tables.nodes.join(wanted, "local").select("local", "derived")
-    rows = whole.tables.ancestors.select("derived", "ancestors").join(sql.broadcast(derived), "derived")
-    return {row["local"]: BitMap.deserialize(bytes(row["ancestors"])) for row in rows.collect()}
+def _between(whole: Whole, group: int, member: int) -> set[int]:
+    """All derived nodes that are above the member and have the group above them, both ends included."""
+    at, number = divmod(group, NUMBERS_OF_SERVER)
+    nodes = whole.nodes_of(at)
+    own = nodes.of_numbers(np.array([member % NUMBERS_OF_SERVER])).nodes["derived"]
+    above = whole.set_of(int(own[0]))
+    if above is None:
+        return set()
+    found = nodes.of_numbers(np.frombuffer(above.to_array(), np.uint32).astype(np.int64))
+    # A process has no bit in the sets above it.
+    candidates = np.union1d(found.nodes["derived"][found.is_there], own).tolist()
+    sets = ((derived, whole.set_of(derived)) for derived in candidates)
+    return {derived for derived, ancestors in sets if ancestors is not None and number in ancestors}
 
 
-def _between(whole: Whole, wanted: list[tuple[int, int, BitMap]]) -> DataFrame:
-    """Rows `group`, `member`, `derived`: all that lies between, both ends included; `local` numbers."""
-    by_server: dict[int, list[tuple[int, int, bytes]]] = defaultdict(list)
-    for group, member, above in wanted:
-        # A process has no bit in the sets above it: it is looked at by its own number.
-        by_server[member // NUMBERS_OF_SERVER].append((group, member, above.serialize()))
-
-    def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        looked_for = {
-            at: [(group, member, BitMap.deserialize(above)) for group, member, above in those]
-            for at, those in by_server.items()
-        }
-        for batch in batches:
-            rows = []
-            for at, derived, ancestors in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                number = derived % NUMBERS_OF_SERVER
-                of_interest = [each for each in looked_for.get(at, ()) if number in each[2] or derived == each[1]]
-                if not of_interest:
-                    continue
-                own = BitMap.deserialize(ancestors)
-                rows += [
-                    (group, member, derived) for group, member, _ in of_interest if group % NUMBERS_OF_SERVER in own
-                ]
-            yield pa.RecordBatch.from_pylist(
-                [dict(zip(("group", "member", "derived"), row, strict=True)) for row in rows],
-                pa.schema([("group", pa.int64()), ("member", pa.int64()), ("derived", pa.int64())]),
-            )
-
-    sets = whole.tables.ancestors.filter("derived is not null").select("at", "derived", "ancestors")
-    return sets.mapInArrow(of_partition, "group long, member long, derived long")
-
-
-def _arcs(whole: Whole, between: DataFrame) -> Mapping[Pair, Mapping[int, list[int]]]:
+def _arcs(whole: Whole, between: Mapping[Pair, set[int]]) -> Mapping[Pair, Mapping[int, list[int]]]:
     """For each pair, the children of each parent among what lies between."""
-    between = between.persist()
+    spark = whole.nodes.sparkSession
+    nodes = pa.array(sorted(set().union(*between.values())), pa.int64())
     held = whole.tables.arcs.filter("present and is_record and child_held")
     ends = held.select("parent", "child", "parent_derived", "child_derived")
-    kept = ends.join(between.withColumnRenamed("derived", "parent_derived"), "parent_derived").join(
-        between.withColumnRenamed("derived", "child_derived"), ["child_derived", "group", "member"]
-    )
+    for end in ("child_derived", "parent_derived"):
+        ends = ends.join(sql.broadcast(spark.createDataFrame(pa.table({end: nodes}))), end, "left_semi")
+    rows = ends.select("parent", "child", "parent_derived", "child_derived").toArrow().to_pylist()
+    rows.sort(key=lambda row: (row["parent"], row["child"]))
     arcs: dict[Pair, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for row in kept.select("group", "member", "parent", "child").sort("parent", "child").toArrow().to_pylist():
-        arcs[row["group"], row["member"]][row["parent"]].append(row["child"])
-    between.unpersist()
+    for pair, among in between.items():
+        for row in rows:
+            if row["parent_derived"] in among and row["child_derived"] in among:
+                arcs[pair][row["parent"]].append(row["child"])
     return arcs
 
 

@@ -39,7 +39,9 @@ _FOUND: Final = types.StructType(
 
 def ask(whole: Whole) -> tuple[Answer, list[int]]:
     """Per loop how many single arcs and groups hold it together; and the sizes of all loops, largest first."""
-    found = check_groups(by_group(_inner_arcs(whole), ["point", "src", "dst"], ordered_by=3), _judge, _FOUND).persist()
+    found = check_groups(
+        by_group(_inner_arcs(whole), ["point", "src", "dst"], ordered_by=3), lambda: _judge, _FOUND
+    ).persist()
     sizes = sorted((row["groups"] for row in found.select("groups").collect()), reverse=True)
     rows = found.orderBy(sql.desc("groups"), sql.desc("bridges"), "point").limit(ROWS_SHOWN_LIMIT).collect()
     arcs, tight = found.agg(sql.sum("bridges"), sql.count_if(sql.col("bridges") == sql.col("arcs"))).collect()[0]

@@ -5,14 +5,18 @@ Names are hashed to `key`s, as in `tables`. The groups of a virtual node share a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from pyroaring import BitMap
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.tables import Tables
+from spark_graph_jobs.node_arrays import Found, NodeArray, open_nodes
+from spark_graph_jobs.set_files import open_sets
+from spark_graph_jobs.tables import FOREIGN, Tables
 
 _NO_NAME: Final = "virtual node"
 """Keeps the hash of a virtual node apart from that of the group it is named after."""
@@ -27,11 +31,24 @@ class Whole:
     """key, id, kind, domain, server, level, vnid, point."""
     arcs: DataFrame
     """src, dst, cost: each arc of the truth once; both ends are known."""
+    sets: DataFrame
+    """at, local, derived, key, kind, domain, in_loop, is_foreign, ancestors: the ancestor set of each node where it
+    lives, a foreign process at each server that has it; components of a virtual node share a set."""
+    nodes_of: Callable[[int], NodeArray]
+    """The nodes of the server at a place, for the driver."""
+    set_of: Callable[[int], BitMap | None]
+    """The ancestor set of a `derived`, for the driver; not to be changed."""
 
     def vertices(self, kind: str | None = None) -> DataFrame:
         """`id` of all nodes, or those of a kind, as an engine wants them."""
         nodes = self.nodes if kind is None else self.nodes.filter(sql.col("kind") == kind)
         return nodes.select(sql.col("key").alias("id"))
+
+    def everywhere(self, keys: Sequence[int]) -> Iterator[tuple[int, Found]]:
+        """The nodes with these keys at each server."""
+        wanted = np.array(keys, np.int64)
+        for at in range(len(self.tables.servers)):
+            yield at, self.nodes_of(at).of_keys(wanted)
 
     def named(self, keys: Iterable[int]) -> dict[int, str]:
         """The names of these nodes."""
@@ -63,4 +80,21 @@ def whole(tables: Tables) -> Whole:
         .join(ends.withColumnRenamed("key", "dst"), "dst", "left_semi")
         .select("src", "dst", "cost")
     )
-    return Whole(tables, nodes, tables.store.keep("arcs of the whole", arcs))
+    owned = tables.nodes.filter("owned and kind != 'absent'").select(
+        "local",
+        "derived",
+        "key",
+        "kind",
+        sql.substring_index("id", "@", -1).alias("domain"),
+        sql.col("vnid").isNotNull().alias("in_loop"),
+        (sql.col("home_at") == FOREIGN).alias("is_foreign"),
+    )
+    sets = tables.ancestors.filter("derived is not null").select("at", "derived", "ancestors").join(owned, "derived")
+    return Whole(
+        tables,
+        nodes,
+        tables.store.keep("arcs of the whole", arcs),
+        tables.store.keep("sets of the whole", sets),
+        open_nodes(tables.work.arrays),
+        open_sets(tables.work.sets),
+    )

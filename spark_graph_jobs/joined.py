@@ -1,0 +1,266 @@
+"""What is read of one server and written with all that audits ask of the nodes it concerns: by tasks, not by joins.
+
+A task reads a part of a server's file, finds the nodes in `node_arrays`, and writes a file of its own into the folder
+of a table. Rows never pass through Java on the way. Whoever runs a task again writes the same file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER, Found, open_nodes, write_nodes
+from spark_graph_jobs.schema import TABLES
+from spark_graph_jobs.set_files import write_sets
+from spark_graph_jobs.snapshots import Snapshot
+
+ROWS_OF_BATCH: Final = 100_000
+"""Rows that a task holds at once, and those of a part of what it writes."""
+
+OF_ENDS: Final = ("key", "rank", "kind", "derived", "level", "owned", "held", "home_at")
+"""What is told of both ends of an arc."""
+
+_KINDS_OF_COLUMNS: Final[dict[str, pa.DataType]] = {
+    "key": pa.int64(),
+    "rank": pa.int32(),
+    "kind": pa.string(),
+    "derived": pa.int64(),
+    "level": pa.int64(),
+    "owned": pa.bool_(),
+    "held": pa.bool_(),
+    "home_at": pa.int32(),
+    "owns_derived": pa.bool_(),
+}
+
+
+def _of_both_ends(names: tuple[str, ...]) -> list[pa.Field]:
+    return [pa.field(f"{end}_{name}", _KINDS_OF_COLUMNS[name]) for end in ("parent", "child") for name in names]
+
+
+_AT: Final = pa.field("at", pa.int32())
+_LOCAL_ENDS: Final = [pa.field("parent", pa.int64()), pa.field("child", pa.int64())]
+
+NODES: Final = pa.schema(
+    [
+        _AT,
+        pa.field("number", pa.int32()),
+        pa.field("local", pa.int64()),
+        pa.field("key", pa.int64()),
+        pa.field("home_at", pa.int32()),
+        *(field for field in TABLES["nodes"] if field.name != "node"),
+        pa.field("rank", pa.int32()),
+        pa.field("derived", pa.int64()),
+    ]
+)
+ARCS: Final = pa.schema([_AT, *_LOCAL_ENDS, *list(TABLES["arcs"])[2:], *_of_both_ends(OF_ENDS)])
+ANCESTORS: Final = pa.schema(
+    [_AT, pa.field("local", pa.int64()), pa.field("derived", pa.int64()), pa.field("ancestors", pa.binary())]
+)
+
+RECORDS_READ: Final = pa.schema(
+    [
+        _AT,
+        pa.field("parent", pa.int32()),
+        pa.field("child", pa.int32()),
+        *list(TABLES["rd_records"])[2:],
+        pa.field("minimal_keys", pa.list_(pa.int64())),
+        pa.field("digest", pa.int64()),
+    ]
+)
+_OF_RECORDS: Final = ("key", "derived", "home_at", "owns_derived")
+RECORDS: Final = pa.schema(
+    [
+        _AT,
+        *_LOCAL_ENDS,
+        *list(RECORDS_READ)[3:],
+        *_of_both_ends(_OF_RECORDS),
+        *(pa.field(f"{name}_there", pa.int64()) for name in ("parent", "child", "derived")),
+        pa.field("minimal_there", pa.list_(pa.int64())),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where the intermediate tables lie; all workers see it."""
+
+    folder: Path
+
+    @property
+    def arrays(self) -> Path:
+        """Of the arrays of nodes."""
+        return self.folder / "node arrays"
+
+    @property
+    def sets(self) -> Path:
+        """Of the files of sets."""
+        return self.folder / "set files"
+
+    def table(self, name: str) -> Path:
+        """Of a table."""
+        return self.folder / name
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a table of one server: one of the groups of rows of its file, or all of them."""
+
+    at: int
+    source: Path
+    row_group: int | None
+
+
+def parts_of(servers: Sequence[Snapshot], table: str) -> list[Part]:
+    """The parts of a table at all servers; what has no rows has no parts."""
+    found = []
+    for at, snapshot in enumerate(servers):
+        path = snapshot.folder / f"{table}.parquet"
+        found += [Part(at, path, group) for group in range(pq.read_metadata(path).num_row_groups)]
+    return found
+
+
+def number_nodes(nodes: pa.Table, work: Work) -> pa.Table:
+    """Write the nodes of one server, all of them in one table; `rank` and `derived` are found here."""
+    at = nodes["at"][0].as_py()
+    rank = np.empty(nodes.num_rows, np.int32)
+    rank[pc.sort_indices(nodes["id"]).to_numpy()] = np.arange(1, nodes.num_rows + 1)
+    nodes = nodes.append_column("rank", pa.array(rank)).append_column("derived", pa.array(_derived(nodes)))
+    write_nodes(work.arrays, at, nodes)
+    pq.write_table(
+        nodes.select(NODES.names).cast(NODES),
+        work.table("nodes") / f"{at}.parquet",
+        compression="lz4",
+        use_dictionary=["home", "kind", "version_server"],
+        row_group_size=ROWS_OF_BATCH,
+    )
+    return pa.table({"rows": pa.array([nodes.num_rows])})
+
+
+def _derived(nodes: pa.Table) -> NDArray[np.int64]:
+    local = nodes["local"].to_numpy().copy()
+    codes = nodes["vnid"].combine_chunks().dictionary_encode()
+    inside = codes.is_valid().to_numpy(zero_copy_only=False)
+    loops = pc.fill_null(codes.indices, 0).to_numpy()[inside]
+    smallest = np.full(len(codes.dictionary), np.iinfo(np.int64).max)
+    np.minimum.at(smallest, loops, local[inside])
+    local[inside] = smallest[loops]
+    found: NDArray[np.int64] = local
+    return found
+
+
+def write_arcs(part: Part, work: Work) -> None:
+    """Write arcs with what is known of their ends."""
+    nodes = open_nodes(work.arrays)(part.at)
+    path = work.table("arcs") / f"{part.at}-{part.row_group}.parquet"
+    with pq.ParquetWriter(path, ARCS, compression="lz4", use_dictionary=["state", "parent_kind", "child_kind"]) as file:
+        for batch in _batches(part, "arcs"):
+            ends = {end: nodes.of_numbers(_wide(batch.column(end))) for end in ("parent", "child")}
+            given = {name: batch.column(name) for name in batch.schema.names}
+            file.write_batch(_batch(ARCS, given, part.at, ends), row_group_size=ROWS_OF_BATCH)
+
+
+def write_ancestors(at: int, parts: Sequence[Part], work: Work) -> None:
+    """Write all ancestor sets of a server: as a table, and as a file in which each can be found."""
+    nodes = open_nodes(work.arrays)(at)
+
+    def sets() -> Iterator[tuple[pa.Array, pa.Array]]:
+        path = work.table("ancestors") / f"{at}.parquet"
+        with pq.ParquetWriter(path, ANCESTORS, compression="lz4", use_dictionary=False) as file:
+            for part in parts:
+                for batch in _batches(part, "ancestors"):
+                    numbers, content = _wide(batch.column("node")), batch.column("ancestors")
+                    derived = nodes.of_numbers(numbers).column("derived")
+                    places = pa.array(np.full(len(numbers), at, np.int32))
+                    local = pa.array(numbers + at * NUMBERS_OF_SERVER)
+                    columns = [places, local, derived, content]
+                    file.write_batch(pa.record_batch(columns, schema=ANCESTORS), row_group_size=ROWS_OF_BATCH)
+                    yield derived, content
+
+    write_sets(work.sets, at, sets())
+
+
+def write_records(number: int, batches: Iterator[pa.RecordBatch], work: Work) -> int:
+    """Write RD records with what is known of their ends, and of a stored one what it is at the home of the child."""
+    nodes_of = open_nodes(work.arrays)
+    rows = 0
+    with pq.ParquetWriter(work.table("rd_records") / f"{number}.parquet", RECORDS, compression="lz4") as file:
+        for batch in batches:
+            rows += batch.num_rows
+            for at in pc.unique(batch.column("at")).to_pylist():
+                some = batch.filter(pc.equal(batch.column("at"), at))
+                ends = {end: nodes_of(at).of_numbers(_wide(some.column(end))) for end in ("parent", "child")}
+                given = {name: some.column(name) for name in some.schema.names}
+                keys = {end: found.nodes["key"] for end, found in ends.items()}
+                is_stored = pc.equal(some.column("origin"), "stored").to_numpy(zero_copy_only=False)
+                home = np.where(ends["child"].is_there & is_stored, ends["child"].nodes["home_at"], -1)
+                there = {name: _Nullable(some.num_rows) for name in ("parent", "child", "derived")}
+                lists = some.column("minimal_keys")
+                minimal_keys = lists.flatten()
+                lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+                minimal, minimal_home = _Nullable(len(minimal_keys)), np.repeat(home, lengths)
+                for other in np.unique(home[home >= 0]).tolist():
+                    here, nodes = home == other, nodes_of(other)
+                    for end in ("parent", "child"):
+                        found = nodes.of_keys(keys[end][here])
+                        there[end].put(here, found, "number", other)
+                        if end == "child":
+                            there["derived"].put(here, found, "derived", 0)
+                    here = minimal_home == other
+                    found = nodes.of_keys(minimal_keys.to_numpy(zero_copy_only=False)[here])
+                    minimal.put(here, found, "derived", 0)
+                given |= {f"{name}_there": column.array() for name, column in there.items()}
+                offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
+                given["minimal_there"] = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), minimal.array())
+                file.write_batch(_batch(RECORDS, given, at, ends))
+    return rows
+
+
+class _Nullable:
+    """Numbers that are filled in bit by bit; those that never are, are null."""
+
+    def __init__(self, size: int) -> None:
+        self._values = np.zeros(size, np.int64)
+        self._is_there = np.zeros(size, np.bool_)
+
+    def put(self, where: NDArray[np.bool_], found: Found, name: str, at: int) -> None:
+        self._values[where] = found.nodes[name] + at * NUMBERS_OF_SERVER
+        self._is_there[where] = found.is_there
+
+    def array(self) -> pa.Array:
+        return pa.array(self._values, mask=~self._is_there)
+
+
+def _batches(part: Part, table: str) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(part.source) as file:
+        groups = None if part.row_group is None else [part.row_group]
+        yield from file.iter_batches(ROWS_OF_BATCH, row_groups=groups, columns=TABLES[table].names)
+
+
+def _batch(schema: pa.Schema, given: dict[str, pa.Array], at: int, ends: dict[str, Found]) -> pa.RecordBatch:
+    """A batch of a schema: columns that are given, and such of the two ends."""
+    columns = []
+    for field in schema:
+        end, _, name = field.name.partition("_")
+        if field.name == "at":
+            column = pa.array(np.full(len(given["parent"]), at, np.int32))
+        elif field.name in ends:
+            column = pa.array(_wide(given[field.name]) + at * NUMBERS_OF_SERVER)
+        elif field.name in given:
+            column = given[field.name]
+        else:
+            column = ends[end].column(name)
+        columns.append(column)
+    return pa.record_batch(columns, schema=schema)
+
+
+def _wide(numbers: pa.Array) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = numbers.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
