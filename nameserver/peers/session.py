@@ -210,6 +210,10 @@ class Session:
         assert self.hello is not None
         return self.hello.server
 
+    def is_with(self, server: ServerId) -> bool:
+        """Whether a server is known to be at the other end."""
+        return self.hello is not None and self.hello.server == server
+
     # -- what leaves
 
     def next_frame(self) -> Frame | None:

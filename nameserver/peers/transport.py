@@ -22,13 +22,14 @@ from contextlib import suppress
 from typing import Protocol, assert_never
 
 from namegraph.channels import Channels
-from namegraph.events import Event, PeerLeaving, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored
-from namegraph.incarnations import GREATEST_LEAP, LEAST_LEAP, Incarnations
+from namegraph.events import Event, PeerLeaving, PeerLost, PeerMet, PeerReceived
+from namegraph.incarnations import Incarnations
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.acquaintance import judge, subnets_by_address
 from nameserver.peers.backoff import Backoff
 from nameserver.peers.conversation import PARTING_SECONDS, Conversation
 from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
+from nameserver.peers.going_back import GoingBack
 from nameserver.peers.link import Link
 from nameserver.peers.phi import DetectorLimits
 from nameserver.peers.post import DurablePost, UndurableLetters
@@ -134,7 +135,6 @@ class PeerTransport:
         self._watches = Watches(limits, clock)
         self._chance = chance
         self._wall_clock = wall_clock
-        self._say = say
         self._complaints = Complaints(say)
         self._faults = FaultCounts()
         self._post = DurablePost(core.channels, run_loop)
@@ -142,11 +142,18 @@ class PeerTransport:
         self._start = secrets.randbits(64)
         self._starts: dict[ServerId, int] = {}
         """Of the peers, as they were last met."""
-        self._has_gone_back = False
         self._links: dict[str, Link] = {}
         self._dialling: dict[str, asyncio.Task[None]] = {}
         self._open: dict[ServerId, Conversation] = {}
         self._conversations: dict[Conversation, None] = {}
+        self._going_back = GoingBack(
+            server=core.server,
+            incarnations=core.incarnations,
+            channels=core.channels,
+            conversations=self._conversations,
+            take=run_loop.take,
+            say=say,
+        )
         self._relays = Relays(
             here=core.server,
             first_number=secrets.randbits(48),
@@ -418,40 +425,12 @@ class PeerTransport:
 
     def _judge(self, hello: Hello, link: Link | None) -> Goodbye | None:
         if link is not None:
-            return judge(hello, self._core, expected=link.subnets) or self._judge_incarnation(hello)
+            return judge(hello, self._core, expected=link.subnets) or self._going_back.judge(hello)
         refusal = judge(hello, self._core)
         if refusal is not None:
             self._refused_caller(hello, refusal)
             return refusal
-        return self._judge_incarnation(hello)
-
-    def _judge_incarnation(self, hello: Hello) -> Goodbye | None:
-        """Begin the channels again with a server that begins a fresh incarnation; talk to it the next time."""
-        server, known = hello.server, self._core.incarnations
-        if hello.incarnation == known.of(server):
-            return None
-        if known.is_over(server, hello.incarnation):
-            why = f"{server} has begun a later incarnation once: its database is older than it should be"
-            return Goodbye(GoodbyeReason.LETTERS_LOST, why)
-        goodbye = Goodbye(GoodbyeReason.BEGUN_AGAIN, f"{server} begins a fresh incarnation")
-        for conversation in list(self._conversations):
-            if conversation.session.hello is not None and conversation.session.peer == server:
-                conversation.part(goodbye)
-        self._run_loop.take(PeerRestored(server, hello.incarnation))
-        return goodbye
-
-    def _go_back(self, peer: ServerId, why: str) -> None:
-        """Begin a fresh incarnation, since the database is an older copy of itself; at most once."""
-        if self._has_gone_back or self._is_closed():
-            return
-        self._has_gone_back = True
-        self._say(
-            f"the database is an older copy of itself ({peer}: {why}): what was done here since is lost, all else is "
-            "taken in from other servers"
-        )
-        for conversation in list(self._conversations):
-            conversation.part(Goodbye(GoodbyeReason.GONE_BACK, f"{self._core.server} begins a fresh incarnation"))
-        self._run_loop.take(Restored(LEAST_LEAP + secrets.randbelow(GREATEST_LEAP - LEAST_LEAP)))
+        return self._going_back.judge(hello)
 
     def _refused_caller(self, hello: Hello, refusal: Goodbye) -> None:
         links = [link for link in self._links.values() if not frozenset(hello.subnets).isdisjoint(link.subnets)]
@@ -531,17 +510,9 @@ class PeerTransport:
                 self._lost(hello.server, why)
             else:
                 self._watches.of(hello.server).parted(ending.message)
-        self._find_gone_back(conversation)
+        if not self._is_closed():
+            self._going_back.ended(conversation)
         self._notify()
-
-    def _find_gone_back(self, conversation: Conversation) -> None:
-        session = conversation.session
-        hello, ending = session.hello, session.ending
-        if hello is None or ending is None:
-            return
-        is_told = ending.is_by_peer and ending.reason is GoodbyeReason.LETTERS_LOST
-        if ending.has_gone_back or (is_told and not self._core.channels.is_met(hello.server)):
-            self._go_back(hello.server, ending.message)
 
     def _report_ending(self, link: Link, ending: Ending) -> None:
         link.disconnected(ending)
