@@ -24,7 +24,7 @@ class Hearing(Protocol):
 
 
 class Gaps:
-    """What one server cannot know of what is above members."""
+    """What one server cannot know of what is above members, and below its groups."""
 
     def __init__(self, *, resolver: MembershipResolver, directory: Hearing) -> None:
         self._resolver = resolver
@@ -33,6 +33,13 @@ class Gaps:
     def are_possible(self) -> bool:
         """Whether there is anything that cannot be known: most often there is not."""
         return self._resolver.has_gaps or bool(self._directory.unheard())
+
+    def below(self) -> list[ServerId]:
+        """Those who may know that arcs which leave groups of this server are gone; sorted."""
+        found = set(self._directory.unheard())
+        if self._resolver.has_gaps:
+            found.update(self._resolver.apart_below())
+        return sorted(found)
 
     def changeable(self) -> frozenset[ServerId]:
         """The servers that may have changed arcs of theirs without this one: a "yes" must not rest on these."""

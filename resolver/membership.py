@@ -138,6 +138,14 @@ class MembershipResolver:
             pathname_limit=pathname_limit,
         )
 
+    def apart_below(self) -> list[ServerId]:
+        """The servers that may have taken arcs away which leave groups of this one: by deleting their ends; sorted."""
+        core, graph = self._core, self._graph
+        if not core.is_healed or core.is_frozen:
+            return core.servers_met
+        homes = {core.home_of(graph.ids[child]) for parent, child in graph.suspended if core.owns(parent)}
+        return sorted(server for server in homes if not core.is_in_view(server))
+
     def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
         """At most `limit` groups of this server in the order of their ids, those after `after`."""
         everything = self._groups_sorted()

@@ -1,6 +1,7 @@
 """Export: all groups and arcs, merged from all servers as their parts come in.
 
-Each server's part is of one state of its graph; the parts are not all of one instant.
+Each server's part is of one state of its graph; the parts are not all of one instant. An arc is told of by the home of
+its parent. Where its child may have been deleted at a server that is away, the answer names that server.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from namegraph.names import ServerId
 from nameserver import wire
 from nameserver.chunks import chunks_of
 from nameserver.forwarding import Forwarder, is_forwarded, working_seconds
+from nameserver.gaps import Gaps
 from nameserver.merging import merged
 from nameserver.routing import Routing
 from nameserver.run_loop import RunLoop
@@ -31,9 +33,10 @@ class ExportCalls:
     """Answers Export, for all servers or for the one subnet asked for."""
 
     def __init__(
-        self, *, resolver: MembershipResolver, run_loop: RunLoop, routing: Routing, forwarder: Forwarder
+        self, *, resolver: MembershipResolver, gaps: Gaps, run_loop: RunLoop, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._resolver = resolver
+        self._gaps = gaps
         self._run_loop = run_loop
         self._routing = routing
         self._forwarder = forwarder
@@ -42,24 +45,25 @@ class ExportCalls:
         """All groups and arcs of the external group view."""
         subnet = wire.read_subnet(request.subnet)
         own = await steady_chunks(lambda: self._resolver.export(subnet=subnet), _chunk, self._run_loop)
+        apart = self._gaps.below()
         if request.subnet or self._routing.is_alone or is_forwarded(context):
-            return own
-        return self._united(own, request, context)
+            return [*own, _closing_chunk(apart)] if apart else own
+        return self._united(own, apart, request, context)
 
     async def _united(
-        self, own: list[bytes], request: messages.ExportRequest, context: Context
+        self, own: list[bytes], apart: Iterable[str], request: messages.ExportRequest, context: Context
     ) -> AsyncIterator[bytes]:
         servers, never_met = await self._routing.others()
-        silent: list[str] = list(never_met)
+        silent = {*apart, *never_met}
         parts = [self._part_of(server, request, context, silent) for server in servers]
         async for rows in merged([_own_part(own), *parts]):
             for chunk in chunks_of(rows, _chunk):
                 yield chunk
         if silent:
-            yield messages.ExportChunk(unreachable=sorted(silent)).SerializeToString()
+            yield _closing_chunk(silent)
 
     async def _part_of(
-        self, server: ServerId, request: messages.ExportRequest, context: Context, silent: list[str]
+        self, server: ServerId, request: messages.ExportRequest, context: Context, silent: set[str]
     ) -> AsyncIterator[list[Row]]:
         async for chunk in stream_part(
             self._forwarder,
@@ -68,14 +72,19 @@ class ExportCalls:
             request,
             messages.ExportChunk,
             seconds=working_seconds(context),
-            on_silence=silent.append,
+            on_silence=silent.add,
         ):
+            silent.update(chunk.unreachable)
             yield _rows(chunk)
 
 
 async def _own_part(chunks: Iterable[bytes]) -> AsyncIterator[list[Row]]:
     for chunk in chunks:
         yield _rows(messages.ExportChunk.FromString(chunk))
+
+
+def _closing_chunk(silent: Iterable[str]) -> bytes:
+    return messages.ExportChunk(unreachable=sorted(silent)).SerializeToString()
 
 
 def _rows(chunk: messages.ExportChunk) -> list[Row]:

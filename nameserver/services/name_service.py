@@ -73,7 +73,7 @@ def name_service_handlers(
     streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     memberships = MembershipCalls(core=core, resolver=resolver, gaps=gaps, routing=routing, forwarder=forwarder)
-    exports = ExportCalls(resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
+    exports = ExportCalls(resolver=resolver, gaps=gaps, run_loop=run_loop, routing=routing, forwarder=forwarder)
     bulk_checks = BulkCheckCalls(
         core=core,
         checks=checks,

@@ -221,6 +221,8 @@ def test_a_group_that_was_deleted_and_created_again_does_not_get_its_arcs_back(l
     assert loop.refused(C, DeleteGroup(G[C])) is Reason.GROUP_IN_USE
     loop.done(C, DeleteGroup(G[C], force=True))
     loop.done(C, CreateGroup(G[C]))
+    # The home of the parent knows that it cannot know.
+    assert [MembershipResolver(loop.core(server)).apart_below() for server in (A, B)] == [[], [C]]
     loop.meet([A, B], [C])
     loop.check((G[A], G[B]))
 

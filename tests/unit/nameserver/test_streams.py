@@ -46,7 +46,7 @@ class Methods:
         self._streams = StreamCalls(
             core=core, resolver=resolver, run_loop=run_loop, routing=others["routing"], resolutions=None
         )
-        self._exports = ExportCalls(resolver=resolver, run_loop=run_loop, **others)
+        self._exports = ExportCalls(resolver=resolver, gaps=gaps, run_loop=run_loop, **others)
         self._memberships = MembershipCalls(core=core, resolver=resolver, gaps=gaps, **others)
 
     def resolve(self, request):
