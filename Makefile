@@ -39,7 +39,7 @@ format: $(READY)  ## put the code into its one format
 proto: $(READY)  ## generate shadowtree/v1 from proto/shadowtree/v1
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. --grpc_python_out=. proto/shadowtree/v1/*.proto
 
-bench: $(READY)  ## what the README claims about speed, measured here (several minutes)
+bench: $(READY)  ## what the README claims about speed, measured here (more than half an hour)
 	$(BIN)/python -m benchmarks
 
 SEEDS ?= 2000
