@@ -1,6 +1,7 @@
 """An update that needs a server which is not there: a clear answer in time, nothing half done, and later it works."""
 
 import time
+from contextlib import suppress
 from functools import partial
 
 import pytest
@@ -34,7 +35,17 @@ def refusal_of(call, *kinds, names=""):
 
 
 def arcs(client):
-    return [(arc.parent, arc.child) for arc in client.export() if arc.child]
+    """All of them, once the server can tell them for certain."""
+    found = []
+
+    def is_told():
+        with suppress(shadowtree.Unavailable):
+            found[:] = [(arc.parent, arc.child) for arc in client.export() if arc.child]
+            return True
+        return False
+
+    wait_until(is_told, "an export that is complete")
+    return found
 
 
 def children(client, group):
