@@ -65,8 +65,8 @@ class GoingBack:
             return
         self._has_gone_back = True
         self._say(
-            f"the database is an older copy of itself ({hello.server}: {ending.message}): what was done here since is "
-            "lost, all else is taken in from other servers"
+            f"the database is an older copy of itself ({ending.message}): what was done here since is lost, all else "
+            "is taken in from other servers"
         )
         self._part(Goodbye(GoodbyeReason.GONE_BACK, f"{self._server} begins a fresh incarnation"), lambda _: True)
         self._take(Restored(LEAST_LEAP + secrets.randbelow(GREATEST_LEAP - LEAST_LEAP)))

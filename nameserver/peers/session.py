@@ -383,16 +383,17 @@ class Session:
         if self._told is None:
             self._last_receipt = Receipt(self.number, post.handled_through(peer))
         if is_behind or not has_gone_back:
+            other = (
+                f"it had handled letter {post.forgotten_through(peer)} before"
+                if is_behind
+                else f"letter {post.left_through(peer)} is the last one to it"
+            )
+            why = f"{peer} has handled letter {handled_through}, but {other}"
             self.part(
-                Goodbye(
-                    GoodbyeReason.LETTERS_LOST,
-                    f"{peer} has handled letter {handled_through}, but letters {post.forgotten_through(peer) + 1} to "
-                    f"{post.left_through(peer)} are what is kept for it: one of the two databases is older than it "
-                    "should be",
-                )
+                Goodbye(GoodbyeReason.LETTERS_LOST, f"{why}: one of the two databases is older than it should be")
             )
         else:
-            self.part(Goodbye(GoodbyeReason.GONE_BACK, f"{peer} has handled what is not known here any more"))
+            self.part(Goodbye(GoodbyeReason.GONE_BACK, f"{peer} has handled letters that are not known here any more"))
         assert self.ending is not None
         self.ending = replace(self.ending, has_gone_back=has_gone_back)
 
