@@ -81,6 +81,10 @@ class Channels:
         """Whether a server was met since this one started, or the channels with it began again."""
         return server in self._met
 
+    def has_unmet_letters(self, server: ServerId) -> bool:
+        """Whether letters were written to a server while it was not met: they leave once its meeting is durable."""
+        return server in self._left_through
+
     def begin_again(self, server: ServerId) -> list[bytes]:
         """Number the letters to and from a server anew; returns those that were kept for it, and are not any more."""
         kept = self._kept.pop(server, OrderedDict())

@@ -247,12 +247,13 @@ class RunLoop:
 
     def take(self, event: Event) -> None:
         """Take what no caller waits for."""
+        is_first_meeting = isinstance(event, PeerMet) and self._core.channels.has_unmet_letters(event.peer)
         self._step(event)
         if isinstance(event, Restored):
             self._begin_channels_again(self._core.servers_met)
         elif isinstance(event, PeerRestored):
             self._begin_channels_again([event.peer])
-        elif isinstance(event, PeerMet):
+        elif isinstance(event, PeerMet) and is_first_meeting:
             self._hold_letters_to([event.peer])
 
     async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:

@@ -398,8 +398,9 @@ class Session:
         self.ending = replace(self.ending, has_gone_back=has_gone_back)
 
     def _receipt(self, handled_through: int) -> list[SessionEvent]:
-        if handled_through > self._sent_through:
+        if handled_through > self._post.left_through(self.peer):
             return self._fault(FaultKind.UNEARNED_RECEIPT)
+        # It may be more than this session has sent: letters of the one before were handled after this one had begun.
         if handled_through <= self._received_through:
             return []
         self._received_through = handled_through

@@ -385,6 +385,14 @@ def test_a_receipt_for_what_was_not_sent_is_counted_and_dropped():
     assert session.receive(Receipt(NUMBER, 1)) == [ReceiptCame(1)]
 
 
+def test_a_receipt_for_letters_of_the_session_before_is_no_fault_and_another_session_goes_on_from_there():
+    post = post_with(b"one", b"two")
+    session = session_in(OPEN, post=post)
+    assert session.receive(Receipt(NUMBER, 1)) == [ReceiptCame(1)]
+    post.received(PEER, 1)
+    assert [frame.reason for frame in frames(session)] == [GoodbyeReason.REPLACED]
+
+
 def test_a_peer_that_has_handled_what_was_never_sent_is_refused():
     session = session_in(RESUMING, post=post_with(b"one"))
     assert session.receive(Receipt(NUMBER, 2)) == []
