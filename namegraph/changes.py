@@ -216,8 +216,7 @@ class Collector:
     def _require_group(self, group: NodeId) -> NodeIndex:
         node = self._graph.index.get(group)
         if node is None or self.kind_of(node) is not NodeKind.GROUP:
-            is_known = self._site.table.home_of(group) is not None
-            raise group_not_found(group, self._site.server, known_subnet=is_known)
+            raise no_group_here(group, self._site)
         return node
 
     def _remove(self, arc: ArcKey) -> None:
@@ -359,6 +358,22 @@ def kinds_wanted(command: ImportCommand) -> bytearray:
         if parent == child:
             raise self_arc(command.names[parent])
     return wanted
+
+
+def no_group_here(group: NodeId, site: Site) -> RefusedError:
+    """The refusal for a group that this server does not know; UNAVAILABLE where it may have forgotten it."""
+    home = site.table.home_of(group)
+    if home == site.server and site.is_behind:
+        return refuse(
+            Reason.UNAVAILABLE,
+            f"there is no group {group}, but the server {site.server} went back to an older copy of its database, and "
+            "has not taken in yet what all others know; nothing was done",
+            unreachable=group,
+            group=group,
+            server=site.server,
+        )
+    is_known = home is not None or site.table.is_expected(group)
+    return group_not_found(group, site.server, known_subnet=is_known)
 
 
 def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> RefusedError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.brought import find_brought
-from namegraph.changes import Changes, Collector, MustLeaveError, group_not_found
+from namegraph.changes import Changes, Collector, MustLeaveError, no_group_here
 from namegraph.columns import pack_arcs
 from namegraph.events import JoinArc, LeaveArc
 from namegraph.import_operations import operations_in
@@ -62,7 +62,7 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
     graph = site.graph
     if update.read is not None:
         if site.home_of(update.read) == site.server and graph.group(update.read) is None:
-            refusal = group_not_found(update.read, site.server, known_subnet=True).refusal
+            refusal = no_group_here(update.read, site).refusal
             raise CannotError(Refuse(update.update_id, 0, refusal))
         return NOTHING
     if update.brought is not None:

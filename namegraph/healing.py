@@ -40,7 +40,7 @@ from namegraph.names import NodeId, ServerId
 from namegraph.participant import Participant
 from namegraph.records import NodeKind, ProtocolRow, RequestId
 from namegraph.running import Plan, Running
-from namegraph.site import UNCONFIRMED, Site
+from namegraph.site import Site
 from namegraph.suspension import can_be_child, is_newer, known_arc, suspended_with
 
 UNDELIVERED = "undelivered"
@@ -286,9 +286,6 @@ class Healing:
                 number, _, server = row.key.partition(" ")
                 offers = self._undelivered if row.part == UNDELIVERED else self._offered
                 offers[ServerId(server), int(number)] = _DECODER.decode(row.value or b"")
-            elif row.part == UNCONFIRMED:
-                parent, _, child = row.key.partition("\t")
-                self._site.unconfirmed[ArcId(NodeId(parent), NodeId(child))] = None
 
 
 def _settle(known: KnownArc) -> SettleArc:

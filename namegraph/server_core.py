@@ -18,7 +18,7 @@ from msgspec import structs
 from namegraph.ancestry import AncestorSets
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary
-from namegraph.changes import Changes, Collector, collect_import
+from namegraph.changes import Changes, Collector, collect_import, no_group_here
 from namegraph.channels import Channels
 from namegraph.commit import commit, name_effects
 from namegraph.coordinator import Coordinator
@@ -133,7 +133,7 @@ class ServerCore:
         restore_graph(state, site)
         site.counter = state.counter
         durable = (core.records, core.entries, core.boundary, core._participant.decided, core._views, core._early)
-        for part in (*durable, site.groups_apart):
+        for part in (*durable, site, site.groups_apart):
             part.restore(rows)
         core._outcomes = OutcomeMemory(state.outcomes)
         core._participant.restore()
@@ -213,8 +213,13 @@ class ServerCore:
 
     @property
     def is_healed(self) -> bool:
-        """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
-        return self._site.is_healed
+        """Whether all is known here that was done while servers were apart, and what this one may have forgotten."""
+        return self._site.is_healed and not self._site.is_behind
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether others may know what this server had forgotten when it went back to an older copy of its database."""
+        return self._site.is_behind
 
     @property
     def members(self) -> tuple[ServerId, ...]:
@@ -275,6 +280,10 @@ class ServerCore:
     def knows_subnet_of(self, name: NodeId) -> bool:
         """Whether somebody is known to own the name's subnet."""
         return self._table.home_of(name) is not None or self._table.is_expected(name)
+
+    def no_group(self, group: NodeId) -> RefusedError:
+        """The refusal for a group that this server does not know; UNAVAILABLE where it may have forgotten it."""
+        return no_group_here(group, self._site)
 
     def is_on_loop(self, group: NodeId) -> bool:
         """Whether a group that is owned here is a component of a virtual node."""
@@ -471,7 +480,7 @@ class ServerCore:
         site = self._site
         site.counter, row = self.incarnations.begin(incarnation, counter=site.counter)
         site.rows.append(row)
-        site.has_gone_back = True
+        site.go_back()
         for server in self.servers_met:
             self._begin_again_with(server, "this server goes on from an older copy of its database")
         self._views.agreement.begin_again(leap=incarnation)

@@ -7,6 +7,7 @@ takes seconds is a letter like others instead (`send_letter`): those to other se
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from namegraph.ancestry import AncestorSets
 from namegraph.graph import NameGraph
@@ -17,6 +18,8 @@ from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, ProtocolRow
 from namegraph.subnets import SubnetTable
 
+CAUGHT_UP = "caught up"
+"""Rows: one for each server that this one has healed with since it went back to an older copy of its database."""
 UNCONFIRMED = "unconfirmed"
 """Rows: one for each arc that the home of its parent knows nothing of."""
 
@@ -35,6 +38,8 @@ class Site:
         self.counter = 0
         self.has_gone_back = False
         """Whether the database of this server ever turned out to be an older copy of itself."""
+        self.caught_up_with: dict[ServerId, None] = {}
+        """Where it did: the servers that it has healed with since."""
         self.groups_apart = GroupsApart()
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """Receiver, message, and the view it was sent in."""
@@ -65,6 +70,14 @@ class Site:
         return not self.table.has_several_servers
 
     @property
+    def is_behind(self) -> bool:
+        """Whether others may know what this server had forgotten when it went back to an older copy of its database."""
+        if not self.has_gone_back:
+            return False
+        others = (server for server in self.table.servers() if server != self.server)
+        return self.table.expects_anybody or not all(server in self.caught_up_with for server in others)
+
+    @property
     def is_frozen(self) -> bool:
         """Whether a new view is being agreed on: nothing of the present one goes on."""
         return self.promised != self.view
@@ -85,6 +98,28 @@ class Site:
     def is_apart(self, server: ServerId) -> bool:
         """Whether what a server knows does not fit what is known here: it comes from elsewhere."""
         return self.view != FIRST_VIEW and self.members.get(server) != self.members[self.server]
+
+    def go_back(self) -> None:
+        """Learn that the database is an older copy of itself."""
+        self.has_gone_back = True
+        self.rows += [ProtocolRow(CAUGHT_UP, server, None) for server in self.caught_up_with]
+        self.caught_up_with = {}
+
+    def catch_up(self) -> None:
+        """The view is healed: what others in it know is known here too."""
+        self.is_healed = True
+        new = [server for server in self.members if server not in self.caught_up_with] if self.has_gone_back else []
+        self.caught_up_with.update(dict.fromkeys(new))
+        self.rows += [ProtocolRow(CAUGHT_UP, server, b"1") for server in new]
+
+    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+        """Take up what is kept here of healing."""
+        for row in rows:
+            if row.part == CAUGHT_UP:
+                self.caught_up_with[ServerId(row.key)] = None
+            elif row.part == UNCONFIRMED:
+                parent, _, child = row.key.partition("\t")
+                self.unconfirmed[ArcId(NodeId(parent), NodeId(child))] = None
 
     def send(self, to: ServerId, message: Message) -> None:
         """Let a message of the view leave when the step's records are durable; who is not in it gets none."""

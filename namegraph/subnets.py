@@ -42,6 +42,11 @@ class SubnetTable:
         """The server that owns a subnet, where it was met."""
         return self._owners.get(subnet)
 
+    @property
+    def expects_anybody(self) -> bool:
+        """Whether a server is to be met that never was."""
+        return bool(self._expected)
+
     def is_expected(self, node: NodeId) -> bool:
         """Whether a server that was never met owns the node's subnet."""
         return bool(self._expected) and subnet_of(node) in self._expected

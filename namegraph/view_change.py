@@ -132,7 +132,7 @@ class ViewChange:
             case Healed():
                 self.healed(sender)
             case AllHealed():
-                self._site.is_healed = True
+                self._site.catch_up()
                 if not self._site.is_parted:
                     self._site.groups_apart.forget_all()
             case Offer():

@@ -89,7 +89,8 @@ class PairChecks:
         """What is known of one pair of canonical names."""
         node = self._core.graph.group(NodeId(group))
         if node is None:
-            return PairFinding.NO_GROUP
+            is_own = self._core.owner_of(subnet_of(NodeId(group))) == self._core.server
+            return PairFinding.APART if is_own and self._core.is_behind else PairFinding.NO_GROUP
         of_member = self._index(member)
         is_below = of_member is not None and self._core.ancestors.is_ancestor(ancestor=node, node=of_member)
         return PairFinding.BELOW if is_below else PairFinding.NOT_BELOW
@@ -103,6 +104,8 @@ class PairChecks:
     def _settle(self, groups: Sequence[str], members: Sequence[str], found: bytearray) -> None:
         """Find which are not below and can be below nowhere else."""
         core = self._core
+        if not core.is_healed:
+            return
         room = SETTLING_NODES_LIMIT
         is_closed: dict[str, bool] = {}
         for place, (group, member) in enumerate(zip(groups, members, strict=True)):

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from namegraph.ancestry import ancestor_groups, prove
-from namegraph.changes import group_not_found
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
@@ -25,7 +24,10 @@ class ExportRow(NamedTuple):
 
 
 class MembershipResolver:
-    """Reads a core. Names are canonical; `RefusedError` (GROUP_NOT_FOUND) where a group asked for does not exist."""
+    """Reads a core. Names are canonical; `RefusedError` (GROUP_NOT_FOUND) where a group asked for does not exist.
+
+    Where this server may have forgotten the group, it is UNAVAILABLE.
+    """
 
     def __init__(self, core: ServerCore) -> None:
         self._core = core
@@ -189,5 +191,5 @@ class MembershipResolver:
     def _require_group(self, group: NodeId) -> NodeIndex:
         node = self._graph.group(group)
         if node is None:
-            raise group_not_found(group, self._core.server, known_subnet=self._core.knows_subnet_of(group))
+            raise self._core.no_group(group)
         return node

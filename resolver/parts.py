@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from namegraph.changes import group_not_found
 from namegraph.messages import UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.records import NodeIndex
@@ -95,7 +94,8 @@ class Parts:
     def answer(self, request: PartRequest) -> PartAnswer:
         """What is owned here of the originator's plan.
 
-        Raises `RefusedError` (GROUP_NOT_FOUND) where the originator should be at home here and is not there.
+        Raises `RefusedError` (GROUP_NOT_FOUND, or UNAVAILABLE where this server may have forgotten it) where the
+        originator should be at home here and is not there.
         """
         group = self._originator(request.originator)
         if group is None:
@@ -121,7 +121,7 @@ class Parts:
         if core.knows_subnet_of(name) and core.home_of(name) == core.server:
             group = core.graph.group(name)
             if group is None:
-                raise group_not_found(name, core.server, known_subnet=True)
+                raise core.no_group(name)
             return group
         node = core.graph.index.get(name)
         return node if node is not None and node in core.records.above else None

@@ -89,6 +89,8 @@ class OldCopies:
             waiting = [arc for arc, why in core.suspended_arcs() if not why.startswith("rejected")]
             if waiting:
                 raise InvariantViolatedError(f"stuck: {server} has suspended {waiting}")
+            if core.is_behind:
+                raise InvariantViolatedError(f"stuck: {server} has not caught up with all others")
 
     def agree_on_groups(self, groups: set[NodeId]) -> set[NodeId]:
         """The groups there are: as their homes have it where somebody may have gone back with what was told of them."""

@@ -21,8 +21,9 @@ from namegraph.messages import ArcId, RecordVersion
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
 from namegraph.records import RequestId
-from namegraph.refusals import RefusedError
+from namegraph.refusals import Reason, RefusedError
 from namegraph.revisions import Wait
+from resolver.membership import MembershipResolver
 from simulation.disk import Disk
 from simulation.faults import FAULTS
 from simulation.invariants import InvariantViolatedError
@@ -130,6 +131,53 @@ def test_letters_that_were_written_before_the_others_were_met_do_not_hide_it(loo
     loop.cluster.run()
     assert loop.incarnations()[0]
     loop.check(*RING, (G[A], H[B]))
+
+
+def test_until_it_is_healed_with_all_nothing_that_it_may_have_forgotten_is_denied(loop):
+    loop.done(B, JoinArc(H[B], H[C]))
+    loop.done(A, JoinArc(H[A], H[B]))
+    told = []
+
+    def ask():
+        core = loop.core(A)
+        resolver = MembershipResolver(core)
+        if core.incarnations.own:
+            try:
+                resolver.resolve(G[A])
+            except RefusedError as error:
+                told.append(error.refusal.reason)
+            else:
+                told.append("incomplete" if resolver.has_gaps else "complete")
+
+    loop.cluster.crash(C, down_for=5_000.0)
+    loop.cluster.crash(A, down_for=0.5, disk=Disk(A))
+    loop.cluster.run(after_step=ask)
+    assert list(dict.fromkeys(told)) == [Reason.UNAVAILABLE, "incomplete", "complete"]
+    loop.check(*RING, (H[B], H[C]), (H[A], H[B]))
+
+
+def test_that_a_server_has_not_caught_up_is_durable(loop):
+    old = loop.copy(A)
+    loop.done(A, JoinArc(G[A], H[B]))
+    loop.cluster.crash(C, down_for=5_000.0)
+    loop.cluster.crash(A, down_for=0.5, disk=old)
+    seen = []
+
+    def restart_once_healed_with_one():
+        core = loop.core(A)
+        if not seen and core.incarnations.own and core.members == (A, B) and core.is_behind and not core.in_doubt:
+            seen.append(core)
+            loop.cluster.crash(A, down_for=0.5)
+        elif seen and core is not seen[0] and C in loop.cluster.down:
+            assert core.is_behind
+
+    loop.cluster.run(after_step=restart_once_healed_with_one)
+    assert seen
+    assert not loop.core(A).is_behind
+    loop.cluster.restart_all()
+    assert not loop.core(A).is_behind
+    loop.cluster.run()
+    assert not loop.core(A).is_behind
 
 
 def test_a_revision_that_was_lost_is_not_taken_for_one_that_is_there(loop):

@@ -35,8 +35,11 @@ def put_back(servers, number, folder, copy):
 
 
 def members(client, group):
-    """All of them; None while the answer says that it may be incomplete."""
-    found = client.resolve(group, groups=True)
+    """All of them; None while the answer says that it may be incomplete, or that the group may be forgotten."""
+    try:
+        found = client.resolve(group, groups=True)
+    except shadowtree.Unavailable:
+        return None
     return None if found.unreachable or found.in_transition else {*found.processes, *found.groups}
 
 
