@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from namegraph.channels import Channels
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.frames import GoodbyeReason
-from nameserver.peers.watch import Life
+from nameserver.peers.link import Link
+from nameserver.peers.watch import Life, Watch
 
 COMPLAINTS_LIMIT = 1_000
 """Servers complained of; somebody may invent new ones for ever."""
@@ -55,6 +57,41 @@ class FaultCounts:
     def of(self, server: ServerId) -> Counter[str]:
         """The faults of one server."""
         return Counter(self._by_server.get(server, {}))
+
+
+def report_on(
+    link: Link,
+    *,
+    channels: Channels,
+    faults: FaultCounts,
+    watch: Watch | None,
+    now: float,
+    round_trip_seconds: float | None,
+    relayed: int,
+) -> PeerReport:
+    """What is to be said of one address; `watch`: of the server there, on whose clock it is `now`."""
+    waiting, counted = 0, Counter[str]()
+    if link.server is not None:
+        waiting = channels.sent_through(link.server) - channels.forgotten_through(link.server)
+        counted = faults.of(link.server)
+        for (server, kind), count in channels.faults.items():
+            if server == link.server:
+                counted[kind] += count
+    return PeerReport(
+        address=link.address,
+        subnets=link.subnets,
+        server=link.server,
+        state=link.state,
+        letters_waiting=waiting,
+        faults=dict(sorted(counted.items())),
+        life=Life.NEVER_MET if watch is None else watch.life,
+        why="" if watch is None else watch.why,
+        phi=0.0 if watch is None else watch.phi(now),
+        last_heard_seconds=watch.silence(now) if watch is not None and watch.was_heard else None,
+        round_trip_seconds=round_trip_seconds,
+        via=link.via,
+        relayed=relayed,
+    )
 
 
 class Complaints:

@@ -25,19 +25,20 @@ from namegraph.channels import Channels
 from namegraph.events import Event, PeerLeaving, PeerLost, PeerMet, PeerReceived
 from namegraph.incarnations import Incarnations
 from namegraph.names import ServerId, Subnet
-from nameserver.peers.acquaintance import judge, subnets_by_address
-from nameserver.peers.backoff import Backoff
+from nameserver.peers.acquaintance import judge
 from nameserver.peers.conversation import PARTING_SECONDS, Conversation
 from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
 from nameserver.peers.going_back import GoingBack
 from nameserver.peers.link import Link
+from nameserver.peers.links import Links
 from nameserver.peers.phi import DetectorLimits
 from nameserver.peers.post import DurablePost, UndurableLetters
 from nameserver.peers.pulse import Pulse
 from nameserver.peers.relayed_stream import RelayedStream
 from nameserver.peers.relays import Relays
-from nameserver.peers.report import Complaints, FaultCounts, PeerReport
+from nameserver.peers.report import Complaints, FaultCounts, PeerReport, report_on
 from nameserver.peers.rivals import SessionNumbers, Standing, newcomer_stays
+from nameserver.peers.seeking import Seeking
 from nameserver.peers.session import (
     Ending,
     Faulted,
@@ -50,8 +51,7 @@ from nameserver.peers.session import (
     Session,
     SessionEvent,
 )
-from nameserver.peers.streams import DialledStream, FrameStream
-from nameserver.peers.watch import Life
+from nameserver.peers.streams import FrameStream
 from nameserver.peers.watches import Watches
 
 DEFAULT_LIMITS = DetectorLimits()
@@ -61,9 +61,6 @@ BUSY_SECONDS = 60
 
 TELLING_SECONDS = 0.5
 """How long the excuse may take to leave."""
-
-AT_ONCE_SECONDS = 1.0
-"""An attempt to connect that fails sooner was turned away; one that takes longer may have met a server that is busy."""
 
 
 class PeerCore(Protocol):
@@ -133,8 +130,6 @@ class PeerTransport:
         self._limits = limits
         self._clock = clock
         self._watches = Watches(limits, clock)
-        self._chance = chance
-        self._wall_clock = wall_clock
         self._complaints = Complaints(say)
         self._faults = FaultCounts()
         self._post = DurablePost(core.channels, run_loop)
@@ -142,8 +137,10 @@ class PeerTransport:
         self._start = secrets.randbits(64)
         self._starts: dict[ServerId, int] = {}
         """Of the peers, as they were last met."""
-        self._links: dict[str, Link] = {}
-        self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._links = Links(
+            core, lambda address, subnets: Link(address, subnets, chance=chance, clock=clock, wall_clock=wall_clock)
+        )
+        self._seekers: dict[Link, asyncio.Task[None]] = {}
         self._open: dict[ServerId, Conversation] = {}
         self._conversations: dict[Conversation, None] = {}
         self._going_back = GoingBack(
@@ -162,6 +159,14 @@ class PeerTransport:
             count_fault=self._faults.count,
             accept=self._accept_relayed,
         )
+        self._seeking = Seeking(
+            talks=self,
+            relays=self._relays,
+            watches=self._watches,
+            server_of=self._links.server_of,
+            clock=clock,
+            chance=chance,
+        )
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
@@ -177,7 +182,7 @@ class PeerTransport:
             self.refresh()
             for server in self.others():
                 self._watches.of(server)
-            while not self._is_closed():
+            while not self.is_closed():
                 self._look_after_all()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._watches.tick_seconds):
@@ -185,19 +190,13 @@ class PeerTransport:
 
     def refresh(self) -> None:
         """Follow the table of subnets and addresses after a change."""
-        if self._tasks is None or self._is_closed():
+        if self._tasks is None or self.is_closed():
             return
-        table = subnets_by_address(self._core)
-        for address in [address for address in self._links if address not in table]:
-            del self._links[address]
-            self._dialling.pop(address).cancel()
-        for address, subnets in table.items():
-            link = self._links.get(address)
-            if link is None:
-                link = Link(address, subnets, chance=self._chance, clock=self._clock, wall_clock=self._wall_clock)
-                self._links[address] = link
-                self._dialling[address] = self._tasks.create_task(self._seek(link))
-            link.subnets = subnets
+        gone, new = self._links.follow_table()
+        for link in gone:
+            self._seekers.pop(link).cancel()
+        for link in new:
+            self._seekers[link] = self._tasks.create_task(self._seeking.seek(link))
         for conversation in list(self._open.values()):
             hello = conversation.session.hello
             assert hello is not None
@@ -237,40 +236,25 @@ class PeerTransport:
             async with asyncio.timeout(2 * PARTING_SECONDS):
                 while self._conversations:
                     await self.until_change()
-        for task in self._dialling.values():
+        for task in self._seekers.values():
             task.cancel()
 
     # -- for operators and forwarded calls
 
     def reports(self) -> list[PeerReport]:
         """How each address of the table stands, sorted by address."""
-        return [self._report(link) for _, link in sorted(self._links.items())]
+        return [self._report(link) for link in sorted(self._links, key=lambda link: link.address)]
 
     def _report(self, link: Link) -> PeerReport:
-        channels, now = self._core.channels, self._watches.now()
-        faults = self._faults.of(link.server) if link.server is not None else {}
-        waiting = 0
-        if link.server is not None:
-            waiting = channels.sent_through(link.server) - channels.forgotten_through(link.server)
-            for (server, kind), count in channels.faults.items():
-                if server == link.server:
-                    faults[kind] += count
-        met = self._server_of(link)
-        watch = self._watches.get(met)
+        met = self._links.server_of(link)
         conversation = None if met is None else self._open.get(met)
-        return PeerReport(
-            address=link.address,
-            subnets=link.subnets,
-            server=link.server,
-            state=link.state,
-            letters_waiting=waiting,
-            faults=dict(sorted(faults.items())),
-            life=Life.NEVER_MET if watch is None else watch.life,
-            why="" if watch is None else watch.why,
-            phi=0.0 if watch is None else watch.phi(now),
-            last_heard_seconds=watch.silence(now) if watch is not None and watch.was_heard else None,
+        return report_on(
+            link,
+            channels=self._core.channels,
+            faults=self._faults,
+            watch=self._watches.get(met),
+            now=self._watches.now(),
             round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
-            via=link.via,
             relayed=0 if met is None else self._relays.passed_on[met],
         )
 
@@ -293,11 +277,11 @@ class PeerTransport:
 
     def link_of(self, server: ServerId) -> Link | None:
         """The way to a server that was met."""
-        return next(iter(self._links_of(server)), None)
+        return next(iter(self._links.to(server)), None)
 
     def link_of_subnet(self, subnet: Subnet) -> Link | None:
         """The way to the server of a subnet of the table."""
-        return self._links.get(self._core.peer_addresses.get(subnet, ""))
+        return self._links.to_subnet(subnet)
 
     async def until_change(self) -> None:
         """Wait until some link or session changes."""
@@ -307,87 +291,22 @@ class PeerTransport:
 
     async def accept(self, stream: FrameStream) -> None:
         """Talk to a server that dialled this one, until the session is over."""
-        if not self._is_closed():
-            await self._converse(stream, None)
-
-    async def _seek(self, link: Link) -> None:
-        """Keep a session with the server of an address."""
-        async with asyncio.TaskGroup() as ways:
-            ways.create_task(self._dial_for_ever(link))
-            ways.create_task(self._relay_for_ever(link))
-
-    async def _dial_for_ever(self, link: Link) -> None:
-        try:
-            while not self._is_closed():
-                if link.is_direct:
-                    await self.until_change()
-                    continue
-                await self._dial(link)
-                if not link.is_direct:
-                    await self._pause(lambda: link.is_direct, link.backoff.next_pause_seconds())
-        finally:
-            await link.close()
-
-    async def _relay_for_ever(self, link: Link) -> None:
-        """While there is no other way, look for a server that reaches the other end."""
-        backoff = Backoff(self._chance)
-        while not self._is_closed():
-            server = self._server_of(link)
-            between = [] if server is None else self._relays.between(server)
-            if server is None or not between or not link.is_silent:
-                backoff.reset()
-                await self.until_change()
-                continue
-            for via in between:
-                if link.is_silent:
-                    stream = self._relays.dial(server, via=via)
-                    await self._converse_through(stream, link)
-            if not link.is_connected:
-                await self._pause(lambda: link.is_connected, backoff.next_pause_seconds())
-
-    async def _pause(self, is_over: Callable[[], bool], seconds: float) -> None:
-        """Wait before the next attempt. Who is met meanwhile is dialled at once when it is gone again."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while not is_over():
-                    await self.until_change()
-
-    async def _dial(self, link: Link) -> None:
-        stream = DialledStream(link.channel)
-        started = self._clock()
-        try:
-            ending = await self._converse(stream, link)
-        finally:
-            stream.cancel()
-        if not link.is_connected:
-            self._report_ending(link, ending)
-        if not link.is_direct:
-            self._take_hint(link, ending, was_at_once=self._clock() - started < AT_ONCE_SECONDS)
-
-    def _take_hint(self, link: Link, ending: Ending, *, was_at_once: bool) -> None:
-        """An attempt to connect has failed."""
-        watch = self._watches.get(self._server_of(link))
-        is_refusal = ending.reason is not None and ending.reason.is_refusal
-        if not was_at_once and not is_refusal:
-            link.renew()
-        if watch is None:
-            return
-        if was_at_once or is_refusal:
-            watch.refused(self._watches.now(), ending.message)
-        else:
-            watch.unanswered()
+        if not self.is_closed():
+            await self.converse(stream, None)
 
     def _accept_relayed(self, stream: RelayedStream) -> None:
-        if self._tasks is not None and not self._is_closed():
-            self._tasks.create_task(self._converse_through(stream, None))
+        if self._tasks is not None and not self.is_closed():
+            self._tasks.create_task(self.converse_through(stream, None))
 
-    async def _converse_through(self, stream: RelayedStream, link: Link | None) -> None:
+    async def converse_through(self, stream: RelayedStream, link: Link | None) -> None:
+        """As `converse`, through another server."""
         try:
-            await self._converse(stream, link, via=stream.key.via)
+            await self.converse(stream, link, via=stream.key.via)
         finally:
             self._relays.close(stream)
 
-    async def _converse(self, stream: FrameStream, link: Link | None, via: ServerId | None = None) -> Ending:
+    async def converse(self, stream: FrameStream, link: Link | None, via: ServerId | None = None) -> Ending:
+        """Talk to the server at the other end until the session is over; `link` is the one that was dialled."""
         session = Session(
             is_dialled_here=link is not None,
             introduce=lambda number: self._introduce(number, link),
@@ -433,10 +352,10 @@ class PeerTransport:
         return self._going_back.judge(hello)
 
     def _refused_caller(self, hello: Hello, refusal: Goodbye) -> None:
-        links = [link for link in self._links.values() if not frozenset(hello.subnets).isdisjoint(link.subnets)]
+        links = self._links.of(hello)
         for link in links:
             if not link.is_connected:
-                self._report_ending(link, Ending(refusal.reason, refusal.message))
+                self.report_ending(link, Ending(refusal.reason, refusal.message))
         if not links:
             self._complaints.say_once(hello.server, refusal.reason, f"refused a server that dialled: {refusal.message}")
         is_peer = any(link.server == hello.server for link in links)
@@ -495,11 +414,11 @@ class PeerTransport:
             del self._open[hello.server]
             ending = conversation.session.ending
             assert ending is not None
-            for link in self._links.values():
+            for link in self._links:
                 if link.server == hello.server and link.is_connected:
                     if conversation.via is None:
                         link.renew_unless_ready()
-                    self._report_ending(link, ending)
+                    self.report_ending(link, ending)
             if ending.reason is GoodbyeReason.NOT_HEARD and ending.is_by_peer:
                 why = f"it does not hear this server: {ending.message}"
                 self._watches.of(hello.server).lose(why)
@@ -510,11 +429,12 @@ class PeerTransport:
                 self._lost(hello.server, why)
             else:
                 self._watches.of(hello.server).parted(ending.message)
-        if not self._is_closed():
+        if not self.is_closed():
             self._going_back.ended(conversation)
         self._notify()
 
-    def _report_ending(self, link: Link, ending: Ending) -> None:
+    def report_ending(self, link: Link, ending: Ending) -> None:
+        """A session over a link, or an attempt to open one, has ended."""
         link.disconnected(ending)
         if ending.reason is not None and ending.reason.is_refusal:
             self._complaints.say_once(link.address, ending.reason, f"no connection with {link.address}: {link.state}")
@@ -523,10 +443,9 @@ class PeerTransport:
     def _mark_connected(self, conversation: Conversation) -> None:
         hello = conversation.session.hello
         assert hello is not None
-        for link in self._links.values():
-            if not frozenset(hello.subnets).isdisjoint(link.subnets):
-                link.connected(hello.server, conversation.via)
-                self._complaints.settle(link.address)
+        for link in self._links.of(hello):
+            link.connected(hello.server, conversation.via)
+            self._complaints.settle(link.address)
 
     # -- who is there
 
@@ -559,35 +478,24 @@ class PeerTransport:
     def _lost(self, server: ServerId, why: str) -> None:
         """Tell all who count on a server that it is lost, and itself, if it can hear that."""
         self._give_up(server, Goodbye(GoodbyeReason.NOT_HEARD, why))
-        for link in self._links_of(server):
+        for link in self._links.to(server):
             link.missed()
-        if not self._is_closed():
+        if not self.is_closed():
             self._run_loop.take(PeerLost(server, why))
         self._notify()
 
     def _give_up(self, server: ServerId, goodbye: Goodbye) -> None:
         """End the session with a server, if there is one, and its connection."""
         conversation = self._open.pop(server, None)
-        for link in self._links_of(server):
+        for link in self._links.to(server):
             if link.is_connected:
-                self._report_ending(link, Ending(goodbye.reason, goodbye.message))
+                self.report_ending(link, Ending(goodbye.reason, goodbye.message))
             link.renew()
         if conversation is not None:
             conversation.part(goodbye)
 
-    def _server_of(self, link: Link) -> ServerId | None:
-        if link.server is not None:
-            return link.server
-        return next((owner for owner in map(self._core.owner_of, link.subnets) if owner is not None), None)
-
-    def _links_of(self, server: ServerId) -> list[Link]:
-        return [
-            link
-            for link in self._links.values()
-            if link.server == server or any(self._core.owner_of(subnet) == server for subnet in link.subnets)
-        ]
-
-    def _is_closed(self) -> bool:
+    def is_closed(self) -> bool:
+        """Whether nobody is to be met any more."""
         return self._closing.is_set()
 
     # -- waking
