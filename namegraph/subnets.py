@@ -19,6 +19,8 @@ class SubnetTable:
 
     def __init__(self, owners: Mapping[Subnet, ServerId], *, expected: Iterable[Subnet] = ()) -> None:
         self._owners = dict(owners)
+        self._servers: tuple[ServerId, ...] | None = None
+        """As `servers` gives it, where that was asked for since the table changed: questions do, again and again."""
         self._homes: dict[NodeId, ServerId | None] = {}
         self._expected = dict.fromkeys(subnet for subnet in expected if subnet not in self._owners)
 
@@ -55,9 +57,11 @@ class SubnetTable:
         """All subnets of one server, sorted."""
         return tuple(sorted(subnet for subnet, owner in self._owners.items() if owner == server))
 
-    def servers(self) -> list[ServerId]:
+    def servers(self) -> tuple[ServerId, ...]:
         """All servers that own a subnet, sorted."""
-        return sorted(set(self._owners.values()))
+        if self._servers is None:
+            self._servers = tuple(sorted(set(self._owners.values())))
+        return self._servers
 
     def expect(self, subnet: Subnet) -> None:
         """Learn that a server owns a subnet, which will be met."""
@@ -68,10 +72,12 @@ class SubnetTable:
         """Learn which server owns a subnet."""
         self._expected.pop(subnet, None)
         self._owners[subnet] = owner
+        self._servers = None
         self._homes.clear()
 
     def forget(self, subnet: Subnet) -> None:
         """Learn that nobody owns a subnet any more."""
         self._expected.pop(subnet, None)
         self._owners.pop(subnet, None)
+        self._servers = None
         self._homes.clear()
