@@ -11,6 +11,7 @@ from benchmarks import (
     commands,
     detection,
     false_alarms,
+    growth,
     healing,
     histories,
     imports,
@@ -33,6 +34,7 @@ TOPICS = {
     "detection": detection.measure,
     "false_alarms": false_alarms.measure,
     "healing": healing.measure,
+    "growth": growth.measure,
     "snapshots": snapshots.measure,
     "audits": audits.measure,
 }
