@@ -363,11 +363,11 @@ def kinds_wanted(command: ImportCommand) -> bytearray:
 def no_group_here(group: NodeId, site: Site) -> RefusedError:
     """The refusal for a group that this server does not know; UNAVAILABLE where it may have forgotten it."""
     home = site.table.home_of(group)
-    if home == site.server and site.is_behind:
+    if home == site.server and site.to_catch_up_with():
         return refuse(
             Reason.UNAVAILABLE,
             f"there is no group {group}, but the server {site.server} went back to an older copy of its database, and "
-            "has not taken in yet what all others know; nothing was done",
+            "has not taken in yet what all others know",
             unreachable=group,
             group=group,
             server=site.server,

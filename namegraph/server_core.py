@@ -214,12 +214,22 @@ class ServerCore:
     @property
     def is_healed(self) -> bool:
         """Whether all is known here that was done while servers were apart, and what this one may have forgotten."""
-        return self._site.is_healed and not self._site.is_behind
+        return self._site.is_healed and not self._site.to_catch_up_with()
 
     @property
     def is_behind(self) -> bool:
-        """Whether others may know what this server had forgotten when it went back to an older copy of its database."""
-        return self._site.is_behind
+        """Whether others may know what this server forgot when it went back to an older copy of its database."""
+        return bool(self._site.to_catch_up_with())
+
+    def may_know_better(self) -> list[str]:
+        """Who may know of arcs of which nothing is known here: servers, and subnets of those that were not met.
+
+        Most often it is nobody.
+        """
+        if self._site.is_frozen or not self._site.is_healed:
+            # Also those outside the view: what enters from there may not be suspended yet.
+            return [*self.servers_met, *self._table.expected()]
+        return self._site.to_catch_up_with()
 
     @property
     def members(self) -> tuple[ServerId, ...]:

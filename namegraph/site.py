@@ -69,13 +69,15 @@ class Site:
         """Whether no other server is known."""
         return not self.table.has_several_servers
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether others may know what this server had forgotten when it went back to an older copy of its database."""
+    def to_catch_up_with(self) -> list[str]:
+        """Who may know what this server forgot when it went back to an older copy of its database.
+
+        Servers, and the subnets of those that were not met since; nobody where it never did.
+        """
         if not self.has_gone_back:
-            return False
+            return []
         others = (server for server in self.table.servers() if server != self.server)
-        return self.table.expects_anybody or not all(server in self.caught_up_with for server in others)
+        return [*(server for server in others if server not in self.caught_up_with), *self.table.expected()]
 
     @property
     def is_frozen(self) -> bool:

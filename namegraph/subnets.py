@@ -44,10 +44,9 @@ class SubnetTable:
         """The server that owns a subnet, where it was met."""
         return self._owners.get(subnet)
 
-    @property
-    def expects_anybody(self) -> bool:
-        """Whether a server is to be met that never was."""
-        return bool(self._expected)
+    def expected(self) -> tuple[Subnet, ...]:
+        """The subnets whose servers are to be met, and never were; sorted."""
+        return tuple(sorted(self._expected))
 
     def is_expected(self, node: NodeId) -> bool:
         """Whether a server that was never met owns the node's subnet."""

@@ -34,9 +34,9 @@ class Gaps:
         """Whether there is anything that cannot be known: most often there is not."""
         return self._resolver.has_gaps or bool(self._directory.unheard())
 
-    def below(self) -> list[ServerId]:
+    def below(self) -> list[str]:
         """Those who may know that arcs which leave groups of this server are gone; sorted."""
-        found = set(self._directory.unheard())
+        found = set[str](self._directory.unheard())
         if self._resolver.has_gaps:
             found.update(self._resolver.apart_below())
         return sorted(found)
@@ -45,9 +45,9 @@ class Gaps:
         """The servers that may have changed arcs of theirs without this one: a "yes" must not rest on these."""
         return frozenset(self._directory.unheard())
 
-    def above(self, members: Iterable[str]) -> list[ServerId]:
+    def above(self, members: Iterable[str]) -> list[str]:
         """Those who may know better about one of the members; sorted."""
-        found = set(self._directory.unheard())
+        found = set[str](self._directory.unheard())
         for member in members if self._resolver.has_gaps else ():
             found.update(self._resolver.apart_above(NodeId(member)))
         return sorted(found)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import cast
 
-from namegraph.names import NodeId, ServerId, subnet_of
+from namegraph.names import NodeId, subnet_of
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
 from nameserver.gaps import Gaps
@@ -56,7 +56,7 @@ class PairChecks:
         """Whether an answer must be looked at twice."""
         return self._gaps.are_possible()
 
-    def apart_of(self, members: Iterable[str]) -> list[ServerId]:
+    def apart_of(self, members: Iterable[str]) -> list[str]:
         """The servers that may know better about one of the members; sorted."""
         return self._gaps.above(members)
 

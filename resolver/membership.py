@@ -108,17 +108,17 @@ class MembershipResolver:
     @property
     def has_gaps(self) -> bool:
         """Whether anything that is above a member may not be known here: most often nothing is."""
-        return bool(self._graph.suspended) or not self._core.is_healed or self._core.is_frozen
+        return bool(self._graph.suspended) or bool(self._core.may_know_better())
 
-    def apart_above(self, member: NodeId) -> list[ServerId]:
-        """The servers that suspended arcs to something above the member, or to itself, come from; sorted.
+    def apart_above(self, member: NodeId) -> list[str]:
+        """The servers that suspended arcs to something above the member, or to itself, come from.
 
         There may be further groups that the member is in. Of an arc from here it is the server that it leads to.
         """
         graph = self._graph
-        if not self._core.is_healed or self._core.is_frozen:
-            # Of those outside the view, too: what enters from there may not be suspended yet.
-            return self._core.servers_met
+        others = self._core.may_know_better()
+        if others:
+            return others
         node = graph.index.get(member)
         if node is None or not graph.suspended_into:
             return []
@@ -140,11 +140,12 @@ class MembershipResolver:
             pathname_limit=pathname_limit,
         )
 
-    def apart_below(self) -> list[ServerId]:
-        """The servers that may have taken arcs away which leave groups of this one: by deleting their ends; sorted."""
+    def apart_below(self) -> list[str]:
+        """The servers that may have taken arcs away which leave groups of this one, by deleting their ends."""
         core, graph = self._core, self._graph
-        if not core.is_healed or core.is_frozen:
-            return core.servers_met
+        others = core.may_know_better()
+        if others:
+            return others
         homes = {core.home_of(graph.ids[child]) for parent, child in graph.suspended if core.owns(parent)}
         return sorted(server for server in homes if not core.is_in_view(server))
 
