@@ -48,6 +48,7 @@ from namegraph.events import (
 from namegraph.names import ServerId
 from namegraph.records import Records
 from namegraph.refusals import Reason, Refusal, RefusedError, refuse
+from nameserver.batch import Batch, unavailable
 from nameserver.collector import growing_graph
 from storage.errors import DatabaseLostError, StorageError
 
@@ -108,55 +109,6 @@ class DurableStore(Protocol):
         """Raise `StorageError` where a commit would, as far as that can be told."""
 
 
-class Batch:
-    """Records that become durable together, and who waits for that."""
-
-    __slots__ = ("first_letters", "handled_before", "held_reads", "records", "replies")
-
-    def __init__(self) -> None:
-        self.records = Records()
-        self.replies: list[tuple[asyncio.Future[Outcome], Outcome]] = []
-        self.held_reads: list[asyncio.Future[Refusal | None]] = []
-        self.first_letters: dict[ServerId, int] = {}
-        """The number of the first letter to each server that rests on these records or was sent after them."""
-        self.handled_before: dict[ServerId, int] = {}
-        """Of each server whose letters caused these records: the number of the last letter before those."""
-
-    def concerns_peers(self) -> bool:
-        """Whether another server waits for these records."""
-        return bool(self.first_letters or self.handled_before)
-
-    def row_count(self) -> int:
-        """How much there is to write."""
-        records = self.records
-        graph_rows = len(records.nodes) + len(records.arcs) + len(records.virtual_nodes)
-        return graph_rows + len(records.outcomes) + len(records.protocol)
-
-    def release(self) -> None:
-        """Say that the records are durable."""
-        for waiter, outcome in self.replies:
-            if not waiter.done():
-                waiter.set_result(outcome)
-        for reader in self.held_reads:
-            if not reader.done():
-                reader.set_result(None)
-        self._forget_waiters()
-
-    def fail(self, why: str) -> None:
-        """Say that nobody knows when the records will be durable, or whether."""
-        for waiter, outcome in self.replies:
-            if not waiter.done():
-                waiter.set_result(_outcome_unknown(why) if isinstance(outcome, Committed) else _unavailable(why))
-        for reader in self.held_reads:
-            if not reader.done():
-                reader.set_result(_unavailable(why))
-        self._forget_waiters()
-
-    def _forget_waiters(self) -> None:
-        self.replies = []
-        self.held_reads = []
-
-
 class RunLoop:
     """Owns the core's input and the store's output. All methods belong to the thread of the event loop."""
 
@@ -200,9 +152,9 @@ class RunLoop:
         self.followers: list[Callable[[Effects], None]] = []
         """Told what each step did, at once: readers that go on over several steps."""
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
+        """Told for which servers there are letters or receipts that may leave."""
         self.before_long_step: Callable[[], Awaitable[None]] = _nobody_is_told
         """Called before a step that may take seconds, in which this server hears nobody."""
-        """Told for which servers there are letters or receipts that may leave."""
 
     def now(self) -> float:
         """The time on the clock of deadlines."""
@@ -217,7 +169,7 @@ class RunLoop:
         if self._refuses_updates_because is not None:
             raise refuse(Reason.UNAVAILABLE, self._refuses_updates_because)
         if self.storage_failure is not None:
-            raise RefusedError(_unavailable(self.storage_failure))
+            raise RefusedError(unavailable(self.storage_failure))
         if self._is_full():
             raise refuse(Reason.UNAVAILABLE, "the server is busy writing earlier updates; try again in a moment")
 
@@ -295,7 +247,7 @@ class RunLoop:
         if batch is None:
             return
         if self.storage_failure is not None:
-            raise RefusedError(_unavailable(self.storage_failure))
+            raise RefusedError(unavailable(self.storage_failure))
         reader: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
         batch.held_reads.append(reader)
         refusal = await reader
@@ -515,17 +467,6 @@ class RunLoop:
         for batch in (self._flushing, self._collecting):
             if batch is not None:
                 batch.fail(why)
-
-
-def _outcome_unknown(why: str) -> Refusal:
-    return Refusal(
-        Reason.OUTCOME_UNKNOWN,
-        f"the database cannot be written, so this update may or may not be kept; repeat its request id to learn: {why}",
-    )
-
-
-def _unavailable(why: str) -> Refusal:
-    return Refusal(Reason.UNAVAILABLE, f"the database cannot be written, so nothing can be confirmed: {why}")
 
 
 async def _nobody_is_told() -> None:
