@@ -19,6 +19,7 @@ from simulation.cluster import Cluster
 from simulation.decisions import Decisions
 from simulation.effects import EffectsCheck
 from simulation.invariants import InvariantViolatedError
+from simulation.leaves_apart import LeavesApart
 from simulation.networks import RandomNetwork, Sent
 from simulation.old_copies import OldCopies
 from simulation.reads import Reads
@@ -112,6 +113,8 @@ class SeedRun:
         self._old_copies = OldCopies(self._cluster, self._population, copying) if has_old_copies else None
         reading = Random(f"reads of {seed}")  # noqa: S311 - as above
         self._reads = Reads(self._cluster, self._population, reading, self._apart)
+        leaving = Random(f"leaves apart of {seed}")  # noqa: S311 - as above
+        self._leaves_apart = LeavesApart(self._cluster, self._population, leaving, self._apart)
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
@@ -131,12 +134,14 @@ class SeedRun:
                 self._run_burst(size)
                 continue
             self._troubles.submit_burst()
+            self._leaves_apart.submit_burst()
             if self._old_copies is not None:
                 self._old_copies.make_copies()
             self._run_burst(size)
             self._troubled.update(cluster.answers)
         if self._troubles is not None and self._old_copies is not None:
             self._troubles.submit_burst()
+            self._leaves_apart.submit_burst()
             self._old_copies.make_copies()
             self._old_copies.fail_disks(self._apart)
             self._run_burst(chance.randint(2, 12), may_go_back=True)
@@ -161,6 +166,7 @@ class SeedRun:
         """
         cluster, population = self._cluster, self._population
         self._burst_begins.append(len(cluster.history))
+        first_ticket = len(population.commands)
         submit_burst(self._chance, cluster, population, self._arcs, updates=size)
         if not may_go_back:
             self._resolvers.submit_burst()
@@ -170,10 +176,18 @@ class SeedRun:
         if self._troubles is not None:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
+        done = [
+            command.operations
+            for ticket, command in population.commands.items()
+            if ticket >= first_ticket and isinstance(cluster.answers[ticket], Committed)
+        ]
         self._apart.watch(cluster.sent)
+        self._apart.note_groups(done)
         if not may_go_back:
             self._resolvers.check(population.commands, self._apart)
         state = self._compare()
+        if not may_go_back:
+            self._apart.check_outcome(done, state.arcs)
         if self._troubles is not None and not may_go_back:
             self._reads.check()
             self._troubles.check_repeated(population.commands.values())
@@ -226,7 +240,7 @@ class SeedRun:
         cluster = self._cluster
         tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally)
         if self._troubles is not None:
-            tally.troubles = self._troubles.tally
+            tally.troubles = self._troubles.tally + self._leaves_apart.tally
             tally.reads = self._reads.tally
         for ticket, outcome in cluster.answers.items():
             if isinstance(outcome, Committed):
