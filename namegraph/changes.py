@@ -163,6 +163,7 @@ class Collector:
             )
         arc = (parent, child)
         if self._is_present(arc):
+            self._require_settled(join, arc)
             if join.if_needed:
                 self._already_there += owns_parent
                 return
@@ -177,6 +178,20 @@ class Collector:
         self._parent_counts[child] += 1
         if owns_child and kind is NodeKind.ABSENT:
             self._kinds[child] = NodeKind.PROCESS
+
+    def _require_settled(self, join: JoinArc, arc: ArcKey) -> None:
+        """Of an arc that is suspended here, the home of its child may know that it was left; it says so soon."""
+        site = self._site
+        if arc in self._arcs or arc not in self._graph.suspended or site.is_healed:
+            return
+        below = site.home_below(parent=join.parent, child=join.child)
+        if below != site.server and site.is_in_view(below) and self.kind_of(arc[1]) is NodeKind.GROUP:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"whether {join.child} is in {join.parent} is being settled with the server {below}; nothing was done",
+                group=join.parent,
+                member=join.child,
+            )
 
     def _leave(self, leave: LeaveArc) -> None:
         self._require_judge(leave)

@@ -254,6 +254,17 @@ def test_an_arc_that_was_changed_at_both_ends_is_what_its_newest_version_says(lo
     loop.check(*RING)
 
 
+@pytest.mark.parametrize("steps", range(0, 120, 8))
+def test_an_arc_that_was_left_at_its_childs_end_is_not_told_to_be_there_before_that_is_heard_of(loop, steps):
+    loop.part([A], [B, C])
+    loop.done(B, LeaveArc(G[A], G[B]))
+    loop.after_meeting(steps, [A], [B, C])
+    answer = loop.ask(A, JoinArc(G[A], G[B], if_needed=True))
+    loop.cluster.run()
+    loop.check(*(RING if isinstance(answer, Committed) else RING[1:]))
+    assert isinstance(answer, Committed) or answer.reason is Reason.UNAVAILABLE
+
+
 def test_an_arc_to_a_process_is_left_where_its_parent_is_alone(loop):
     arc = G[A], NodeId(f"ann@{C}")
     loop.done(A, JoinArc(*arc))
