@@ -64,7 +64,8 @@ class LeavesApart:
             self._ask(server, *self._chance.sample(batch, 2))
             return
         self._ask(server, leave)
-        if self._chance.random() < JOINED_AGAIN_SHARE:
+        # A group that was deleted meanwhile has no members: the arc would stay, as rejected.
+        if parent in self._population.groups and self._chance.random() < JOINED_AGAIN_SHARE:
             # Of this the other end hears when it is back.
             self._apart.decided_apart.add((parent, child))
             again = partial(self._ask, server, JoinArc(parent, child, ChildKind.GROUP, offline=True))

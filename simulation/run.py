@@ -10,10 +10,10 @@ from random import Random
 from namegraph.events import Committed, CreateGroup, UpdateCommand
 from namegraph.names import ServerId, Subnet, subnet_of
 from namegraph.records import RequestId
-from namegraph.refusals import Reason
+from namegraph.refusals import Reason, Refusal
 from namegraph.server_core import ServerCore
 from simulation.apart import Apart
-from simulation.checkers import check_all, check_quiet
+from simulation.checkers import check_all, check_quiet, check_settled
 from simulation.clients import Population, populate, submit_burst
 from simulation.cluster import Cluster
 from simulation.decisions import Decisions
@@ -21,6 +21,7 @@ from simulation.effects import EffectsCheck
 from simulation.invariants import InvariantViolatedError
 from simulation.leaves_apart import LeavesApart
 from simulation.networks import RandomNetwork, Sent
+from simulation.never_back import NeverBack
 from simulation.old_copies import OldCopies
 from simulation.reads import Reads
 from simulation.recording import record
@@ -36,6 +37,9 @@ RESTART_SHARES = (0.0, 0.0, 0.002, 0.01, 0.05)
 
 OLD_COPIES_SHARE = 0.4
 """Of seeds with faults, those at the end of which disks fail."""
+
+NEVER_BACK_SHARE = 0.2
+"""Of the others with faults, those at the end of which a server stays away, for good or until the rest is at rest."""
 
 CALM_UPDATES = 4
 """After all that went wrong: none of them may be refused because of it."""
@@ -111,6 +115,9 @@ class SeedRun:
         copying = Random(f"old copies of {seed}")  # noqa: S311 - as above
         has_old_copies = faults and count > 1 and copying.random() < OLD_COPIES_SHARE
         self._old_copies = OldCopies(self._cluster, self._population, copying) if has_old_copies else None
+        leaving_all = Random(f"never back of {seed}")  # noqa: S311 - as above
+        has_lost = faults and count > 1 and not has_old_copies and leaving_all.random() < NEVER_BACK_SHARE
+        self._never_back = NeverBack(self._cluster, self._population, leaving_all) if has_lost else None
         reading = Random(f"reads of {seed}")  # noqa: S311 - as above
         self._reads = Reads(self._cluster, self._population, reading, self._apart)
         leaving = Random(f"leaves apart of {seed}")  # noqa: S311 - as above
@@ -146,6 +153,10 @@ class SeedRun:
             self._old_copies.fail_disks(self._apart)
             self._run_burst(chance.randint(2, 12), may_go_back=True)
             self._troubled.update(cluster.answers)
+        if self._troubles is not None and self._never_back is not None:
+            self._run_without(self._never_back, self._troubles)
+            if not self._never_back.is_back_at_last:
+                return self._tally()
         if self._troubles is not None:
             self._run_burst(CALM_UPDATES, may_go_back=self._old_copies is not None)
             self._start_again()
@@ -173,6 +184,11 @@ class SeedRun:
             if self._troubles is not None:
                 self._reads.submit_burst()
         cluster.run(self._watch)
+        self._check_burst(first_ticket, may_go_back=may_go_back)
+
+    def _check_burst(self, first_ticket: int, *, may_go_back: bool = False) -> None:
+        """Everybody is there and all is at rest: compare everything since this ticket."""
+        cluster, population = self._cluster, self._population
         if self._troubles is not None:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
@@ -195,6 +211,49 @@ class SeedRun:
         if self._restart_share:
             self._start_again()
 
+    def _run_without(self, never_back: NeverBack, troubles: Troubles) -> None:
+        """One more burst in trouble, at the end of which a server is gone; it may be back once the others are at rest.
+
+        Nobody resolves or reads meanwhile, for who asks that server waits.
+        """
+        chance, cluster, population = self._chance, self._cluster, self._population
+        self._burst_begins.append(len(cluster.history))
+        first_ticket = len(population.commands)
+        troubles.submit_burst()
+        never_back.lose()
+        submit_burst(chance, cluster, population, self._arcs, updates=chance.randint(2, 12))
+        cluster.run(self._watch)
+        troubles.check_over()
+        troubled = set(cluster.answers)
+        state = self._compare_without(never_back)
+        others = never_back.population_without()
+        submit_burst(chance, cluster, others, never_back.arcs_without(state.arcs), updates=CALM_UPDATES)
+        cluster.run(self._watch)
+        self._compare_without(never_back)
+        for ticket in cluster.answers.keys() - troubled:
+            answer = cluster.answers[ticket]
+            if isinstance(answer, Refusal) and answer.reason is Reason.UNAVAILABLE:
+                raise InvariantViolatedError(f"an update of the others was refused: {answer.message}")
+        troubles.tally["servers that were gone"] += 1
+        if never_back.is_back_at_last:
+            troubles.tally["servers that were back"] += 1
+            troubles.end_now()
+            cluster.bring_back(never_back.server)
+            cluster.run(self._watch)
+            self._check_burst(first_ticket)
+        self._troubled.update(cluster.answers)
+
+    def _compare_without(self, never_back: NeverBack) -> TrueState:
+        """Compare what the others have with the serial run of what was told."""
+        cluster, population = self._cluster, self._population
+        self._apart.watch(cluster.sent)
+        never_back.note(self._apart)
+        state = run_serially(population.commands, cluster.answers, cluster.places, population.groups, None, self._apart)
+        others = never_back.others()
+        agree_on(others, state.arcs, never_back.arcs_without(self._apart.arcs))
+        never_back.check(state)
+        return state
+
     def _watch(self) -> None:
         """Called after each step."""
         self._decisions.watch()
@@ -214,6 +273,7 @@ class SeedRun:
         if old_copies is not None:
             old_copies.check(state, self._apart)
             state.groups = old_copies.agree_on_groups(state.groups)
+        check_settled(cluster.servers)
         agree_on(cluster.servers, state.arcs, self._apart.arcs)
         check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
         return state
