@@ -85,9 +85,10 @@ class Collector:
                 if size == 1:
                     raise
                 refusal = error.refusal
+                why = refusal.message.removesuffix("; nothing was done")
                 raise refuse(
                     refusal.reason,
-                    f"operation {number} of {size}: {refusal.message}; nothing was done",
+                    f"operation {number} of {size}: {why}; nothing was done",
                     **{**refusal.facts, "operation": str(number)},
                 ) from None
         return self._net_change()
@@ -162,6 +163,7 @@ class Collector:
             )
         arc = (parent, child)
         if self._is_present(arc):
+            self._require_settled(join, arc)
             if join.if_needed:
                 self._already_there += owns_parent
                 return
@@ -177,7 +179,22 @@ class Collector:
         if owns_child and kind is NodeKind.ABSENT:
             self._kinds[child] = NodeKind.PROCESS
 
+    def _require_settled(self, join: JoinArc, arc: ArcKey) -> None:
+        """Of an arc that is suspended here, the home of its child may know that it was left; it says so soon."""
+        site = self._site
+        if arc in self._arcs or arc not in self._graph.suspended or site.is_healed:
+            return
+        below = site.home_below(parent=join.parent, child=join.child)
+        if below != site.server and site.is_in_view(below) and self.kind_of(arc[1]) is NodeKind.GROUP:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"whether {join.child} is in {join.parent} is being settled with the server {below}; nothing was done",
+                group=join.parent,
+                member=join.child,
+            )
+
     def _leave(self, leave: LeaveArc) -> None:
+        self._require_judge(leave)
         if leave.is_unconfirmed:
             parent = self._graph.intern(leave.parent)
         else:
@@ -193,6 +210,27 @@ class Collector:
                 group=leave.parent,
                 member=leave.child,
             )
+
+    def _require_judge(self, leave: LeaveArc) -> None:
+        """Of an arc with one end out of reach, this server can leave what is suspended here, if that much."""
+        site, parent, child = self._site, leave.parent, leave.child
+        is_ours = leave.is_unconfirmed and self._owns_child(leave)
+        if is_ours and not site.can_leave_alone(parent=parent, child=child):
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {site.home_of(parent)} is joining {child} to {parent} just now; nothing was done",
+                group=parent,
+                member=child,
+            )
+        if self._is_whole or leave.is_unconfirmed:
+            return
+        if site.stands_in(parent=parent, child=child):
+            if not site.can_leave_below(parent=parent, child=child):
+                raise site.out_of_reach(site.home_of(parent))
+            return
+        below = site.home_below(parent=parent, child=child)
+        if not (site.is_in_view(below) or site.is_suspended(parent, child)):
+            raise site.out_of_reach(below)
 
     def _owns_parent(self, operation: JoinArc | LeaveArc) -> bool:
         if self._is_whole:

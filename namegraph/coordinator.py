@@ -71,7 +71,6 @@ from namegraph.priorities import Priority, revision_of
 from namegraph.records import ProtocolRow, RequestId
 from namegraph.refusals import Reason, Refusal
 from namegraph.running import Ended, Involved, Phase, Plan, Running, decode_involved, encode_running
-from namegraph.scope import out_of_reach
 from namegraph.site import NEVER, Site
 
 COORDINATED = "coordinated"
@@ -142,13 +141,12 @@ class Coordinator:
                     covers.setdefault(site.home_of(group), ({}, {}))[0][group] = None
                 case LeaveArc(parent, child, is_unconfirmed=True):
                     covers.setdefault(site.server, ({}, {}))[1][child] = None
-                case LeaveArc(parent, child) if site.is_suspended(parent, child):
-                    # Whoever of its homes is there can leave it.
-                    above, below = site.home_of(parent), site.home_below(parent=parent, child=child)
-                    if site.is_in_view(above):
-                        covers.setdefault(above, ({}, {}))[0][parent] = None
-                    if site.is_in_view(below):
-                        covers.setdefault(below, ({}, {}))[1][child] = None
+                # Where it is suspended, it can be left at the end that is there. Not at its child's end for another
+                # coordinator: what that cannot tell us any more, it could offer to homes of parents alone.
+                case LeaveArc(parent, child) if site.stands_in(parent=parent, child=child):
+                    covers.setdefault(site.server, ({}, {}))[1][child] = None
+                case LeaveArc(parent, child) if not site.is_in_view(site.home_below(parent=parent, child=child)):
+                    covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
                 case JoinArc(parent, child, offline=True) if site.is_away(site.home_below(parent=parent, child=child)):
                     covers.setdefault(site.home_of(parent), ({}, {}))[0][parent] = None
                 case JoinArc(parent, child, offline=True) if site.stands_in(parent=parent, child=child):
@@ -502,7 +500,8 @@ class Coordinator:
             return
         _, first = min(running.refuses.items(), key=lambda item: self._rank(running, *item))
         if not first.to_leave and _group_gone(running, first) is None:
-            self._abort(running, first.refusal, place=running.final)
+            is_for_server = first.refusal.reason is Reason.UNAVAILABLE
+            self._abort(running, first.refusal, place=None if is_for_server else running.final)
         elif running.attempt >= ATTEMPTS_LIMIT:
             self._abort(running, Refusal(Reason.UNAVAILABLE, BUSY_GROUP))
         else:
@@ -545,7 +544,7 @@ class Coordinator:
         self.begun_again.append((running.update_id, again))
 
     def _out_of_reach(self, server: ServerId) -> Refusal:
-        return out_of_reach(self._site, server).refusal
+        return self._site.out_of_reach(server).refusal
 
     def _waited_for(self, running: Running) -> list[ServerId]:
         if running.phase is Phase.ORDER:

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import ChildKind, CreateGroup, DeleteGroup, ImportCommand, JoinArc, LeaveArc, Operation
-from namegraph.names import NodeId, ServerId
+from namegraph.names import NodeId
 from namegraph.ordering import Entries
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.site import Site
@@ -75,23 +75,12 @@ def not_for_this_server(site: Site, node: NodeId) -> RefusedError:
     """The refusal of an update that another server coordinates."""
     home = site.home_of(node)
     if site.is_away(home):
-        return out_of_reach(site, home)
+        return site.out_of_reach(home)
     return refuse(
         Reason.UNAVAILABLE,
         f"{node} is owned by the server {home}; ask it",
         group=node,
         server=home,
-    )
-
-
-def out_of_reach(site: Site, server: ServerId) -> RefusedError:
-    """The refusal of an update that needs a server which is away."""
-    why = site.lost.get(server, "no connection")
-    return refuse(
-        Reason.UNAVAILABLE,
-        f"the server {server} is out of reach ({why}); nothing was done",
-        unreachable=server,
-        server=server,
     )
 
 

@@ -440,7 +440,7 @@ class ServerCore:
         site = self._site
         match command:
             case UpdateCommand(operations=(LeaveArc(parent, child), *_)) if site.is_suspended(parent, child):
-                return site.is_unconfirmed(parent, child) or site.stands_in(parent=parent, child=child)
+                return site.is_unconfirmed(parent, child) or site.can_leave_below(parent=parent, child=child)
             case UpdateCommand(operations=(JoinArc(parent, child, offline=True), *_)):
                 return site.stands_in(parent=parent, child=child)
         return False

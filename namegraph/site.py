@@ -16,6 +16,7 @@ from namegraph.messages import FIRST_VIEW, ArcId, Message, Origin, ViewId
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, ProtocolRow
+from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.subnets import SubnetTable
 
 CAUGHT_UP = "caught up"
@@ -97,6 +98,16 @@ class Site:
         """Whether a server is out of reach, or in another view."""
         return server in self.lost or not self.is_in_view(server)
 
+    def out_of_reach(self, server: ServerId) -> RefusedError:
+        """The refusal of an update that needs a server which is away."""
+        why = self.lost.get(server, "no connection")
+        return refuse(
+            Reason.UNAVAILABLE,
+            f"the server {server} is out of reach ({why}); nothing was done",
+            unreachable=server,
+            server=server,
+        )
+
     def is_apart(self, server: ServerId) -> bool:
         """Whether what a server knows does not fit what is known here: it comes from elsewhere."""
         return self.view != FIRST_VIEW and self.members.get(server) != self.members[self.server]
@@ -177,6 +188,21 @@ class Site:
     def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
         """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
         return bool(self.unconfirmed) and ArcId(parent, child) in self.unconfirmed
+
+    def can_leave_alone(self, *, parent: NodeId, child: NodeId) -> bool:
+        """Whether nobody else can hold an arc that was joined here, or come to hold it: it is not being settled."""
+        is_settled = self.is_healed or not self.is_in_view(self.home_of(parent))
+        return is_settled and self.is_unconfirmed(parent, child)
+
+    def can_leave_below(self, *, parent: NodeId, child: NodeId) -> bool:
+        """Whether this server may leave a suspended arc at its child's end, since its parent's home is away.
+
+        Not one to a process: that is a member without question, whoever is away, so only its parent's home may leave
+        it. What is below a group that is away, nobody takes for known.
+        """
+        if not (self.stands_in(parent=parent, child=child) and self.is_suspended(parent, child)):
+            return False
+        return self.graph.group(child) is not None or self.is_unconfirmed(parent, child)
 
     def stands_in(self, *, parent: NodeId, child: NodeId) -> bool:
         """Whether this server, the home of an arc's child, speaks for the home of its parent, which is away."""

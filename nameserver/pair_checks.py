@@ -69,7 +69,11 @@ class PairChecks:
                     found[place] = PairFinding.APART
             elif found[place] == PairFinding.NOT_BELOW:
                 above, below = self._index(group), self._index(member)
-                if above is not None and below is not None and self._resolver.is_above_suspended(above, below):
+                if (
+                    above is not None
+                    and below is not None
+                    and self._resolver.is_above_suspended(above, below, without=changeable)
+                ):
                     found[place] = PairFinding.BELOW
                     continue
                 if member not in is_apart:

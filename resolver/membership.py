@@ -57,13 +57,25 @@ class MembershipResolver:
             return False
         return self._ancestors.is_ancestor(ancestor=node, node=of_member) or self.is_above_suspended(node, of_member)
 
-    def is_above_suspended(self, group: NodeIndex, member: NodeIndex) -> bool:
-        """Whether a suspended arc from a group of this server makes the member one of the group's."""
+    def is_above_suspended(self, group: NodeIndex, member: NodeIndex, *, without: Set[ServerId] = frozenset()) -> bool:
+        """Whether a suspended arc from a group of this server makes a process a member of a group.
+
+        That is sure, as nobody else can leave such an arc; `without` resting on groups of some servers. Of a group that
+        is below a suspended arc it is not: its home, which is away, may have left it there, or deleted the group.
+        """
+        if self._graph.kind(member) is not NodeKind.PROCESS:
+            return False
         return any(
-            parent == group or self._ancestors.is_ancestor(ancestor=group, node=parent)
+            parent == group or self._is_above(group, parent, without)
             for parent in self._graph.suspended_into.get(member, ())
             if self._core.owns(parent)
         )
+
+    def _is_above(self, group: NodeIndex, node: NodeIndex, without: Set[ServerId]) -> bool:
+        if not self._ancestors.is_ancestor(ancestor=group, node=node):
+            return False
+        ids = self._graph.ids
+        return not without or self.is_above_without(ids[group], ids[node], without)
 
     def is_above_without(self, group: NodeId, member: NodeId, servers: Set[ServerId]) -> bool:
         """Whether the member is in the group by way of groups alone that none of these servers owns."""
@@ -86,7 +98,9 @@ class MembershipResolver:
         if of_member is None:
             return []
         chain = list(prove(self._graph, self._ancestors, group=node, member=of_member))
-        for parent in sorted(self._graph.suspended_into.get(of_member, ()) if not chain else ()):
+        if chain or not self.is_above_suspended(node, of_member):
+            return [self._graph.ids[step] for step in chain]
+        for parent in sorted(filter(self._core.owns, self._graph.suspended_into[of_member])):
             above = [node] if parent == node else prove(self._graph, self._ancestors, group=node, member=parent)
             if above:
                 chain = [*above, of_member]

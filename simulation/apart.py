@@ -9,12 +9,14 @@ Source: protocol.md section 7, *Heal*.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from itertools import chain
 
-from namegraph.events import CreateGroup, DeleteGroup, Operation
+from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
 from namegraph.messages import Held, HeldToo, Offer, Order, SettleArc, SuspendArc
 from namegraph.names import NodeId
 from namegraph.server_core import ServerCore
+from simulation.invariants import InvariantViolatedError
 from simulation.networks import Sent
 
 ArcName = tuple[NodeId, NodeId]
@@ -26,7 +28,7 @@ class Apart:
     def __init__(self) -> None:
         self.arcs: set[ArcName] = set()
         self.decided_apart: set[ArcName] = set()
-        """Of these, arcs that were joined or left by updates of which an end heard only later."""
+        """Of these, arcs that were joined or left, or of which an end was made or deleted, as one end heard later."""
         self.groups: set[NodeId] = set()
         self._seen = 0
 
@@ -51,6 +53,39 @@ class Apart:
         for core in cores:
             graph = core.graph
             self.arcs.update((graph.ids[parent], graph.ids[child]) for parent, child in graph.suspended)
+
+    def note_groups(self, done: Iterable[Sequence[Operation]]) -> None:
+        """Take notice of groups that were made and deleted; `done` are the updates that were committed since.
+
+        The home of a group may have done so without having heard of an arc to it, which is there when it hears of it.
+        """
+        changed = {
+            operation.group
+            for operation in chain.from_iterable(done)
+            if isinstance(operation, CreateGroup | DeleteGroup)
+        }
+        self.decided_apart.update(arc for arc in self.arcs if not changed.isdisjoint(arc))
+
+    def check_outcome(self, done: Iterable[Sequence[Operation]], arcs: Container[ArcName]) -> None:
+        """Raise where an arc that was only left since all was at rest is there, or one that was only joined is not.
+
+        `done`: the updates that were committed since. Where both was done it depends on which end did what.
+        """
+        joined, left, deleted = set[ArcName](), set[ArcName](), set[NodeId]()
+        for operation in chain.from_iterable(done):
+            match operation:
+                case JoinArc(parent, child):
+                    joined.add((parent, child))
+                case LeaveArc(parent, child):
+                    left.add((parent, child))
+                case DeleteGroup(group):
+                    deleted.add(group)
+        for arc in sorted(self.arcs):
+            is_left = arc in left or not deleted.isdisjoint(arc)
+            if is_left and arc not in joined and arc in arcs:
+                raise InvariantViolatedError(f"I9: {arc} was left, and is there")
+            if arc in joined and not is_left and arc not in arcs:
+                raise InvariantViolatedError(f"I9: {arc} was joined, and is not there")
 
     def touches(self, operations: Sequence[Operation]) -> bool:
         """Whether an update rests on what was known differently."""

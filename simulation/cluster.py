@@ -120,6 +120,8 @@ class Cluster:
         self.queues: dict[ServerId, Queue] = {}
         self.down: dict[ServerId, None] = {}
         """Servers that have crashed and not started again."""
+        self.gone: dict[ServerId, None] = {}
+        """Of these, servers that do not start until they are brought back."""
         self.on_old_disks: dict[ServerId, None] = {}
         """Servers that were started on something else than what they had written last."""
         self.unknown: dict[int, UpdateCommand] = {}
@@ -269,8 +271,20 @@ class Cluster:
             self.connections.crashed(server)
         self.network.put(WORLD, Errand(partial(self.start, server)), delay=down_for)
 
+    def crash_for_good(self, server: ServerId) -> None:
+        """Let a server crash and stay away; if it is away, let it not come back."""
+        self.gone[server] = None
+        self.crash(server, down_for=0.0)
+
+    def bring_back(self, server: ServerId) -> None:
+        """Let a server start that had crashed for good."""
+        del self.gone[server]
+        self.start(server)
+
     def start(self, server: ServerId) -> None:
         """Let a server that has crashed start again: clients ask again, and others find it by and by."""
+        if server in self.gone or server not in self.down:
+            return
         del self.down[server]
         self.take(Arrival(self.now, server, Tick(), None))
         if self.connections is not None and server not in self.down:
@@ -281,9 +295,10 @@ class Cluster:
 
     def learn_unknown(self) -> None:
         """Let the clients that know of no outcome learn it by their request ids; what was not done is not done now."""
-        for command in self.unknown.values():
-            self._answer([self.outcome_now(command)])
-        self.unknown = {}
+        for ticket, command in list(self.unknown.items()):
+            if self._asked_at[ticket] not in self.gone:
+                del self.unknown[ticket]
+                self._answer([self.outcome_now(command)])
 
     def outcome_now(self, command: UpdateCommand) -> Reply:
         """The answer to a request that is repeated when its time is over."""

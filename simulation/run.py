@@ -10,16 +10,18 @@ from random import Random
 from namegraph.events import Committed, CreateGroup, UpdateCommand
 from namegraph.names import ServerId, Subnet, subnet_of
 from namegraph.records import RequestId
-from namegraph.refusals import Reason
+from namegraph.refusals import Reason, Refusal
 from namegraph.server_core import ServerCore
 from simulation.apart import Apart
-from simulation.checkers import check_all, check_quiet
+from simulation.checkers import check_all, check_quiet, check_settled
 from simulation.clients import Population, populate, submit_burst
 from simulation.cluster import Cluster
 from simulation.decisions import Decisions
 from simulation.effects import EffectsCheck
 from simulation.invariants import InvariantViolatedError
+from simulation.leaves_apart import LeavesApart
 from simulation.networks import RandomNetwork, Sent
+from simulation.never_back import NeverBack
 from simulation.old_copies import OldCopies
 from simulation.reads import Reads
 from simulation.recording import record
@@ -35,6 +37,9 @@ RESTART_SHARES = (0.0, 0.0, 0.002, 0.01, 0.05)
 
 OLD_COPIES_SHARE = 0.4
 """Of seeds with faults, those at the end of which disks fail."""
+
+NEVER_BACK_SHARE = 0.2
+"""Of the others with faults, those at the end of which a server stays away, for good or until the rest is at rest."""
 
 CALM_UPDATES = 4
 """After all that went wrong: none of them may be refused because of it."""
@@ -110,8 +115,13 @@ class SeedRun:
         copying = Random(f"old copies of {seed}")  # noqa: S311 - as above
         has_old_copies = faults and count > 1 and copying.random() < OLD_COPIES_SHARE
         self._old_copies = OldCopies(self._cluster, self._population, copying) if has_old_copies else None
+        leaving_all = Random(f"never back of {seed}")  # noqa: S311 - as above
+        has_lost = faults and count > 1 and not has_old_copies and leaving_all.random() < NEVER_BACK_SHARE
+        self._never_back = NeverBack(self._cluster, self._population, leaving_all) if has_lost else None
         reading = Random(f"reads of {seed}")  # noqa: S311 - as above
         self._reads = Reads(self._cluster, self._population, reading, self._apart)
+        leaving = Random(f"leaves apart of {seed}")  # noqa: S311 - as above
+        self._leaves_apart = LeavesApart(self._cluster, self._population, leaving, self._apart)
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
@@ -131,16 +141,22 @@ class SeedRun:
                 self._run_burst(size)
                 continue
             self._troubles.submit_burst()
+            self._leaves_apart.submit_burst()
             if self._old_copies is not None:
                 self._old_copies.make_copies()
             self._run_burst(size)
             self._troubled.update(cluster.answers)
         if self._troubles is not None and self._old_copies is not None:
             self._troubles.submit_burst()
+            self._leaves_apart.submit_burst()
             self._old_copies.make_copies()
             self._old_copies.fail_disks(self._apart)
             self._run_burst(chance.randint(2, 12), may_go_back=True)
             self._troubled.update(cluster.answers)
+        if self._troubles is not None and self._never_back is not None:
+            self._run_without(self._never_back, self._troubles)
+            if not self._never_back.is_back_at_last:
+                return self._tally()
         if self._troubles is not None:
             self._run_burst(CALM_UPDATES, may_go_back=self._old_copies is not None)
             self._start_again()
@@ -161,25 +177,82 @@ class SeedRun:
         """
         cluster, population = self._cluster, self._population
         self._burst_begins.append(len(cluster.history))
+        first_ticket = len(population.commands)
         submit_burst(self._chance, cluster, population, self._arcs, updates=size)
         if not may_go_back:
             self._resolvers.submit_burst()
             if self._troubles is not None:
                 self._reads.submit_burst()
         cluster.run(self._watch)
+        self._check_burst(first_ticket, may_go_back=may_go_back)
+
+    def _check_burst(self, first_ticket: int, *, may_go_back: bool = False) -> None:
+        """Everybody is there and all is at rest: compare everything since this ticket."""
+        cluster, population = self._cluster, self._population
         if self._troubles is not None:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
+        done = [
+            command.operations
+            for ticket, command in population.commands.items()
+            if ticket >= first_ticket and isinstance(cluster.answers[ticket], Committed)
+        ]
         self._apart.watch(cluster.sent)
+        self._apart.note_groups(done)
         if not may_go_back:
             self._resolvers.check(population.commands, self._apart)
         state = self._compare()
+        if not may_go_back:
+            self._apart.check_outcome(done, state.arcs)
         if self._troubles is not None and not may_go_back:
             self._reads.check()
             self._troubles.check_repeated(population.commands.values())
         self._arcs = state.arcs
         if self._restart_share:
             self._start_again()
+
+    def _run_without(self, never_back: NeverBack, troubles: Troubles) -> None:
+        """One more burst in trouble, at the end of which a server is gone; it may be back once the others are at rest.
+
+        Nobody resolves or reads meanwhile, for who asks that server waits.
+        """
+        chance, cluster, population = self._chance, self._cluster, self._population
+        self._burst_begins.append(len(cluster.history))
+        first_ticket = len(population.commands)
+        troubles.submit_burst()
+        never_back.lose()
+        submit_burst(chance, cluster, population, self._arcs, updates=chance.randint(2, 12))
+        cluster.run(self._watch)
+        troubles.check_over()
+        troubled = set(cluster.answers)
+        state = self._compare_without(never_back)
+        others = never_back.population_without()
+        submit_burst(chance, cluster, others, never_back.arcs_without(state.arcs), updates=CALM_UPDATES)
+        cluster.run(self._watch)
+        self._compare_without(never_back)
+        for ticket in cluster.answers.keys() - troubled:
+            answer = cluster.answers[ticket]
+            if isinstance(answer, Refusal) and answer.reason is Reason.UNAVAILABLE:
+                raise InvariantViolatedError(f"an update of the others was refused: {answer.message}")
+        troubles.tally["servers that were gone"] += 1
+        if never_back.is_back_at_last:
+            troubles.tally["servers that were back"] += 1
+            troubles.end_now()
+            cluster.bring_back(never_back.server)
+            cluster.run(self._watch)
+            self._check_burst(first_ticket)
+        self._troubled.update(cluster.answers)
+
+    def _compare_without(self, never_back: NeverBack) -> TrueState:
+        """Compare what the others have with the serial run of what was told."""
+        cluster, population = self._cluster, self._population
+        self._apart.watch(cluster.sent)
+        never_back.note(self._apart)
+        state = run_serially(population.commands, cluster.answers, cluster.places, population.groups, None, self._apart)
+        others = never_back.others()
+        agree_on(others, state.arcs, never_back.arcs_without(self._apart.arcs))
+        never_back.check(state)
+        return state
 
     def _watch(self) -> None:
         """Called after each step."""
@@ -200,6 +273,7 @@ class SeedRun:
         if old_copies is not None:
             old_copies.check(state, self._apart)
             state.groups = old_copies.agree_on_groups(state.groups)
+        check_settled(cluster.servers)
         agree_on(cluster.servers, state.arcs, self._apart.arcs)
         check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
         return state
@@ -226,7 +300,7 @@ class SeedRun:
         cluster = self._cluster
         tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally)
         if self._troubles is not None:
-            tally.troubles = self._troubles.tally
+            tally.troubles = self._troubles.tally + self._leaves_apart.tally
             tally.reads = self._reads.tally
         for ticket, outcome in cluster.answers.items():
             if isinstance(outcome, Committed):

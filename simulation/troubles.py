@@ -104,13 +104,19 @@ class Troubles:
         if after > AT_REST_WITHIN:
             raise InvariantViolatedError(f"stuck: it took {after:.0f} after the last trouble")
         self.is_on = False
-        for server, core in self._cluster.servers.items():
-            for other in self._cluster.servers:
+        there = [server for server in self._cluster.servers if server not in self._cluster.gone]
+        for server in there:
+            core = self._cluster.servers[server]
+            for other in there:
                 kept = list(core.channels.kept(other))
                 if kept:
                     raise InvariantViolatedError(f"stuck: {server} keeps {len(kept)} letters to {other}")
         self.tally["outcomes learnt later"] += len(self._cluster.unknown)
         self._cluster.learn_unknown()
+
+    def end_now(self) -> None:
+        """The last trouble ends at this instant: a server that was gone is brought back."""
+        self._over_at = self._cluster.now
 
     def check_repeated(self, commands: Iterable[UpdateCommand]) -> None:
         """Repeated requests get the outcome that was told, or are not remembered where nothing was done."""

@@ -7,8 +7,8 @@
                               above what joined its own groups
 
 This server itself is asked before any other. All pairs for one server travel in one request. A "yes" of anybody is a
-yes, since no server knows an arc that is not there. A "no" is one if everybody answered who could say "yes", or if the
-group's home owns all that is below the group.
+yes, since nobody says it by an arc that may have gone meanwhile. A "no" is one if everybody answered who could say
+"yes", or if the group's home owns all that is below the group.
 
 Source: interfaces.md, semantics 4 and 8; protocol.md section 8 (check and memberships).
 """

@@ -20,8 +20,8 @@ from shadowtree.results import Check
 def check_command(session: Session, group: str, member: str, explain: bool) -> int:
     """Say whether MEMBER, a person or a group, is in GROUP, directly or through other groups.
 
-    Prints `yes` or `no`; the exit status is 0 for yes, 1 for no, and 3 if a part of the graph out of reach could turn
-    a no into a yes.
+    Prints `yes` or `no`; the exit status is 0 for yes, 1 for no, and 3 if a part of the graph out of reach could
+    change the answer.
 
     \b
     Examples:

@@ -12,6 +12,7 @@ import pytest
 from namegraph.channels import Channels
 from namegraph.coordinator import Coordinator
 from namegraph.events import Committed, CreateGroup, JoinArc, UpdateCommand
+from namegraph.healing import Healing
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
 from resolver.parts import Parts
@@ -51,6 +52,7 @@ def test_every_kind_of_trouble_comes_up_and_updates_are_committed_refused_and_as
         tally.add(run_seed(seed, faults=True))
     assert {kind.value for kind in Trouble} <= tally.troubles.keys()
     assert {"crashes within a step", "asked again", "outcomes learnt later"} <= tally.troubles.keys()
+    assert {"left at the child's end", "servers that were gone", "servers that were back"} <= tally.troubles.keys()
     assert {"committed", "UNAVAILABLE"} <= tally.outcomes.keys()
     assert {"complete", "unreachable", "asked again after a crash"} <= tally.walks.keys()
 
@@ -101,6 +103,12 @@ def letters_leave_at_once(cluster, arrival, event, crash_at, step=Cluster._step)
         taken.effects.messages.clear()
 
 
+def view_opened_for_all(healing, view_opened=Healing.view_opened):
+    view_opened(healing)
+    site = healing._site
+    healing._answers_due.update(dict.fromkeys(server for server in site.table.servers() if server != site.server))
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "replacement", "first"),
     [
@@ -109,6 +117,7 @@ def letters_leave_at_once(cluster, arrival, event, crash_at, step=Cluster._step)
         pytest.param(Cluster, "_step", letters_leave_at_once, 0, id="letters leave only when they are durable"),
         pytest.param(Parts, "_ready_for", lambda *_: None, 0, id="a ready server is in doubt"),
         pytest.param(Coordinator, "restore", lambda *_: [], 0, id="a coordinator takes up what was decided"),
+        pytest.param(Healing, "view_opened", view_opened_for_all, 0, id="nobody waits for who is away, to be healed"),
     ],
 )
 def test_without_a_rule_something_goes_wrong(owner, name, replacement, first):

@@ -79,6 +79,14 @@ class Scene:
         while not is_so():
             self.cluster.take(self.network.next())
 
+    def after_meeting(self, steps, some, others):
+        """Let servers meet, and this much happen."""
+        self._begin(self.links.mend, some, others)
+        for _ in range(steps):
+            arrival = self.network.next()
+            if arrival is not None:
+                self.cluster.take(arrival)
+
     def bring(self, server, *arcs):
         """Import arcs between groups."""
         names = list(dict.fromkeys(end for arc in arcs for end in arc))
@@ -214,6 +222,77 @@ def test_an_arc_that_was_left_at_one_end_is_not_joined_again(loop, at, arc):
     assert arc not in loop.suspended(at)
     loop.meet([A, B], [C])
     loop.check(*(one for one in RING if one != arc))
+
+
+def test_an_arc_is_left_at_its_childs_end_with_others_by_that_end_alone(loop):
+    loop.part([A], [B, C])
+    more = JoinArc(H[C], H[B]), LeaveArc(G[A], G[B])
+    away = loop.ask(C, *more)
+    assert away.message == f"the server {A} is out of reach (no connection); nothing was done"
+    loop.done(B, JoinArc(H[B], G[C]), LeaveArc(G[A], G[B]))
+    assert loop.suspended(B) == set()
+    # Whether it is there in truth nobody else knows.
+    again = loop.ask(B, JoinArc(H[B], H[C]), LeaveArc(G[A], G[B]))
+    assert again.message == f"operation 2 of 2: the server {A} is out of reach (no connection); nothing was done"
+    loop.meet([A], [B, C])
+    loop.check(*RING[1:], (H[B], G[C]))
+
+
+def test_an_arc_that_was_changed_at_both_ends_is_what_its_newest_version_says(loop):
+    arc = G[C], G[A]
+    loop.part([A], [B, C])
+    loop.done(A, LeaveArc(*arc))
+    loop.done(C, LeaveArc(*arc))
+    loop.meet([A], [B, C])
+    loop.check(*RING[:2])
+    loop.done(C, JoinArc(*arc))
+    loop.part([A], [B, C])
+    loop.done(A, LeaveArc(*arc))
+    loop.done(C, LeaveArc(*arc))
+    loop.done(C, JoinArc(*arc, ChildKind.GROUP, offline=True))
+    loop.meet([A], [B, C])
+    loop.check(*RING)
+
+
+@pytest.mark.parametrize("steps", range(0, 120, 8))
+def test_an_arc_that_was_left_at_its_childs_end_is_not_told_to_be_there_before_that_is_heard_of(loop, steps):
+    loop.part([A], [B, C])
+    loop.done(B, LeaveArc(G[A], G[B]))
+    loop.after_meeting(steps, [A], [B, C])
+    answer = loop.ask(A, JoinArc(G[A], G[B], if_needed=True))
+    loop.cluster.run()
+    loop.check(*(RING if isinstance(answer, Committed) else RING[1:]))
+    assert isinstance(answer, Committed) or answer.reason is Reason.UNAVAILABLE
+
+
+def test_an_arc_to_a_process_is_left_where_its_parent_is_alone(loop):
+    arc = G[A], NodeId(f"ann@{C}")
+    loop.done(A, JoinArc(*arc))
+    loop.part([A], [B, C])
+    assert loop.refused(C, LeaveArc(*arc)) is Reason.UNAVAILABLE
+    assert loop.refused(C, LeaveArc(G[C], G[A]), LeaveArc(*arc)) is Reason.UNAVAILABLE
+    assert loop.refused(B, CreateGroup(NodeId(f"new@{B}")), LeaveArc(*arc)) is Reason.UNAVAILABLE
+    # So what this one tells is so, whoever is away.
+    assert MembershipResolver(loop.core(A)).resolve(G[A]).apart[1].processes == (arc[1],)
+    loop.done(A, LeaveArc(*arc))
+    loop.meet([A], [B, C])
+    loop.check(*RING)
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["to one end", "to both ends"])
+@pytest.mark.parametrize("steps", range(0, 100, 7))
+def test_an_arc_that_is_being_joined_by_its_parents_home_is_not_told_to_be_left_meanwhile(steps, is_known):
+    scene = Scene()
+    arc = G[A], G[C]
+    if is_known:
+        scene.done(A, JoinArc(*arc))
+    scene.part([A], [B, C])
+    if is_known:
+        scene.done(C, LeaveArc(*arc))
+    scene.done(C, JoinArc(*arc, offline=True))
+    scene.after_meeting(steps, [A], [B, C])
+    answer = scene.ask(C, LeaveArc(*arc))
+    scene.check(*(() if isinstance(answer, Committed) else (arc,)))
 
 
 def test_a_group_that_was_deleted_and_created_again_does_not_get_its_arcs_back(loop):

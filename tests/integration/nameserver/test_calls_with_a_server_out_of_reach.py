@@ -8,17 +8,17 @@ from tests.fakes.name_servers import NameServers
 
 TOP, MIDDLE, LOW = "top@a.example", "middle@b.example", "low@c.example"
 ALONE, EMPTY = "alone@b.example", "empty@a.example"
-ANN, BOB, GUEST = "ann@c.example", "bob@b.example", "guest@elsewhere.example"
+ANN, CY, BOB, GUEST = "ann@c.example", "cy@c.example", "bob@b.example", "guest@elsewhere.example"
 
 
 @pytest.fixture
 async def servers():
-    """top -> middle -> low -> ann, guest; alone -> guest; c is out of reach."""
+    """top -> middle -> low -> ann, guest; middle -> cy; alone -> guest; c is out of reach."""
     async with NameServers("a.example", "b.example", "c.example") as all_servers:
         names = all_servers["a.example"].client
         for group in (TOP, MIDDLE, LOW, ALONE, EMPTY):
             await names.create_group(group)
-        for parent, child in ((TOP, MIDDLE), (MIDDLE, LOW), (LOW, ANN), (LOW, GUEST), (ALONE, GUEST)):
+        for parent, child in ((TOP, MIDDLE), (MIDDLE, LOW), (MIDDLE, CY), (LOW, ANN), (LOW, GUEST), (ALONE, GUEST)):
             await names.join(parent, child)
         all_servers.cut_off("c.example")
         all_servers.calls()
@@ -51,9 +51,9 @@ async def test_lists_and_exports_hold_the_rest_and_say_what_is_missing(servers, 
         listed = await names.groups()
         assert (listed.groups, listed.unreachable) == ((ALONE, EMPTY, MIDDLE, TOP), ("c.example",))
         exported = await names.export_file(tmp_path / "graph.tsv")
-        assert exported == shadowtree.ExportSummary(4, ("c.example",))
+        assert exported == shadowtree.ExportSummary(5, ("c.example",))
         arcs = names.export()
-        assert [(await anext(arcs)).parent for _ in range(4)] == [ALONE, EMPTY, MIDDLE, TOP]
+        assert [(await anext(arcs)).parent for _ in range(5)] == [ALONE, EMPTY, MIDDLE, MIDDLE, TOP]
         with pytest.raises(shadowtree.Unavailable) as caught:
             await anext(arcs)
         assert caught.value.unreachable == ("c.example",)
@@ -62,9 +62,9 @@ async def test_lists_and_exports_hold_the_rest_and_say_what_is_missing(servers, 
 @pytest.mark.parametrize(
     ("group", "member", "answer"),
     [
-        # Its arcs into what is out of reach still prove it.
-        (TOP, LOW, True),
-        (MIDDLE, LOW, True),
+        # Its arcs to processes out of reach still prove it.
+        (TOP, CY, True),
+        (MIDDLE, CY, True),
         (ALONE, GUEST, True),
         # Below the group all is within reach.
         (ALONE, ANN, False),
@@ -76,6 +76,9 @@ async def test_lists_and_exports_hold_the_rest_and_say_what_is_missing(servers, 
         # Below the group something is out of reach, where only that server could tell.
         (TOP, ANN, None),
         (TOP, GUEST, None),
+        # A group there may have left, or be deleted.
+        (TOP, LOW, None),
+        (MIDDLE, LOW, None),
         (MIDDLE, "nobody@elsewhere.example", None),
         # Whether this group exists, only that server knows.
         ("unknown@c.example", BOB, None),
