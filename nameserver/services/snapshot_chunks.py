@@ -30,6 +30,11 @@ def encode_piece(piece: Piece) -> bytes:
     ).SerializeToString()
 
 
+def encode_together(pieces: Sequence[bytes]) -> bytes:
+    """One chunk of several."""
+    return messages.SnapshotChunk(pieces=pieces).SerializeToString()
+
+
 def encode_end(closing: Closing, *, revision: str, database_failure: str, cut: str = "") -> bytes:
     """The last chunk."""
     end = messages.SnapshotChunk.End(

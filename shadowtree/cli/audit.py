@@ -55,6 +55,12 @@ _config_option = click.option(
     "several. It may run meanwhile, or not.",
 )
 
+_jdbc_option = click.option(
+    "--jdbc",
+    is_flag=True,
+    help="With --config: have Spark read the databases by JDBC, many ranges of a table at once.",
+)
+
 
 @click.group("audit")
 def audit_command() -> None:
@@ -70,9 +76,10 @@ def audit_command() -> None:
 @_out_option
 @_cut_option
 @_config_option
+@_jdbc_option
 @everywhere()
 @in_session
-def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, ...]) -> int:
+def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool) -> int:
     """Write what every server holds to Parquet files in DIR, one folder for each server; the servers go on meanwhile.
 
     The address of one server suffices: it knows the others. Earlier snapshots in DIR are taken away. If a server cannot
@@ -82,8 +89,8 @@ def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[P
     Example:
       shadowtree audit snapshot --out snapshots
     """
-    _require(NEEDED)
-    taken = _take(session, folder, cut=cut, configs=configs)
+    _require(NEEDED_BY_RUN if jdbc else NEEDED)
+    taken = _take(session, folder, cut=cut, configs=configs, java=_java() if jdbc else None)
     if session.is_json:
         print_json(taken)
     else:
@@ -98,10 +105,13 @@ def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[P
 @_out_option
 @_cut_option
 @_config_option
+@_jdbc_option
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- AUDIT-OPTIONS]")
 @everywhere()
 @in_session
-def run_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], more: tuple[str, ...]) -> int:
+def run_command(
+    session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool, more: tuple[str, ...]
+) -> int:
     """Take snapshots of all servers, judge them, and write findings.jsonl, findings.parquet and report.html to DIR.
 
     Needs `pip install shadowtree[audit]` and Java 17 or 21. What follows `--` is for `python -m spark_graph_jobs`.
@@ -112,13 +122,9 @@ def run_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, 
     Example:
       shadowtree audit run --server 127.0.0.1:7400 --out report
     """
-    from shadowtree.cli.java import find_java, how_to_install
-
     _require(NEEDED_BY_RUN)
-    java = find_java()
-    if java is None:
-        raise click.ClickException(f"no Java 17 or 21 was found, which Spark needs; install it: {how_to_install()}")
-    taken = _take(session, folder / SNAPSHOTS, cut=cut, configs=configs)
+    java = _java()
+    taken = _take(session, folder / SNAPSHOTS, cut=cut, configs=configs, java=java if jdbc else None)
     command = [sys.executable, "-m", "spark_graph_jobs", str(folder / SNAPSHOTS), "--out", str(folder), *more]
     environment = {**os.environ, "JAVA_HOME": str(java)}
     status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - our own interpreter
@@ -132,19 +138,31 @@ def run_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, 
     return UNCERTAIN if status == DONE and taken.missing else status
 
 
-def _take(session: Session, folder: Path, *, cut: bool, configs: tuple[Path, ...]) -> Taken:
+def _java() -> Path:
+    from shadowtree.cli.java import find_java, how_to_install
+
+    java = find_java()
+    if java is None:
+        raise click.ClickException(f"no Java 17 or 21 was found, which Spark needs; install it: {how_to_install()}")
+    return java
+
+
+def _take(session: Session, folder: Path, *, cut: bool, configs: tuple[Path, ...], java: Path | None) -> Taken:
+    """`java`: where databases are to be read by JDBC."""
     if cut and configs:
         raise click.UsageError("--cut asks servers, --config reads databases: one of them")
-    taken = _take_stored(configs, folder) if configs else _take_from_servers(session, folder, cut=cut)
+    if java is not None and not configs:
+        raise click.UsageError("--jdbc reads databases: name them with --config")
+    taken = _take_stored(configs, folder, java) if configs else _take_from_servers(session, folder, cut=cut)
     for missing in taken.missing:
         warn(f"no snapshot of {missing.server or 'the server'} at {missing.address}: {missing.why}")
     return taken
 
 
-def _take_stored(configs: tuple[Path, ...], folder: Path) -> Taken:
+def _take_stored(configs: tuple[Path, ...], folder: Path, java: Path | None) -> Taken:
     from shadowtree.cli.stored import take_stored
 
-    return take_stored(configs, folder)
+    return take_stored(configs, folder, java=java)
 
 
 def _take_from_servers(session: Session, folder: Path, *, cut: bool) -> Taken:

@@ -137,7 +137,7 @@ class MakeCutResponse(_message.Message):
     def __init__(self, revision: _Optional[str] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
-    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "boundary_records", "under_way", "end", "is_caught_up")
+    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "boundary_records", "under_way", "end", "is_caught_up", "pieces")
     class Nodes(_message.Message):
         __slots__ = ("numbers", "ids", "kinds", "homes", "places", "version_counters", "version_servers", "virtual_nodes", "representatives", "servers")
         NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -264,6 +264,7 @@ class SnapshotChunk(_message.Message):
     UNDER_WAY_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     IS_CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
     nodes: SnapshotChunk.Nodes
     arcs: SnapshotChunk.Arcs
     virtual_nodes: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.VirtualNode]
@@ -272,4 +273,5 @@ class SnapshotChunk(_message.Message):
     under_way: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.UnderWay]
     end: SnapshotChunk.End
     is_caught_up: bool
-    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., boundary_records: _Optional[_Iterable[_Union[SnapshotChunk.BoundaryRecord, _Mapping]]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ...) -> None: ...
+    pieces: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., boundary_records: _Optional[_Iterable[_Union[SnapshotChunk.BoundaryRecord, _Mapping]]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ...) -> None: ...

@@ -46,6 +46,8 @@ class SnapshotCollector:
 
     def add(self, chunk: admin_pb2.SnapshotChunk) -> None:
         """Take the next chunk."""
+        for piece in chunk.pieces:
+            self.add(admin_pb2.SnapshotChunk.FromString(piece))
         nodes, arcs, sets = chunk.nodes, chunk.arcs, chunk.ancestor_sets
         if nodes.numbers:
             self._node_columns.append(_node_columns(nodes))

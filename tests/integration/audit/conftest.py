@@ -2,8 +2,9 @@
 
 import pytest
 
-from spark_graph_jobs.engines.choice import jar_settings
-from spark_graph_jobs.engines.jar import NoJar, find_jar
+from spark_graph_jobs.database_copy import find_driver
+from spark_graph_jobs.engines.jar import find_jar
+from spark_graph_jobs.jars import Jar, NoJar
 from spark_graph_jobs.session import start
 
 
@@ -14,9 +15,16 @@ def jar():
 
 
 @pytest.fixture(scope="session")
-def spark(jar):
-    """A session on two threads, with GraphFrames where its jar can be had."""
-    session = start(master="local[2]", memory="2g", more=jar_settings(jar))
+def driver_jar():
+    """The jar of PostgreSQL's driver, or why there is none."""
+    return find_driver()
+
+
+@pytest.fixture(scope="session")
+def spark(jar, driver_jar):
+    """A session on two threads, with GraphFrames and PostgreSQL's driver where their jars can be had."""
+    jars = [str(one.path) for one in (jar, driver_jar) if isinstance(one, Jar)]
+    session = start(master="local[2]", memory="2g", more={"spark.jars": ",".join(jars)})
     yield session
     session.stop()
 
@@ -26,3 +34,10 @@ def needs_graphframes(jar):
     """For what only GraphFrames can do: it is not run, and named at the end, where its jar cannot be had."""
     if isinstance(jar, NoJar):
         pytest.skip(jar.reason)
+
+
+@pytest.fixture(scope="session")
+def needs_driver(driver_jar):
+    """The same for what only Spark's JDBC source can do."""
+    if isinstance(driver_jar, NoJar):
+        pytest.skip(driver_jar.reason)

@@ -17,14 +17,15 @@ class Fault:
     """(audit, short subject) of findings that must be there."""
     besides: frozenset
     """Audits that may have more to say of the same cluster, because what was planted has consequences."""
-    severity: str = "error"
+    severities: frozenset
+    """Of all its findings together."""
 
 
-def fault(*found, besides=(), severity="error"):
+def fault(*found, besides=(), severities=("error",)):
     """Register a function that plants a fault into a cluster; its name says which."""
 
     def register(plant):
-        FAULTS[plant.__name__] = Fault(plant, frozenset(found), frozenset(besides), severity)
+        FAULTS[plant.__name__] = Fault(plant, frozenset(found), frozenset(besides), frozenset(severities))
         return plant
 
     return register
@@ -58,6 +59,25 @@ def arc_of_a_loop_that_is_normal(cluster):
     cluster.arc_row("a", "z@c -> x@a")["state"] = "normal"
 
 
+@fault(("virtual nodes", "x@a -> y@b"), ("virtual nodes", "x@a"))
+def tree_edge_that_is_normal(cluster):
+    cluster.arc_row("a", "x@a -> y@b")["state"] = "normal"
+
+
+@fault(("virtual nodes", "left@a -> shared@c"))
+def normal_arc_that_fades_at_all_servers(cluster):
+    for server in ("a", "b", "c"):
+        cluster.arc_row(server, "left@a -> shared@c")["state"] = "fade"
+
+
+@fault(("virtual nodes", "z@c -> x@a"), ("virtual nodes", "y@b -> z@c"))
+def another_tree_at_all_servers(cluster):
+    """It spans the virtual node too, and all agree; but the order of arcs says which is the one."""
+    for server in ("a", "b", "c"):
+        cluster.arc_row(server, "y@b -> z@c")["state"] = "fade"
+        cluster.arc_row(server, "z@c -> x@a")["state"] = "shadow"
+
+
 @fault(("virtual nodes", "top@a -> left@a"))
 def arc_without_state(cluster):
     cluster.arc_row("a", "top@a -> left@a")["state"] = None
@@ -66,6 +86,18 @@ def arc_without_state(cluster):
 @fault(("virtual nodes", "right@b -> shared@c"))
 def state_suspended_of_an_arc_that_is_not(cluster):
     cluster.arc_row("b", "right@b -> shared@c")["state"] = "suspended"
+
+
+@fault(("virtual nodes", "x@a -> y@b"), ("virtual nodes", "x@a"))
+def state_suspended_of_a_tree_edge_that_is_not(cluster):
+    cluster.arc_row("c", "x@a -> y@b")["state"] = "suspended"
+
+
+@fault(("virtual nodes", "y@b -> x@a"), besides=("agreement",), severities=("error", "warning"))
+def suspended_arc_of_another_state(cluster):
+    for server in ("a", "b", "c"):
+        cluster.arc_row(server, "y@b -> x@a").update(suspended=True, state="suspended")
+    cluster.arc_row("b", "y@b -> x@a")["state"] = "fade"
 
 
 @fault(("virtual nodes", "top@a -> z@c"))
@@ -226,6 +258,22 @@ def record_stored_and_sent_that_blocks_too_many(cluster):
         cluster.record(server, "right@b -> shared@c", origin)["minimal"] = [cluster.name("right@b")]
 
 
+@fault(("exactly once", "z@c -> p@b"))
+def record_stored_and_sent_that_blocks_too_few(cluster):
+    for server, origin in (("c", "stored"), ("b", "sent")):
+        cluster.record(server, "z@c -> p@b", origin)["minimal"] = [cluster.name("left@a")]
+
+
+@fault(("exactly once", "top@a -> m@a"))
+def computed_record_that_blocks_too_many(cluster):
+    _change_blocked(cluster, "a", "top@a -> m@a", lambda found: found.add(cluster.number("a", "left@a")))
+
+
+@fault(("exactly once", "top@a -> m@a"))
+def computed_record_that_blocks_too_few(cluster):
+    _change_blocked(cluster, "a", "top@a -> m@a", lambda found: found.discard(cluster.number("a", "top@a")))
+
+
 @fault(("exactly once", "right@b -> shared@c"), ("RD records", "right@b -> shared@c"))
 def record_that_names_what_is_not_there(cluster):
     cluster.record("b", "right@b -> shared@c", "stored")["minimal"].append(cluster.name("nobody@a"))
@@ -330,12 +378,17 @@ def dangling_child(cluster):
     cluster.node_row("b", "p@b")["kind"] = "absent"
 
 
+@fault(("agreement", "right@b -> shared@c"), besides=("agreement", "virtual nodes"))
+def dangling_parent(cluster):
+    cluster.node_row("b", "right@b")["kind"] = "absent"
+
+
 @fault(("agreement", "z@c -> guest@people.example"), besides=("ancestry",))
 def foreign_member_without_a_record(cluster):
     cluster.arc_row("c", "z@c -> guest@people.example")["is_record"] = False
 
 
-@fault(("agreement", "y@b -> x@a"), severity="warning")
+@fault(("agreement", "y@b -> x@a"), severities=("warning",))
 def suspended_arc(cluster):
     for server in cluster.snapshots:
         cluster.arc_row(server, "y@b -> x@a").update(suspended=True, state="suspended")
@@ -349,7 +402,7 @@ def stale_update(cluster):
     _under_way(cluster, "b", role="participant", state="ready")
 
 
-@fault(("updates", "u"), severity="warning")
+@fault(("updates", "u"), severities=("warning",))
 def update_in_doubt(cluster):
     _under_way(cluster, "b", role="participant", state="ready")
     _under_way(cluster, "a", role="coordinator", state="ordered")
@@ -360,6 +413,13 @@ def _change_set(cluster, server, short, change):
     found = BitMap.deserialize(row["ancestors"])
     change(found)
     row["ancestors"] = found.serialize()
+
+
+def _change_blocked(cluster, server, short, change):
+    row = cluster.record(server, short, "computed")
+    blocked = BitMap.deserialize(row["blocked"])
+    change(blocked)
+    row["blocked"] = blocked.serialize()
 
 
 def _store(cluster, server, short, minimal):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spark_graph_jobs import agreement, ancestry, exactly_once, levels, rd_records, updates, virtual_nodes
 from spark_graph_jobs.results import Verdict
 from spark_graph_jobs.run import run
 from spark_graph_jobs.schema import DELIVERIES, DELIVERIES_SCHEMA
@@ -56,8 +57,15 @@ def test_a_planted_fault_is_found_and_nothing_else_is(name, found):
     seen = {(finding.audit, short(finding, tag)) for finding in findings}
     assert fault.found <= seen, findings
     assert {audit for audit, _ in seen - fault.found} <= fault.besides, findings
-    assert {finding.severity.value for finding in findings} == {fault.severity}
+    assert {finding.severity.value for finding in findings} == fault.severities
     assert all(finding.fix.startswith("shadowtree ") for finding in findings)
+
+
+def test_every_audit_of_snapshots_has_its_faults():
+    named = {audit for fault in FAULTS.values() for audit, _ in fault.found}
+    assert named == {
+        one.AUDIT for one in (levels, virtual_nodes, ancestry, exactly_once, rd_records, agreement, updates)
+    }
 
 
 def test_nothing_is_found_in_the_cluster_where_nothing_was_planted(found):
@@ -65,7 +73,11 @@ def test_nothing_is_found_in_the_cluster_where_nothing_was_planted(found):
 
 
 def test_nothing_is_found_in_random_clusters(spark, tmp_path):
-    result = judge(spark, snapshots_of(random_clusters(CLEAN_CLUSTERS, seed=6), OWNERS), tmp_path)
+    snapshots = snapshots_of(random_clusters(CLEAN_CLUSTERS, seed=6), OWNERS)
+    rows = {name: [row for one in snapshots.values() for row in one.rows[name]] for name in ("arcs", "rd_records")}
+    assert {row["state"] for row in rows["arcs"]} == {"normal", "shadow", "fade", None}
+    assert {row["origin"] for row in rows["rd_records"]} == {"stored", "sent", "computed"}
+    result = judge(spark, snapshots, tmp_path)
     assert result.findings == ()
     assert result.verdict is Verdict.CONSISTENT
 

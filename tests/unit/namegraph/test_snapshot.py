@@ -8,6 +8,9 @@ from pyroaring import BitMap
 from namegraph import snapshot as snapshot_module
 from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.names import parse_name
+from nameserver.services.snapshot_chunks import encode_end, encode_piece, encode_together
+from shadowtree.client.snapshots.tables import SnapshotCollector
+from shadowtree.v1 import admin_pb2
 from tests.cores import CoreUnderTest
 from tests.snapshots import tables_of
 
@@ -116,3 +119,23 @@ def test_reading_while_updates_go_on_gives_what_reading_at_rest_gives_afterwards
         core.ask(operation())
     monkeypatch.setattr(snapshot_module, "ROUNDS_LIMIT", chance.randrange(4))
     assert tables_of(core.core, between=change) == tables_of(core.core)
+
+
+def test_pieces_that_are_sent_together_are_taken_one_after_another(core, monkeypatch):
+    """So that of two pieces in one message the later one holds."""
+    monkeypatch.setattr(snapshot_module, "PIECE_ROWS", 1)
+    core.create("top@a.x", "sub@b.x")
+    core.join("top@a.x", "sub@b.x")
+    snapshot = core.core.snapshot()
+    early = [encode_piece(piece) for piece in snapshot.read()]
+    core.leave("top@a.x", "sub@b.x")
+    snapshot.note(core.records)
+    late = [encode_piece(piece) for piece in snapshot.finish()]
+    snapshot.close()
+    end = encode_end(snapshot.closing(), revision=core.core.revision, database_failure="")
+    collector = SnapshotCollector()
+    for encoded in (encode_together([*early, *late]), end):
+        collector.add(admin_pb2.SnapshotChunk.FromString(encoded))
+    found = collector.finish().tables
+    assert {name: table.to_pylist() for name, table in found.items()} == tables_of(core.core)[1]
+    assert found["arcs"]["present"].to_pylist() == [False]

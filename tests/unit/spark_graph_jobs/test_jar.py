@@ -1,8 +1,12 @@
-"""Where the jar of GraphFrames is looked for, and what is said where there is none."""
+"""Where jars are looked for, and what is said where there is none."""
+
+import io
 
 import pytest
 
-from spark_graph_jobs.engines.jar import Jar, NoJar, coordinates, find_jar
+from spark_graph_jobs import database_copy
+from spark_graph_jobs.engines.jar import coordinates, find_jar
+from spark_graph_jobs.jars import Jar, NoJar, look_for
 
 
 @pytest.fixture
@@ -62,3 +66,21 @@ def test_where_there_is_none_one_line_names_the_coordinates_and_what_to_do(nowhe
     assert coordinates() in reason
     assert "--graphframes-jar" in reason
     assert "\n" not in reason
+
+
+def test_without_a_driver_for_databases_one_line_says_what_was_tried_and_spark_is_not_started(monkeypatch, capsys):
+    monkeypatch.setattr(database_copy, "look_for", lambda coordinates, *, among_spark: None)
+    monkeypatch.setattr(database_copy, "start", None)
+    monkeypatch.setattr("sys.stdin", io.StringIO("[]"))
+    assert database_copy.main() == 4
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert database_copy.COORDINATES in said
+
+
+def test_a_driver_among_the_jars_of_spark_is_taken_in_any_version(nowhere):
+    path = nowhere["spark_jars"] / "postgresql-9.9.9.jar"
+    path.touch()
+    assert look_for(database_copy.COORDINATES, among_spark=database_copy.SUPPLIED, **nowhere) == Jar(
+        path, "among the jars of Spark"
+    )

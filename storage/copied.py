@@ -1,0 +1,95 @@
+"""The state that a copy of a PostgreSQL database holds: its tables as Parquet files, made by Spark's JDBC source.
+
+Rows come in Arrow batches and go through the code that reads a database: checksums, gaps and layout are judged alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import Table
+
+from namegraph.records import StoredState
+from storage.errors import DatabaseUrlError, NotOurDatabaseError
+from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, VIRTUAL_NODES
+from storage.rows import Slice
+from storage.schema import VERSION_TABLE, require_newest_of
+from storage.sql_store import server_of_row, state_of_slices
+from storage.urls import POSTGRESQL, parse_database_url, show_url
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_PER_BATCH: Final = 20_000
+
+DEFAULT_PORT: Final = 5432
+
+TABLES: Final[Mapping[str, str | None]] = {
+    VERSION_TABLE: None,
+    SERVER.name: None,
+    NODES.name: NODES.c.node.name,
+    VIRTUAL_NODES.name: VIRTUAL_NODES.c.number.name,
+    ARCS.name: ARCS.c.parent.name,
+    OUTCOMES.name: OUTCOMES.c.sequence.name,
+    PROTOCOL_ROWS.name: None,
+}
+"""What is copied; with each table the column of whole numbers by which it may be cut into ranges."""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaDatabase:
+    """How Java names a database, and what else it needs to connect."""
+
+    url: str
+    properties: Mapping[str, str]
+
+
+def java_database(text: str) -> JavaDatabase:
+    """The same of one of our URLs; raises `DatabaseUrlError` for one that Java cannot reach."""
+    url = parse_database_url(text)
+    shown = show_url(url)
+    if url.get_backend_name() != POSTGRESQL:
+        raise DatabaseUrlError(database=shown, problem="JDBC reads PostgreSQL alone", remedy="ask its server instead")
+    options = {name: value for name, value in url.query.items() if isinstance(value, str)}
+    host = url.host or options.pop("host", None)
+    port = url.port or int(options.pop("port", DEFAULT_PORT))
+    if host is None or host.startswith("/"):
+        raise DatabaseUrlError(
+            database=shown,
+            problem="JDBC reaches PostgreSQL over TCP, not over a Unix socket",
+            remedy="name its host and port, or read without --jdbc",
+        )
+    given = {"user": url.username, "password": url.password}
+    properties = {**options, **{name: value for name, value in given.items() if value is not None}}
+    shown_host = f"[{host}]" if ":" in host else host
+    return JavaDatabase(f"jdbc:postgresql://{shown_host}:{port}/{url.database or ''}", properties)
+
+
+def copied_state(folder: Path, text: str) -> StoredState:
+    """What the copy in a folder holds of the database of a URL; read while consumed. Raises `StorageError`."""
+    database = show_url(parse_database_url(text))
+    require_newest_of(_table(folder, VERSION_TABLE).column("version_num").to_pylist(), database=database)
+    rows = [row for rows in _slices(folder, SERVER) for row in rows]
+    if not rows:
+        raise NotOurDatabaseError(
+            database=database, problem="no server has used it", remedy="see that it is the right one"
+        )
+    state = server_of_row(rows[0], database=database)
+    return state_of_slices(state, lambda table, order: _slices(folder, table, order), database=database)
+
+
+def _slices(folder: Path, table: Table, order: str | None = None) -> Iterator[Slice]:
+    rows = _table(folder, table.name).select(table.columns.keys())
+    if order is not None:
+        rows = rows.sort_by(order)
+    for batch in rows.to_batches(ROWS_PER_BATCH):
+        yield list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _table(folder: Path, name: str) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    return pq.read_table(folder / name)
