@@ -13,7 +13,7 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 
 from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.messages import Held, HeldToo, Offer, Order, SettleArc, SuspendArc
+from namegraph.messages import Held, HeldToo, Install, Offer, Order, SettleArc, SuspendArc
 from namegraph.names import NodeId
 from namegraph.server_core import ServerCore
 from simulation.invariants import InvariantViolatedError
@@ -30,21 +30,34 @@ class Apart:
         self.decided_apart: set[ArcName] = set()
         """Of these, arcs that were joined or left, or of which an end was made or deleted, as one end heard later."""
         self.groups: set[NodeId] = set()
+        self.is_in_burst = False
+        """Whether anything was known differently since the last burst of updates began."""
+        self.has_new_view = False
+        """Whether a view was agreed on since then."""
         self._seen = 0
+
+    def burst_begins(self) -> None:
+        """All is at rest, and clients ask for more."""
+        self.is_in_burst = self.has_new_view = False
 
     def watch(self, sent: Sequence[Sent]) -> None:
         """Take notice of what was sent since the last time."""
         for one in sent[self._seen :]:
             match one.message:
+                case Install():
+                    self.has_new_view = True
                 case Held(arcs) | HeldToo(arcs):
+                    self.is_in_burst = self.is_in_burst or bool(arcs)
                     self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
                 case Offer(_, groups, arcs):
+                    self.is_in_burst = True
                     self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
                     self.decided_apart.update((known.arc.parent, known.arc.child) for known in arcs)
                     self.groups.update(change.group for change in groups)
                 case Order(update):
                     for _, step in update.operations:
                         if isinstance(step, SuspendArc | SettleArc):
+                            self.is_in_burst = True
                             self.arcs.add((step.parent, step.child))
         self._seen = len(sent)
 
@@ -52,6 +65,7 @@ class Apart:
         """Take notice of what is suspended now: if both ends leave it while they are apart, no message tells of it."""
         for core in cores:
             graph = core.graph
+            self.is_in_burst = self.is_in_burst or bool(graph.suspended)
             self.arcs.update((graph.ids[parent], graph.ids[child]) for parent, child in graph.suspended)
 
     def note_groups(self, done: Iterable[Sequence[Operation]]) -> None:

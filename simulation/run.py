@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from namegraph.events import Committed, CreateGroup, UpdateCommand
-from namegraph.names import ServerId, Subnet, subnet_of
+from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.records import RequestId
 from namegraph.refusals import Reason, Refusal
 from namegraph.server_core import ServerCore
@@ -105,6 +105,7 @@ class SeedRun:
         self._population = populate(chance, subnets)
         self._arcs: dict[ArcName, int] = {}
         """Those there are by now, with their costs."""
+        self._groups: set[NodeId] = set(self._population.groups)
         self._updates = updates
         self._decisions = Decisions(self._cluster)
         own_chance = Random(seed)  # noqa: S311 - as above
@@ -178,6 +179,7 @@ class SeedRun:
         cluster, population = self._cluster, self._population
         self._burst_begins.append(len(cluster.history))
         first_ticket = len(population.commands)
+        self._apart.burst_begins()
         submit_burst(self._chance, cluster, population, self._arcs, updates=size)
         if not may_go_back:
             self._resolvers.submit_burst()
@@ -207,9 +209,22 @@ class SeedRun:
         if self._troubles is not None and not may_go_back:
             self._reads.check()
             self._troubles.check_repeated(population.commands.values())
-        self._arcs = state.arcs
+            if not self._apart.is_in_burst:
+                self._troubles.tally["bursts in which nothing was apart"] += 1
+                self._check_effects(first_ticket)
+        self._arcs, self._groups = state.arcs, state.groups
         if self._restart_share:
             self._start_again()
+
+    def _check_effects(self, first_ticket: int) -> None:
+        """What callers were told since this ticket of loops, as all servers knew the same of every arc all the time.
+
+        A view that ends takes with it what participants say of control.
+        """
+        cluster, tickets = self._cluster, self._population.commands
+        watch = self._effects.check_loops if self._apart.has_new_view else self._effects.check
+        commands = {ticket: command for ticket, command in tickets.items() if ticket >= first_ticket}
+        run_serially(commands, cluster.answers, cluster.places, self._groups, watch, self._apart, self._arcs)
 
     def _run_without(self, never_back: NeverBack, troubles: Troubles) -> None:
         """One more burst in trouble, at the end of which a server is gone; it may be back once the others are at rest.
@@ -219,6 +234,7 @@ class SeedRun:
         chance, cluster, population = self._chance, self._cluster, self._population
         self._burst_begins.append(len(cluster.history))
         first_ticket = len(population.commands)
+        self._apart.burst_begins()
         troubles.submit_burst()
         never_back.lose()
         submit_burst(chance, cluster, population, self._arcs, updates=chance.randint(2, 12))

@@ -138,19 +138,20 @@ def run_serially(
     groups: Iterable[NodeId],
     watch: Watch | None = None,
     apart: Apart | None = None,
+    arcs: Mapping[ArcName, int] | None = None,
 ) -> TrueState:
     """The state after all updates in the order of final priorities; raises where the serial run has another outcome.
 
-    `groups` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere. `watch` is
-    shown each commit: ticket, outcome, and the states before and after.
+    `groups` and `arcs` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere.
+    `watch` is shown each commit: ticket, outcome, and the states before and after.
     """
-    state = TrueState(set(groups), {})
-    for _, ticket, before, after in states(commands, answers, places, groups, apart):
+    state = TrueState(set(groups), dict(arcs or {}))
+    for _, ticket, before, after in states(commands, answers, places, groups, apart, arcs):
         if watch is not None and isinstance(answers[ticket], Committed):
             watch(ticket, answers[ticket], before, after)
         state = after
     for ticket, outcome in answers.items():
-        if ticket not in places and isinstance(outcome, Committed):
+        if ticket in commands and ticket not in places and isinstance(outcome, Committed):
             raise InvariantViolatedError(f"I8: {commands[ticket]} was committed and has no place")
     return state
 
@@ -161,9 +162,10 @@ def states(
     places: Mapping[int, Priority],
     groups: Iterable[NodeId],
     apart: Apart | None = None,
+    arcs: Mapping[ArcName, int] | None = None,
 ) -> Iterator[tuple[Priority, int, TrueState, TrueState]]:
     """Updates in the order of final priorities: place, ticket, states before and after; raises as `run_serially`."""
-    state = TrueState(set(groups), {})
+    state = TrueState(set(groups), dict(arcs or {}))
     # One server may refuse right after a commit of the same priority, so commits come first.
     in_order = sorted(
         (places[ticket], not isinstance(answers[ticket], Committed), ticket) for ticket in commands if ticket in places

@@ -13,6 +13,7 @@ from namegraph.channels import Channels
 from namegraph.coordinator import Coordinator
 from namegraph.events import Committed, CreateGroup, JoinArc, UpdateCommand
 from namegraph.healing import Healing
+from namegraph.messages import FIRST_VIEW
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
 from resolver.parts import Parts
@@ -109,6 +110,11 @@ def view_opened_for_all(healing, view_opened=Healing.view_opened):
     healing._answers_due.update(dict.fromkeys(server for server in site.table.servers() if server != site.server))
 
 
+def committed_without_effects(coordinator, running, decision, committed=Coordinator._committed):
+    answer = committed(coordinator, running, decision)
+    return answer if coordinator._site.view == FIRST_VIEW else Committed(answer.revision, counts=answer.counts)
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "replacement", "first"),
     [
@@ -118,6 +124,7 @@ def view_opened_for_all(healing, view_opened=Healing.view_opened):
         pytest.param(Parts, "_ready_for", lambda *_: None, 0, id="a ready server is in doubt"),
         pytest.param(Coordinator, "restore", lambda *_: [], 0, id="a coordinator takes up what was decided"),
         pytest.param(Healing, "view_opened", view_opened_for_all, 0, id="nobody waits for who is away, to be healed"),
+        pytest.param(Coordinator, "_committed", committed_without_effects, 0, id="what is told of loops is so"),
     ],
 )
 def test_without_a_rule_something_goes_wrong(owner, name, replacement, first):
