@@ -184,7 +184,7 @@ class Participant:
 
     def commit(self, commit: Commit) -> None:
         """Apply this server's part of an outcome, in one step, and say that it is done."""
-        if commit.everything:
+        if commit.everything and commit.update_id.coordinator != self._site.server:
             self.decided.keep(commit.update_id, commit.everything)
         self._site.send(commit.update_id.coordinator, self._commit(commit))
 
