@@ -5,7 +5,7 @@ Kept in columns, for an update may bring a whole graph: numbers stand for names,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 
 import numpy as np
 
@@ -61,6 +61,9 @@ class ArcOutcomes:
         self._costs = np.concatenate([self._costs, number_array(columns.costs)])
         self._versions = np.concatenate([self._versions, number_array(columns.versions)])
 
+    def __len__(self) -> int:
+        return len(self._parents)
+
     @property
     def names(self) -> list[NodeId]:
         """The ends of the arcs, by number."""
@@ -84,26 +87,15 @@ class ArcOutcomes:
         columns = (self._parents, self._children, self._present, self._kinds, self._costs, self._versions)
         return zip(*(column.data for column in columns), strict=True)
 
-    def concerning(self, *, ends: Sequence[bool], group_children: Sequence[bool]) -> ArcColumns:
-        """The arcs of which an end is one of those, or the child a group that is one of these; said of each name."""
-        is_end, is_wanted_below = np.array(ends, bool), np.array(group_children, bool)
-        is_group = self._kinds == NodeKind.GROUP.value
-        return self._columns(
-            is_end[self._parents] | is_end[self._children] | (is_group & is_wanted_below[self._children])
-        )
-
     def all_columns(self) -> ArcColumns:
         """All arcs."""
-        return self._columns(np.ones(len(self._parents), bool))
-
-    def _columns(self, chosen: Numbers) -> ArcColumns:
-        names, (parents, children) = renumbered(self.names, self._parents[chosen], self._children[chosen])
+        names, (parents, children) = renumbered(self.names, self._parents, self._children)
         return ArcColumns(
             names,
             column_of(parents),
             column_of(children),
-            self._present[chosen].tobytes(),
-            self._kinds[chosen].tobytes(),
-            column_of(self._costs[chosen]),
-            column_of(self._versions[chosen]),
+            self._present.tobytes(),
+            self._kinds.tobytes(),
+            column_of(self._costs),
+            column_of(self._versions),
         )

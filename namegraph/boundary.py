@@ -25,9 +25,10 @@ from pyroaring import BitMap
 from namegraph.ancestry import Shift
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.changes import Changes
-from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
+from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes, names_of_derived
 from namegraph.columns import PRESENT, rows_of
 from namegraph.duplication import blocked_originators, controlled_arcs, without_any_above
+from namegraph.layers import Layers
 from namegraph.messages import ArcColumns, ArcId, Block, RecordVersion, UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.ordering import row_key
@@ -44,6 +45,12 @@ RELEASES = "releases"
 
 RECORDS_IN_MESSAGE_LIMIT = 5_000
 """Records that one message brings, so that it stays within some megabytes."""
+
+LAYERED_FROM_ARCS = 10_000
+"""So many arcs of one update, as an import brings them, are worth finding the layers of all that is above them."""
+
+LAYERED_FROM_NODES = 300
+"""Smaller sets are looked through as quickly without layers."""
 
 _FIRST: Final = RecordVersion(NEVER, is_block=False)
 
@@ -188,7 +195,7 @@ class Boundary:
                     self._send_nothing(name)
         self._settled.update(unsettled)
 
-    def _blocked(self, entering: Iterable[ArcRecord]) -> dict[tuple[NodeIndex, NodeIndex], Minimal]:
+    def _blocked(self, entering: Collection[ArcRecord]) -> dict[tuple[NodeIndex, NodeIndex], Minimal]:
         """The records of these arcs as the graph says, by (parent, child); where nobody is blocked there is none."""
         graph, ancestors = self._graph, self._site.ancestors
         by_sink: dict[NodeIndex, list[ArcRecord]] = {}
@@ -196,6 +203,9 @@ class Boundary:
             by_sink.setdefault(graph.representative(arc.child), []).append(arc)
         found: dict[tuple[NodeIndex, NodeIndex], Minimal] = {}
         minimal: dict[bytes, Minimal] = {}
+        layers = None
+        if len(entering) >= LAYERED_FROM_ARCS and ancestors.are_all_kept:
+            layers = Layers(graph, ancestors, [arc.parent for arc in entering])
         for sink, arcs in by_sink.items():
             only = {(arc.parent, arc.child) for arc in arcs}
             for controlled in controlled_arcs(graph, ancestors, sink, only=only):
@@ -211,9 +221,15 @@ class Boundary:
                 # Many arcs of one tail block the same.
                 key = blake2b(controlled.blocked.serialize(), digest_size=16).digest()
                 if key not in minimal:
-                    minimal[key] = minimal_nodes(graph, ancestors, controlled.blocked)
+                    minimal[key] = self._minimal_nodes(controlled.blocked, layers)
                 found[ends] = minimal[key]
         return found
+
+    def _minimal_nodes(self, blocked: BitMap, layers: Layers | None) -> Minimal:
+        graph, ancestors = self._graph, self._site.ancestors
+        if layers is None or len(blocked) < LAYERED_FROM_NODES:
+            return minimal_nodes(graph, ancestors, blocked)
+        return names_of_derived(graph, layers.sources(blocked))
 
     def _says(self, nodes: Minimal, blocked: BitMap) -> bool:
         """Whether a record of these nodes blocks exactly these: so it does where what changed is far above."""

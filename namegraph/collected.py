@@ -87,11 +87,14 @@ class CollectedGraph:
 
 def minimal_nodes(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> tuple[NodeId, ...]:
     """The minimal derived nodes of an ancestor-closed set, each by its smallest component; sorted."""
+    return names_of_derived(graph, sources(graph, ancestors, blocked))
+
+
+def names_of_derived(graph: NameGraph, nodes: Iterable[NodeIndex]) -> tuple[NodeId, ...]:
+    """Derived nodes, each by its smallest component; sorted."""
+    ids, owner = graph.ids, graph.virtual_node_of
     return tuple(
-        sorted(
-            min(graph.ids[component] for component in graph.components(source))
-            for source in sources(graph, ancestors, blocked)
-        )
+        sorted(min(ids[one] for one in owner[node].components) if node in owner else ids[node] for node in nodes)
     )
 
 

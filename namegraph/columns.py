@@ -179,6 +179,25 @@ def joined_parents_in(columns: ArcColumns) -> list[NodeId]:
     return chosen_names(columns.names, place_array(columns.parents)[state_array(columns.present) == PRESENT])
 
 
+def concerning(columns: ArcColumns, *, ends: Sequence[bool], group_children: Sequence[bool]) -> ArcColumns:
+    """The arcs of which an end is one of those, or the child a group that is one of these; said of each name."""
+    is_end, is_wanted_below = np.array(ends, bool), np.array(group_children, bool)
+    parents, children = place_array(columns.parents), place_array(columns.children)
+    present, kinds = state_array(columns.present), state_array(columns.kinds)
+    is_group = kinds == NodeKind.GROUP.value
+    chosen = is_end[parents] | is_end[children] | (is_group & is_wanted_below[children])
+    names, (new_parents, new_children) = renumbered(columns.names, parents[chosen], children[chosen])
+    return ArcColumns(
+        names,
+        column_of(new_parents),
+        column_of(new_children),
+        present[chosen].tobytes(),
+        kinds[chosen].tobytes(),
+        column_of(number_array(columns.costs)[chosen]),
+        column_of(number_array(columns.versions)[chosen]),
+    )
+
+
 def fit_records(columns: RecordColumns) -> bool:
     """Whether columns of another server belong together, so that they can be read."""
     places = (

@@ -603,7 +603,7 @@ class Coordinator:
         own = self._send_decision(running)
         if own is None:
             return
-        if len(own.arcs.present) >= self.own_part_later_from:
+        if own.is_whole or len(own.arcs.present) >= self.own_part_later_from:
             running.own_part_later = True
             self._site.send_letter(self._site.server, own)
         else:
@@ -632,13 +632,21 @@ class Coordinator:
             handed_on[pending.update_id] = pending
         pending_entries = tuple(handed_on[update_id] for update_id in sorted(handed_on))
         readies = {server: running.readies[server] for server in participants}
-        commits = decision.parts(readies, pending_entries)
         running.everything = encode(decision.everything(readies))
+        # Only among three can one know an outcome that another one lacks when the coordinator is gone.
+        is_shared = len(participants) > 2
+        if is_shared and len(decision.arcs) >= self.own_part_later_from:
+            commits = dict.fromkeys(participants, decision.for_all(running.everything, pending_entries))
+        else:
+            commits = decision.parts(readies, pending_entries)
+            if is_shared:
+                commits = {
+                    server: commit if server == site.server else structs.replace(commit, everything=running.everything)
+                    for server, commit in commits.items()
+                }
         own = commits.pop(site.server, None)
         for server, commit in commits.items():
-            # Only among three can one know an outcome that another one lacks when the coordinator is gone.
-            is_shared = len(participants) > 2
-            site.send(server, structs.replace(commit, everything=running.everything) if is_shared else commit)
+            site.send(server, commit)
         if not running.plan.is_own:
             self.ended.append(Ended(update_id, self._committed(running, decision), running.final))
         running.decision = None

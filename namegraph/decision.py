@@ -19,10 +19,11 @@ from namegraph.ancestry_records import newest
 from namegraph.arc_outcomes import ArcOutcomes
 from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
-from namegraph.columns import PRESENT, nodes_in, pack_records, unpack_records
+from namegraph.columns import PRESENT, concerning, nodes_in, pack_arcs, pack_records, unpack_records
 from namegraph.events import EffectKind
 from namegraph.messages import (
     AncestryRecord,
+    ArcColumns,
     ArcId,
     Commit,
     GroupChange,
@@ -67,13 +68,21 @@ class Decision:
         groups: dict[ServerId, list[GroupChange]] = {}
         for change in self.groups:
             groups.setdefault(self.home_of(change.group), []).append(change)
-        homes = list(map(self.home_of, self.arcs.names))
+        arcs = self.arcs.all_columns()
+        homes = list(map(self.home_of, arcs.names))
         return {
             server: self._part_of(
-                server, self.relay.columns(dict(ready.held)), handed_on, groups.get(server, ()), homes
+                server, self.relay.columns(dict(ready.held)), handed_on, groups.get(server, ()), arcs, homes
             )
             for server, ready in readies.items()
         }
+
+    def for_all(self, everything: bytes, handed_on: tuple[PendingEntry, ...]) -> Commit:
+        """What every participant is sent where each is to take its part by itself (`own_part`)."""
+        nothing, no_records = pack_arcs(()), pack_records(())
+        return Commit(
+            self.update_id, self.final, (), nothing, (), no_records, (), handed_on, (), (), everything, is_whole=True
+        )
 
     def everything(self, readies: Mapping[ServerId, Ready]) -> Commit:
         """The whole outcome: every participant can apply its part of it, whatever became of the one it was sent."""
@@ -102,6 +111,7 @@ class Decision:
         relay: RecordColumns,
         handed_on: tuple[PendingEntry, ...],
         groups: Iterable[GroupChange],
+        arcs: ArcColumns,
         homes: Sequence[ServerId],
     ) -> Commit:
         """Arcs that end there, or whose child it may hold a record of that stays. `homes`: of the ends of all arcs."""
@@ -110,9 +120,10 @@ class Decision:
             self.update_id,
             self.final,
             tuple(groups),
-            self.arcs.concerning(
+            concerning(
+                arcs,
                 ends=[home == server for home in homes],
-                group_children=[name not in relayed for name in self.arcs.names],
+                group_children=[name not in relayed for name in arcs.names],
             ),
             self.renamed,
             relay,

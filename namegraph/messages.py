@@ -370,6 +370,9 @@ class Commit(Struct, frozen=True, array_like=True, tag=True):
     everything: bytes = b""
     """The whole outcome, as an encoded `Commit` of which any participant can apply its part; for those whose own
     part was lost with the coordinator."""
+    is_whole: bool = False
+    """The receiver takes its part from `everything`, and only what was handed on from here (`own_part`): cutting up an
+    import for each server would take the coordinator seconds in which all others wait."""
 
 
 class Done(Struct, frozen=True, array_like=True, tag=True):
@@ -598,7 +601,9 @@ class NotAMessageError(ValueError):
 
 def encode(message: Message, view: ViewId = FIRST_VIEW) -> bytes:
     """The message as bytes, sent in a view; a long one is compressed: names come again and again in it."""
-    encoded = compressed(_ENCODER.encode(message))
+    encoded = _ENCODER.encode(message)
+    if not (isinstance(message, Commit) and message.is_whole):  # That is compressed already.
+        encoded = compressed(encoded)
     if view == FIRST_VIEW or not isinstance(message, InView):
         return encoded
     return _ENCODER.encode(Enclosed(view, encoded))

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Set
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
-from namegraph.columns import children_in, fit_arcs, fit_records, joined_parents_in, nodes_in, pack_records, parents_in
+from namegraph.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
 from namegraph.events import Cut, JoinArc, Member
@@ -40,10 +40,10 @@ from namegraph.messages import (
     Update,
     UpdateId,
     Vote,
-    decode,
 )
 from namegraph.names import NodeId
 from namegraph.ordering import Entries, Entry, Part
+from namegraph.own_part import part_of_everything
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.site import Site
 
@@ -184,17 +184,15 @@ class Participant:
 
     def commit(self, commit: Commit) -> None:
         """Apply this server's part of an outcome, in one step, and say that it is done."""
-        if commit.everything:
+        if commit.everything and commit.update_id.coordinator != self._site.server:
             self.decided.keep(commit.update_id, commit.everything)
         self._site.send(commit.update_id.coordinator, self._commit(commit))
 
     def finish(self, everything: bytes) -> None:
         """Apply an outcome that another server knew when the view ended, if it is one that this server waits for."""
         try:
-            commit = decode(everything)
+            commit = part_of_everything(everything, self._site)
         except NotAMessageError:
-            return
-        if not (isinstance(commit, Commit) and fit_arcs(commit.arcs) and fit_records(commit.relay)):
             return
         if commit.update_id not in self.ready_updates():
             return

@@ -80,6 +80,7 @@ from namegraph.messages import (
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.ordering import Entries
 from namegraph.outcomes import REQUEST_ID_LENGTH_LIMIT, OutcomeMemory, digest_of
+from namegraph.own_part import own_part
 from namegraph.participant import Participant
 from namegraph.peer_faults import fault_in
 from namegraph.peers import Peers
@@ -103,6 +104,9 @@ from namegraph.subnets import SubnetTable
 from namegraph.suspension import suspended_arcs
 from namegraph.view_change import ViewChange
 from namegraph.virtual_nodes import compute_topology
+
+UNREADABLE = "unreadable message"
+"""A fault of a peer."""
 
 
 class ServerCore:
@@ -510,7 +514,7 @@ class ServerCore:
         try:
             view, message = decode_in_view(letter.encoded)
         except NotAMessageError:
-            self.channels.faults[sender, "unreadable message"] += 1
+            self.channels.faults[sender, UNREADABLE] += 1
             return
         if isinstance(message, InView) and (view != self._site.view or self._site.is_frozen):
             self._early.keep(view, sender, letter.encoded, site=self._site)
@@ -518,6 +522,12 @@ class ServerCore:
         self._receive_from(sender, message)
 
     def _receive_from(self, sender: ServerId, message: Message) -> None:
+        if isinstance(message, Commit):
+            try:
+                message = own_part(message, self._site)
+            except NotAMessageError:
+                self.channels.faults[sender, UNREADABLE] += 1
+                return
         fault = fault_in(message, sender=sender, site=self._site, entries=self.entries)
         if fault is not None:
             self.channels.faults[sender, fault] += 1

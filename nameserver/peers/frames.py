@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from namegraph.names import InvalidNameError, ServerId, Subnet, parse_subnet
 from shadowtree.v1 import peer_pb2
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Servers of different versions do not talk to one another."""
 
 GOODBYE_TEXT_LIMIT = 500

@@ -7,6 +7,7 @@ from pyroaring import BitMap
 from namegraph.duplication import arc_order, blocked_originators, controlled_arcs, sources, without_any_above
 from namegraph.events import CreateGroup, JoinArc
 from namegraph.graph import ArcState
+from namegraph.layers import Layers
 from namegraph.names import NodeId
 from namegraph.records import NodeIndex
 from tests.brute_force import Model
@@ -77,6 +78,19 @@ def test_sources_are_the_minimal_derived_nodes_and_stand_for_the_whole_record(ba
             assert all(one == other or one not in ancestors.of(other) for one in minimal for other in minimal), (
                 "no source lies above another"
             )
+
+
+@given(st.lists(joins, max_size=30))
+def test_layers_give_the_same_sources(batch):
+    server = CoreUnderTest(SUBNET)
+    server.create(*GROUPS)
+    for join in batch:
+        server.ask(join)
+    graph, ancestors = server.core.graph, server.core.ancestors
+    layers = Layers(graph, ancestors, map(NodeIndex, range(len(graph.ids))))
+    for node in range(len(graph.ids)):
+        for found in controlled_arcs(graph, ancestors, NodeIndex(node)):
+            assert sorted(layers.sources(found.blocked)) == sorted(sources(graph, ancestors, found.blocked))
 
 
 def test_the_cheapest_arc_is_the_primary_one():

@@ -1,0 +1,42 @@
+"""What of a whole outcome concerns one server, taken from it by that server itself.
+
+A coordinator usually sends each participant its part. Of what an import brings it sends all to everybody instead, once
+encoded, and all take their parts at the same time.
+
+Source: protocol.md sections 5 and 6.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from namegraph.columns import concerning, fit_arcs, fit_records, nodes_in
+from namegraph.messages import Commit, NotAMessageError, decode
+from namegraph.site import Site
+
+
+def own_part(commit: Commit, site: Site) -> Commit:
+    """The part of this server, where a commit is whole; raises `NotAMessageError` where what it holds is none."""
+    if not commit.is_whole:
+        return commit
+    whole = part_of_everything(commit.everything, site)
+    if whole.update_id != commit.update_id:
+        raise NotAMessageError("the outcome of another update")
+    return structs.replace(whole, handed_on=commit.handed_on, everything=commit.everything)
+
+
+def part_of_everything(everything: bytes, site: Site) -> Commit:
+    """The part of this server of an encoded `Commit` of everything; raises `NotAMessageError`."""
+    whole = decode(everything)
+    if not (isinstance(whole, Commit) and not whole.is_whole and fit_arcs(whole.arcs) and fit_records(whole.relay)):
+        raise NotAMessageError("no whole outcome")
+    relayed, names, home_of = nodes_in(whole.relay), whole.arcs.names, site.table.home_of
+    return structs.replace(
+        whole,
+        arcs=concerning(
+            whole.arcs,
+            ends=[home_of(name) == site.server for name in names],
+            group_children=[name not in relayed for name in names],
+        ),
+        released=tuple((arc, keep) for arc, keep in whole.released if home_of(arc.child) == site.server),
+    )
