@@ -85,12 +85,19 @@ class CollectedGraph:
         return minimal_nodes(self.graph, self.ancestors, without_any_above(self.ancestors, blocked, lost))
 
 
-def minimal_nodes(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> tuple[NodeId, ...]:
-    """The minimal derived nodes of an ancestor-closed set, each by its smallest component; sorted."""
+def minimal_nodes(
+    graph: NameGraph, ancestors: AncestorSets, blocked: BitMap, *, likely: Iterable[NodeId] = ()
+) -> tuple[NodeId, ...]:
+    """The minimal derived nodes of an ancestor-closed set, each by its smallest component; sorted.
+
+    `likely`: any nodes; best those that were minimal before little changed.
+    """
+    ids, index, on_loop = graph.ids, graph.index, graph.virtual_node_of
+    numbers = [index[node] for node in likely if node in index]
     return tuple(
         sorted(
-            min(graph.ids[component] for component in graph.components(source))
-            for source in sources(graph, ancestors, blocked)
+            ids[source] if source not in on_loop else min(ids[component] for component in graph.components(source))
+            for source in sources(graph, ancestors, blocked, likely=numbers)
         )
     )
 
