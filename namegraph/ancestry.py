@@ -43,10 +43,12 @@ class Offer(NamedTuple):
 class Shift(NamedTuple):
     """What an update that came from other servers did to ancestor sets. All are representatives, after the update."""
 
-    seen: set[NodeIndex]
-    """Nodes whose set may be another one than it was, or that of a node immediately above."""
-    changed: set[NodeIndex]
-    """Those of them whose own set may be another one."""
+    entered: set[NodeIndex]
+    """Nodes into which other arcs lead than before, or that are others themselves."""
+    forgotten: set[NodeIndex]
+    """Nodes whose set may be any other, and so may those of all below them."""
+    moved: dict[NodeIndex, BitMap]
+    """By node: who came into its set or went from it. Of all other nodes that had a set, that is the same."""
 
 
 class AncestorSets:
@@ -98,6 +100,11 @@ class AncestorSets:
         return [
             ancestor in (sets(node) or of(node)) if ancestor != node else node in on_loop for ancestor, node in pairs
         ]
+
+    def have_any_above(self, nodes: Sequence[NodeIndex], some: BitMap) -> list[bool]:
+        """Whether the ancestor set of each of very many nodes has one of some others in it, in their order."""
+        sets, of, has_any = self._sets.get, self.of, some.intersect
+        return [has_any(sets(node) or of(node)) for node in nodes]
 
     def is_controlled(self, node: NodeIndex) -> bool:
         """Whether the derived node of `node` is the sink of a duplication loop: some arc into it is controlled."""
@@ -224,26 +231,28 @@ class AncestorSets:
                 roots.add(child)
             else:
                 losses.append((below, lost))
-        left = self._left_without(losses, keeps=True)
+        moved: dict[NodeIndex, BitMap] = {}
+        left = self._left_without(losses, keeps=True, moved=moved)
         if left is None:
             roots.update(below for below, _ in losses)
-            left = {}
+            moved = {}
         forgotten = self._forget_below(roots)
-        changed = forgotten | left.keys()
-        seen = forgotten | {graph.representative(child) for _, child in (*added, *removed)}
-        for node in left:
+        entered = {graph.representative(child) for _, child in (*added, *removed)}
+        seen = forgotten | entered
+        for node in moved:
             seen |= self.derived_children(node)
         pending = _Pending(sets)
         for parent, child in added:
             below = graph.representative(child)
             if below in sets and below != graph.representative(parent):
                 pending.add(below, self.of(parent))
-        changed |= self._pass_down(pending)
+        for node, gained in self._pass_down(pending).items():
+            moved[node] = moved[node] | gained if node in moved else gained
         seen |= pending.seen
         keeps = None if added and removed else bool(added)
         if self._look_again_at(seen, keeps=keeps) is None:
             return None
-        return Shift(seen, changed)
+        return Shift(entered, forgotten, moved)
 
     def without(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> dict[NodeIndex, BitMap] | None:
         """The ancestor sets that would be others without these normal arcs (parent, child), by representative.
@@ -274,13 +283,15 @@ class AncestorSets:
         *,
         keeps: bool,
         gone: Set[tuple[NodeIndex, NodeIndex]] = frozenset(),
+        moved: dict[NodeIndex, BitMap] | None = None,
     ) -> dict[NodeIndex, BitMap] | None:
         """What sets become when nodes lose what a removed arc brought; None where there is a loop.
 
-        `keeps`: keep them. `gone` are arcs that the graph still has.
+        `keeps`: keep them. `gone` are arcs that the graph still has. What each node loses is added to `moved`.
         """
-        graph, sets = self._graph, self._sets
+        graph, sets, owner = self._graph, self._sets, self._graph.virtual_node_of
         left: dict[NodeIndex, BitMap] = {}
+        foreseen = {} if keeps else left  # or among the sets
         pending = _Pending(sets)
         for below, lost in losses:
             pending.add(below, lost)
@@ -293,35 +304,41 @@ class AncestorSets:
             if before is None:
                 continue
             lost = (lost & before) - BitMap(graph.components(node))
+            looked_for = lost | BitMap([node])
             for component in graph.components(node) if lost else ():
                 for parent in graph.parents[component]:
-                    tail = graph.representative(parent)
+                    inside = owner.get(parent)
+                    tail = parent if inside is None else inside.components[0]
                     if tail == node or (parent, component) in gone:
                         continue
-                    kept = left.get(tail)
+                    kept = foreseen.get(tail)
                     if kept is None:
                         kept = sets.get(tail)
                     if kept is None:
                         kept = self.of(tail)
+                    if looked_for.isdisjoint(kept):
+                        continue
                     if node in kept:
                         return None
-                    if not lost.isdisjoint(kept):
-                        lost = lost - kept
-                        if not lost:
-                            break
+                    lost = lost - kept
+                    if not lost:
+                        break
+                    looked_for = lost | BitMap([node])
                 if not lost:
                     break
             if lost:
                 left[node] = before - lost
+                if moved is not None:
+                    moved[node] = moved[node] | lost if node in moved else lost
                 if keeps and not self._replace(node, left[node]):
                     return left
                 for child in self.derived_children(node):
                     pending.add(child, lost)
         return left
 
-    def _pass_down(self, pending: _Pending) -> set[NodeIndex]:
-        """Give nodes what is offered to them, and to those below what they gain; return those that gained."""
-        gaining = set()
+    def _pass_down(self, pending: _Pending) -> dict[NodeIndex, BitMap]:
+        """Give nodes what is offered to them, and to those below what they gain; return what each gained."""
+        gaining: dict[NodeIndex, BitMap] = {}
         while (next_one := pending.pop()) is not None:
             node, offered = next_one
             known = self._sets.get(node)
@@ -329,7 +346,7 @@ class AncestorSets:
                 continue
             gained = offered - known
             if gained and self._replace(node, known | gained):
-                gaining.add(node)
+                gaining[node] = gaining[node] | gained if node in gaining else gained
                 for child in self.derived_children(node):
                     pending.add(child, gained)
         return gaining

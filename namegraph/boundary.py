@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from functools import cache
-from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,19 +23,19 @@ from pyroaring import BitMap
 
 from namegraph.ancestry import Shift
 from namegraph.ancestry_records import AncestryRecords
+from namegraph.boundary_records import BoundaryRecords
 from namegraph.changes import Changes
-from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes, names_of_derived
+from namegraph.collected import CollectedGraph, lost_originators
 from namegraph.columns import PRESENT, rows_of
-from namegraph.duplication import blocked_originators, controlled_arcs, without_any_above
-from namegraph.layers import Layers
+from namegraph.duplication import blocked_originators
 from namegraph.messages import ArcColumns, ArcId, Block, RecordVersion, UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.ordering import row_key
 from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, ProtocolRow
+from namegraph.releases import Removal
+from namegraph.settled import ArcKey, Minimal, Settled
 from namegraph.site import NEVER, Site
-
-Minimal = tuple[NodeId, ...]
 
 BOUNDARY = "boundary record"
 """Rows: what is stored and what was sent of an arc's record."""
@@ -45,12 +44,6 @@ RELEASES = "releases"
 
 RECORDS_IN_MESSAGE_LIMIT = 5_000
 """Records that one message brings, so that it stays within some megabytes."""
-
-LAYERED_FROM_ARCS = 10_000
-"""So many arcs of one update, as an import brings them, are worth finding the layers of all that is above them."""
-
-LAYERED_FROM_NODES = 300
-"""Smaller sets are looked through as quickly without layers."""
 
 _FIRST: Final = RecordVersion(NEVER, is_block=False)
 
@@ -72,8 +65,7 @@ class Boundary:
         """Parents by child, of `sent`."""
         self._naming: dict[NodeId, set[NodeId]] = {}
         """By minimal node: children of arcs of which a record that was sent named it, now or before."""
-        self._settled: set[NodeIndex] = set()
-        """Owned nodes for which what was sent is what the graph says."""
+        self._settled = Settled(site)
 
     def store(self, arc: ArcId, nodes: Minimal, version: RecordVersion) -> None:
         """Take what a child's home says about an arc, unless something newer is known."""
@@ -157,31 +149,24 @@ class Boundary:
     def changed(self, shift: Shift | None) -> None:
         """Learn what a commit did to ancestor sets; None: anything."""
         if shift is None:
-            self._settled.clear()
-            return
-        for representative in shift.seen:
-            self._settled.difference_update(self._graph.components(representative))
-        # What is above a minimal node decides what is minimal besides it.
-        for representative in shift.changed:
-            for component in self._graph.components(representative):
-                for child in self._naming.get(self._site.id_of(component), ()):
-                    self._unsettle(child)
+            self._settled.forget_all()
+        else:
+            self._settled.follow(shift, self._naming)
 
     def block(self, nodes: Iterable[NodeIndex], *, final: Priority, told: Mapping[ArcId, Minimal]) -> None:
         """Send the records of arcs into these owned nodes where they changed; `told` came with the commit."""
-        unsettled = sorted(node for node in nodes if node not in self._settled)
-        entering = self._entering_from_elsewhere(unsettled)
-        blocked = self._blocked(entering)
+        computed = self._computed()
+        wholly, partly = self._settled.take(nodes)
+        entering = self._entering_from_elsewhere(wholly)
+        wanted = computed.of(entering)
+        changed = computed.differing(partly, is_wanted=self._comes_from_elsewhere)
+        changed += [(arc, wanted.get((arc.parent, arc.child), ())) for arc in entering]
         blocks: dict[ServerId, list[tuple[ArcId, Minimal]]] = {}
-        wanted = {}
-        for arc in entering:
-            name = self._name(arc.parent, arc.child)
-            minimal = blocked.get((arc.parent, arc.child), ())
-            if minimal:
-                wanted[name] = minimal
+        for name, minimal in self._in_order({(arc.parent, arc.child): minimal for arc, minimal in changed}):
             if minimal == self.sent.get(name, ()):
                 continue
-            self._remember_sent(name, minimal)
+            self._changed[name] = None
+            self._note_sent(name, minimal)
             if name not in told:
                 blocks.setdefault(self._site.home_of(name.parent), []).append((name, minimal))
         version = RecordVersion(final, is_block=True)
@@ -189,53 +174,21 @@ class Boundary:
             for start in range(0, len(records), RECORDS_IN_MESSAGE_LIMIT):
                 some = tuple(records[start : start + RECORDS_IN_MESSAGE_LIMIT])
                 self._site.send(server, Block(some, version))
-        for child in map(self._site.id_of, unsettled):
+        said = {self._name(*ends) for ends in wanted}
+        for child in map(self._site.id_of, wholly):
             for name in [ArcId(parent, child) for parent in self._sent_into.get(child, ())]:
-                if name not in wanted:
-                    self._send_nothing(name)
-        self._settled.update(unsettled)
+                if name not in said:
+                    self._forget_sent(name)
+        for arc, minimal in changed:
+            if not minimal:
+                self._forget_sent(self._name(arc.parent, arc.child))
+        self._settled.settle(wholly, entered_from_elsewhere={arc.child for arc in entering})
 
-    def _blocked(self, entering: Collection[ArcRecord]) -> dict[tuple[NodeIndex, NodeIndex], Minimal]:
-        """The records of these arcs as the graph says, by (parent, child); where nobody is blocked there is none."""
-        graph, ancestors = self._graph, self._site.ancestors
-        by_sink: dict[NodeIndex, list[ArcRecord]] = {}
-        for arc in entering:
-            by_sink.setdefault(graph.representative(arc.child), []).append(arc)
-        found: dict[tuple[NodeIndex, NodeIndex], Minimal] = {}
-        minimal: dict[bytes, Minimal] = {}
-        layers = None
-        if len(entering) >= LAYERED_FROM_ARCS and ancestors.are_all_kept:
-            layers = Layers(graph, ancestors, [arc.parent for arc in entering])
-        for sink, arcs in by_sink.items():
-            only = {(arc.parent, arc.child) for arc in arcs}
-            for controlled in controlled_arcs(graph, ancestors, sink, only=only):
-                ends = (controlled.arc.parent, controlled.arc.child)
-                sent = self.sent.get(self._name(*ends))
-                if sent and self._says(sent, controlled.blocked):
-                    found[ends] = sent
-                    continue
-                if controlled.arc.parent in controlled.blocked:
-                    # All that is blocked is above the tail.
-                    found[ends] = (min(map(self._site.id_of, graph.components(controlled.arc.parent))),)
-                    continue
-                # Many arcs of one tail block the same.
-                key = blake2b(controlled.blocked.serialize(), digest_size=16).digest()
-                if key not in minimal:
-                    minimal[key] = self._minimal_nodes(controlled.blocked, layers)
-                found[ends] = minimal[key]
-        return found
+    def _computed(self) -> BoundaryRecords:
+        return BoundaryRecords(self._graph, self._site.ancestors, self._sent_of)
 
-    def _minimal_nodes(self, blocked: BitMap, layers: Layers | None) -> Minimal:
-        graph, ancestors = self._graph, self._site.ancestors
-        if layers is None or len(blocked) < LAYERED_FROM_NODES:
-            return minimal_nodes(graph, ancestors, blocked)
-        return names_of_derived(graph, layers.sources(blocked))
-
-    def _says(self, nodes: Minimal, blocked: BitMap) -> bool:
-        """Whether a record of these nodes blocks exactly these: so it does where what changed is far above."""
-        index = self._graph.index
-        numbers = [index[node] for node in nodes if node in index]
-        return len(numbers) == len(nodes) and BitMap().union(*map(self._site.ancestors.of, numbers)) == blocked
+    def _sent_of(self, arc: ArcRecord) -> Minimal:
+        return self.sent.get(self._name(arc.parent, arc.child), ())
 
     def to_release(
         self, leaving: Collection[ArcId], nodes: Iterable[NodeIndex], *, only_leaves: bool
@@ -259,48 +212,53 @@ class Boundary:
         else:
             after = self._site.ancestors.without(gone)
         if after is None:
-            return self._to_release_by_collecting(frozenset(leaving), nodes, only_leaves=only_leaves)
-        return self._to_release_of_normal_arcs(gone, after, nodes, only_leaves=only_leaves)
+            found = self._to_release_by_collecting(frozenset(leaving), nodes, only_leaves=only_leaves)
+        else:
+            removal = Removal(self._graph, self._site.ancestors, gone=gone, after=after, only_leaves=only_leaves)
+            found = self._to_release_of_normal_arcs(removal, nodes)
+        return dict(self._in_order(found))
 
-    def _to_release_of_normal_arcs(
-        self,
-        gone: Set[tuple[NodeIndex, NodeIndex]],
-        after: Mapping[NodeIndex, BitMap],
-        nodes: Iterable[NodeIndex],
-        *,
-        only_leaves: bool,
-    ) -> dict[ArcId, Minimal]:
-        graph, ancestors = self._graph, self._site.ancestors
-        sinks = {graph.representative(child) for _, child in gone}
-        sinks = sinks.union(*(ancestors.derived_children(node) for node in after))
-        entering = self._entering_from_elsewhere(node for node in nodes if graph.representative(node) in sinks)
-        found = {}
-        wanted = {(arc.parent, arc.child) for arc in entering if self.sent.get(self._name(arc.parent, arc.child))}
-        wanted -= gone
-        for sink in dict.fromkeys(graph.representative(child) for _, child in sorted(wanted)):
-            now = controlled_arcs(graph, ancestors, sink, only=wanted)
-            then = {
-                (of.arc.parent, of.arc.child): of.blocked
-                for of in controlled_arcs(graph, ancestors, sink, gone=gone, changed=after, only=wanted)
-            }
-            for was in now:
-                arc = (was.arc.parent, was.arc.child)
-                tail = graph.representative(was.arc.parent)
-                lost = was.blocked - then.get(arc, BitMap())
-                if only_leaves:
-                    lost &= after[tail] if tail in after else ancestors.of(tail)
-                if lost:
-                    kept = without_any_above(ancestors, was.blocked, lost)
-                    found[self._name(*arc)] = minimal_nodes(graph, ancestors, kept)
-        return {arc: found[arc] for arc in sorted(found, key=lambda arc: (arc.child, arc.parent))}
+    def _to_release_of_normal_arcs(self, removal: Removal, nodes: Iterable[NodeIndex]) -> dict[ArcKey, Minimal]:
+        computed = self._computed()
+        found: dict[ArcKey, Minimal] = {}
+        for sink, wanted in self._sent_into_sinks(nodes, removal).items():
+            if self._settled.is_settled(sink):
+                lost = removal.lost(sink, wanted)
+                blocked = {ends: computed.expanded(self.sent[self._name(*ends)]) for ends in lost}
+            else:
+                blocked = removal.blocked(sink, wanted)
+                lost = removal.lost(sink, blocked)
+            for ends in lost:
+                kept = removal.keepable(ends[0], blocked[ends], lost[ends])
+                sent = self.sent[self._name(*ends)]
+                found[ends] = computed.minimal(kept, likely=sent)
+        return found
+
+    def _sent_into_sinks(self, nodes: Iterable[NodeIndex], removal: Removal) -> dict[NodeIndex, dict[ArcKey, None]]:
+        """Arcs into these owned nodes for which there are records that an update may make wrong, by derived node."""
+        graph, ids, index = self._graph, self._graph.ids, self._graph.index
+        sinks = removal.sinks
+        found: dict[NodeIndex, dict[ArcKey, None]] = {}
+        for child in sorted(nodes):
+            sink = graph.representative(child)
+            if sink not in sinks:
+                continue
+            for name in self._sent_into.get(ids[child], ()):
+                parent = index.get(name)
+                arc = None if parent is None else graph.parents[child].get(parent)
+                if arc is None or not self.sent[ArcId(name, ids[child])] or (parent, child) in removal.gone:
+                    continue
+                if self._comes_from_elsewhere(arc):
+                    found.setdefault(sink, {})[arc.parent, child] = None
+        return found
 
     def _to_release_by_collecting(
         self, leaving: Set[ArcId], nodes: Iterable[NodeIndex], *, only_leaves: bool
-    ) -> dict[ArcId, Minimal]:
+    ) -> dict[ArcKey, Minimal]:
         """The same where a virtual node may break: computed as a coordinator computes an outcome."""
         wanted = [
             arc
-            for arc in self._entering_from_elsewhere(sorted(nodes))
+            for arc in self._entering_from_elsewhere(nodes)
             if (name := self._name(arc.parent, arc.child)) not in leaving and self.sent.get(name)
         ]
         if not wanted:
@@ -323,7 +281,7 @@ class Boundary:
             if only_leaves:
                 lost &= after.ancestors.of(after.graph.index[name.parent])
             if lost:
-                found[name] = before.keepable(was, lost)
+                found[arc.parent, arc.child] = before.keepable(was, lost)
         return found
 
     def released(self, update_id: UpdateId, arc: ArcId, keep: Minimal) -> None:
@@ -365,24 +323,37 @@ class Boundary:
 
     def _entering_from_elsewhere(self, nodes: Iterable[NodeIndex]) -> list[ArcRecord]:
         """Arcs into these nodes from servers that own no component of the derived node they lead to."""
-        graph, site = self._graph, self._site
-        if not site.table.has_several_servers:
+        if not self._site.table.has_several_servers:
             return []
-        found = []
-        for node in nodes:
-            remote = [arc for parent, arc in graph.parents[node].items() if not site.owns(parent)]
-            if not remote:
-                continue
-            homes: set[ServerId] = {site.home_of(site.id_of(component)) for component in graph.components(node)}
-            found += [arc for arc in remote if site.home_of(site.id_of(arc.parent)) not in homes]
-        return sorted(found, key=lambda arc: (site.id_of(arc.child), site.id_of(arc.parent)))
+        parents = self._graph.parents
+        return [arc for node in nodes for arc in parents[node].values() if self._comes_from_elsewhere(arc)]
+
+    def _comes_from_elsewhere(self, arc: ArcRecord) -> bool:
+        """Whether the record of an arc into an owned node is stored at another server: it owns no component of it."""
+        site = self._site
+        if site.owns(arc.parent):
+            return False
+        components = self._graph.components(arc.child)
+        if len(components) == 1:
+            return True
+        home = site.home_of(site.id_of(arc.parent))
+        return all(site.home_of(site.id_of(component)) != home for component in components)
+
+    def _in_order(self, records: Mapping[ArcKey, Minimal]) -> list[tuple[ArcId, Minimal]]:
+        """By name, sorted by child, then parent."""
+        named = [(self._name(*ends), nodes) for ends, nodes in records.items()]
+        return sorted(named, key=lambda record: (record[0].child, record[0].parent))
 
     def _name(self, parent: NodeIndex, child: NodeIndex) -> ArcId:
         return ArcId(self._graph.ids[parent], self._graph.ids[child])
 
     def _remember_sent(self, arc: ArcId, nodes: Minimal) -> None:
+        """What was sent need not be what the graph says."""
+        index = self._graph.index
+        if arc.parent in index and arc.child in index:
+            self._settled.replaced((index[arc.parent], index[arc.child]), self.sent.get(arc, ()))
+        self._changed[arc] = None
         self._note_sent(arc, nodes)
-        self._sent_anew(arc)
 
     def _note_sent(self, arc: ArcId, nodes: Minimal) -> None:
         self.sent[arc] = nodes
@@ -391,18 +362,18 @@ class Boundary:
             self._naming.setdefault(node, set()).add(arc.child)
 
     def _send_nothing(self, arc: ArcId) -> None:
-        if self.sent.pop(arc, None) is not None:
-            del self._sent_into[arc.child][arc.parent]
-            self._sent_anew(arc)
+        if self._forget_sent(arc):
+            child = self._graph.index.get(arc.child)
+            if child is not None:
+                self._settled.unsettle(child)
 
-    def _sent_anew(self, arc: ArcId) -> None:
+    def _forget_sent(self, arc: ArcId) -> bool:
+        """Whether there was a record."""
+        if self.sent.pop(arc, None) is None:
+            return False
+        del self._sent_into[arc.child][arc.parent]
         self._changed[arc] = None
-        self._unsettle(arc.child)
-
-    def _unsettle(self, name: NodeId) -> None:
-        child = self._graph.index.get(name)
-        if child is not None:
-            self._settled.difference_update(self._graph.components(child))
+        return True
 
     def take_rows(self) -> list[ProtocolRow]:
         """The rows of records that changed since this was last asked."""

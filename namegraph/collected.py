@@ -85,9 +85,16 @@ class CollectedGraph:
         return minimal_nodes(self.graph, self.ancestors, without_any_above(self.ancestors, blocked, lost))
 
 
-def minimal_nodes(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> tuple[NodeId, ...]:
-    """The minimal derived nodes of an ancestor-closed set, each by its smallest component; sorted."""
-    return names_of_derived(graph, sources(graph, ancestors, blocked))
+def minimal_nodes(
+    graph: NameGraph, ancestors: AncestorSets, blocked: BitMap, *, likely: Iterable[NodeId] = ()
+) -> tuple[NodeId, ...]:
+    """The minimal derived nodes of an ancestor-closed set, each by its smallest component; sorted.
+
+    `likely`: any nodes; best those that were minimal before little changed.
+    """
+    index = graph.index
+    numbers = [index[node] for node in likely if node in index]
+    return names_of_derived(graph, sources(graph, ancestors, blocked, likely=numbers))
 
 
 def names_of_derived(graph: NameGraph, nodes: Iterable[NodeIndex]) -> tuple[NodeId, ...]:

@@ -13,7 +13,7 @@ Source: NG 4.2, 4.5; protocol.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from pyroaring import BitMap
@@ -100,23 +100,29 @@ def without_any_above(ancestors: AncestorSets, closed: BitMap, lost: BitMap) -> 
     return found
 
 
-def sources(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> list[NodeIndex]:
+def sources(
+    graph: NameGraph, ancestors: AncestorSets, blocked: BitMap, *, likely: Iterable[NodeIndex] = ()
+) -> list[NodeIndex]:
     """The minimal derived nodes of an ancestor-closed set, as representatives, in no order.
 
-    They are the sources of the duplication loops that the set controls; all others are their ancestors.
+    They are the sources of the duplication loops that the set controls; all others are their ancestors. Any nodes may
+    be `likely`; where they are the sources of a set that is nearly the same, little is left to search.
     """
-    rest = blocked.copy()
-    candidates = []
+    of = ancestors.of
+    candidates = dict.fromkeys([graph.representative(node) for node in likely if node in blocked])
+    rest = blocked - BitMap().union(*map(of, candidates)) if candidates else blocked.copy()
     while rest:
         # Whichever is taken, all above it go with it. The middle one takes many, however nodes happen to be numbered.
         candidate = graph.representative(NodeIndex(rest[len(rest) // 2]))
-        candidates.append(candidate)
-        rest -= ancestors.of(candidate)
-    above_later = BitMap()
-    found = []
-    # A candidate is above none that was taken before it.
-    for candidate in reversed(candidates):
-        if candidate not in above_later:
-            found.append(candidate)
-            above_later |= ancestors.of(candidate)
-    return found
+        candidates[candidate] = None
+        rest -= of(candidate)
+    return [candidate for candidate in candidates if not _is_above_any(graph, ancestors, candidate, blocked)]
+
+
+def _is_above_any(graph: NameGraph, ancestors: AncestorSets, node: NodeIndex, closed: BitMap) -> bool:
+    """Whether a derived node has others of an ancestor-closed set below it: then one of them is immediately below."""
+    if node not in graph.virtual_node_of and not any(map(closed.__contains__, graph.recorded_children(node))):
+        return False
+    above = ancestors.of(node)
+    # While an update arrives from other servers there may be a loop that is no virtual node yet.
+    return any(child in closed and child not in above for child in ancestors.derived_children(node))

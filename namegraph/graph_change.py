@@ -61,7 +61,7 @@ class GraphChange:
     def follow(self) -> Shift | None:
         """Follow what was noted, and forget it; None where no ancestor set can be relied on."""
         if not (self._arcs_before or self._new_records or self._read_anew):
-            return Shift(set(), set())
+            return Shift(set(), set(), {})
         graph = self._graph
         added: list[ArcKey] = []
         removed: list[ArcKey] = []
@@ -92,4 +92,6 @@ class GraphChange:
         regrouped = set(map(graph.representative, self._without_set))
         self._arcs_before, self._new_records, self._read_anew = {}, {}, {}
         self._regrouped, self._without_set = {}, {}
-        return None if shift is None else Shift(shift.seen | reordered | regrouped, shift.changed | regrouped)
+        if shift is None:
+            return None
+        return Shift(shift.entered | reordered | regrouped, shift.forgotten | regrouped, shift.moved)

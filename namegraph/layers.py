@@ -23,8 +23,8 @@ class Layers:
 
     def __init__(self, graph: NameGraph, ancestors: AncestorSets, nodes: Iterable[NodeIndex]) -> None:
         self._ancestors = ancestors
-        above = BitMap().union(*map(ancestors.of, dict.fromkeys(map(graph.representative, nodes))))
-        derived = dict.fromkeys(graph.representative(NodeIndex(node)) for node in above)
+        self._above = BitMap().union(*map(ancestors.of, dict.fromkeys(map(graph.representative, nodes))))
+        derived = dict.fromkeys(graph.representative(NodeIndex(node)) for node in self._above)
         depths: dict[NodeIndex, int] = {}
         layers: dict[int, list[NodeIndex]] = {}
         # What is above a node has a smaller ancestor set.
@@ -36,6 +36,10 @@ class Layers:
             depths.update(zip(components, repeat(depth)))
             layers.setdefault(depth, []).append(node)
         self._deepest_first = [BitMap(layers[depth]) for depth in sorted(layers, reverse=True)]
+
+    def hold(self, nodes: BitMap) -> bool:
+        """Whether these are among the nodes and all above them."""
+        return nodes <= self._above
 
     def sources(self, blocked: BitMap) -> list[NodeIndex]:
         """As `duplication.sources`, of a set that these layers hold."""

@@ -80,6 +80,19 @@ def test_sources_are_the_minimal_derived_nodes_and_stand_for_the_whole_record(ba
             )
 
 
+@given(st.lists(joins, max_size=30), st.lists(st.integers(0, 7), max_size=8))
+def test_the_sources_are_the_same_whatever_is_thought_likely(batch, likely):
+    server = CoreUnderTest(SUBNET)
+    server.create(*GROUPS)
+    for join in batch:
+        server.ask(join)
+    graph, ancestors = server.core.graph, server.core.ancestors
+    for node in range(len(graph.ids)):
+        closed = ancestors.of(NodeIndex(node)) | ancestors.of(NodeIndex(0))
+        found = sources(graph, ancestors, closed, likely=map(NodeIndex, likely))
+        assert sorted(found) == sorted(sources(graph, ancestors, closed))
+
+
 @given(st.lists(joins, max_size=30))
 def test_layers_give_the_same_sources(batch):
     server = CoreUnderTest(SUBNET)
