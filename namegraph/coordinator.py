@@ -276,8 +276,9 @@ class Coordinator:
 
     def end_view(self) -> list[Running]:
         """End all that is under way: what is decided is finished by others; the rest begins again, if asked for by
-        clients. Returns what was decided."""
-        found = []
+        clients. Returns what was decided in all views since one was open."""
+        # A view that did not come to be open may not have come to all its members: some still miss what was decided.
+        found = list(self._finished.values())
         for running in list(self._running.values()):
             self._changed[running.update_id] = None
             if running.phase is Phase.DECIDED:

@@ -15,7 +15,8 @@ Source: protocol.md sections 6 and 7, *Heal*.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -74,12 +75,14 @@ class Healing:
         """What an update settles: the arcs to a children's home, or an offer."""
         self._compared_after: dict[UpdateId, tuple[ServerId, Held | HeldToo]] = {}
         """What is compared once the groups are made anew that it speaks of."""
+        self._interrupted: list[Callable[[], None]] = []
+        """How to begin again what came to nothing since somebody was lost."""
 
     def view_ended(self, undone: Sequence[Running]) -> None:
         """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
         site = self._site
         self._waiting, self._under_way, self._answers_due, self._compared_after = {}, {}, {}, {}
-        self._parts_begun = {}
+        self._parts_begun, self._interrupted = {}, []
         for running in undone:
             away = [server for server in sorted(running.not_done) if site.is_apart(server)]
             if not away:
@@ -96,18 +99,29 @@ class Healing:
     def view_opened(self) -> None:
         """Say to all others what is suspended here, and what they missed."""
         site = self._site
+        self._interrupted = []
         self._answers_due = dict.fromkeys(server for server in sorted(site.members) if server != site.server)
         for server in self._answers_due:
             for key in [key for key in self._undelivered if key[0] == server]:
                 site.post(server, self._undelivered.pop(key))
                 self._changed[UNDELIVERED, *key] = None
-            site.send(server, Held(tuple(suspended_with(site, server, leaving=True))))
+            self._say_held(server)
         self._take_offers()
         self._say_if_healed()
 
+    def go_on(self) -> None:
+        """Everybody in the view is there again, before it came to an end: begin again what came to nothing."""
+        interrupted, self._interrupted = self._interrupted, []
+        for begin_again in interrupted:
+            begin_again()
+
+    def _say_held(self, server: ServerId) -> None:
+        self._site.send(server, Held(tuple(suspended_with(self._site, server, leaving=True))))
+
     def _say_if_healed(self) -> None:
         site = self._site
-        if not (site.is_healed or self._answers_due or self._waiting or self._under_way or self._offered):
+        is_something_left = self._answers_due or self._waiting or self._under_way or self._offered or self._interrupted
+        if not (site.is_healed or is_something_left):
             site.send(site.view.leader, Healed())
 
     def offer_again(self, server: ServerId, offer: Offer) -> None:
@@ -184,20 +198,41 @@ class Healing:
     def ended(self, update_id: UpdateId, *, is_done: bool) -> None:
         """An update that settles something is over."""
         compared = self._compared_after.pop(update_id, None)
+        what = self._under_way.pop(update_id, None)
+        if not is_done and self._is_somebody_lost():
+            # Either a view follows, or everybody is there again.
+            if compared is not None:
+                self._interrupted.append(partial(self._compare, *compared))
+            elif what is not None:
+                self._interrupted.append(partial(self._settle_again, what))
+            return
         if compared is not None:
             sender, held = compared
             if isinstance(held, Held):
                 self._answer(sender, held)
             else:
                 self._take_newest(sender, held)
-        what = self._under_way.pop(update_id, None)
-        if what is None or (not is_done and self._is_somebody_lost()):
-            return  # if not over, it begins again in the next view
+        if what is None:
+            return
         if isinstance(what, tuple):
             self._take_offers()
         else:
             self._settle_next(what)
         self._say_if_healed()
+
+    def _compare(self, sender: ServerId, held: Held | HeldToo) -> None:
+        if isinstance(held, Held):
+            self.held(sender, held)
+        else:
+            self.held_too(sender, held)
+
+    def _settle_again(self, what: ServerId | tuple[ServerId, int]) -> None:
+        if isinstance(what, tuple):
+            self._parts_begun.pop(what, None)
+            self._take_offers()
+        else:
+            self._answers_due[what] = None
+            self._say_held(what)
 
     def _makes_anew(self, sender: ServerId, held: Held | HeldToo, groups: set[NodeId]) -> bool:
         """Whether some of the groups were lost with the newest state of this server: they are made anew first."""

@@ -144,9 +144,13 @@ class ViewChange:
         """A server is reached again: if no other is lost, what waits for the next view can go on in this one."""
         site = self._site
         self.agreement.met(server)
-        is_whole = not any(site.is_in_view(lost) for lost in site.lost)
-        if site.is_open and not site.is_frozen and is_whole:
+        if site.is_frozen or any(site.is_in_view(lost) for lost in site.lost):
+            return
+        if site.is_open:
             self._coordinator.begin_waiting()
+            self.healing.go_on()
+        elif self._suspending is None:
+            self._suspend_all()
 
     def install(self, install: Install) -> None:
         """Finish what is decided, drop the rest, and be in the view."""

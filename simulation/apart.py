@@ -28,7 +28,8 @@ class Apart:
     def __init__(self) -> None:
         self.arcs: set[ArcName] = set()
         self.decided_apart: set[ArcName] = set()
-        """Of these, arcs that were joined or left, or of which an end was made or deleted, as one end heard later."""
+        """Of these, arcs that were joined or left, or of which an end was made or deleted, as one end heard later: in
+        what order, nobody can say."""
         self.groups: set[NodeId] = set()
         self.is_in_burst = False
         """Whether anything was known differently since the last burst of updates began."""
@@ -68,17 +69,22 @@ class Apart:
             self.is_in_burst = self.is_in_burst or bool(graph.suspended)
             self.arcs.update((graph.ids[parent], graph.ids[child]) for parent, child in graph.suspended)
 
-    def note_groups(self, done: Iterable[Sequence[Operation]]) -> None:
-        """Take notice of groups that were made and deleted; `done` are the updates that were committed since.
+    def note_done(self, done: Iterable[Sequence[Operation]]) -> None:
+        """Take notice of the updates that were committed since all was at rest.
 
-        The home of a group may have done so without having heard of an arc to it, which is there when it hears of it.
+        The home of a group may have made or deleted it without having heard of an arc to it, which is there when it
+        hears of it. An arc may have been left at one end that did not know that it had been joined anew at the other.
         """
-        changed = {
-            operation.group
-            for operation in chain.from_iterable(done)
-            if isinstance(operation, CreateGroup | DeleteGroup)
-        }
-        self.decided_apart.update(arc for arc in self.arcs if not changed.isdisjoint(arc))
+        changed, joined, left = set[NodeId](), set[ArcName](), set[ArcName]()
+        for operation in chain.from_iterable(done):
+            match operation:
+                case CreateGroup(group) | DeleteGroup(group):
+                    changed.add(group)
+                case JoinArc(parent, child):
+                    joined.add((parent, child))
+                case LeaveArc(parent, child):
+                    left.add((parent, child))
+        self.decided_apart.update(arc for arc in self.arcs if not changed.isdisjoint(arc) or arc in joined & left)
 
     def check_outcome(self, done: Iterable[Sequence[Operation]], arcs: Container[ArcName]) -> None:
         """Raise where an arc that was only left since all was at rest is there, or one that was only joined is not.

@@ -44,6 +44,8 @@ class Taken:
     """In the history of the cluster."""
     crash_at: float | None = None
     """How much of what it lets out leaves before the server crashes: from 0, nothing, to 1; None: it does not crash."""
+    is_repeated: bool = False
+    """Whether it took a letter that was handled before."""
     held: list[Held] = field(default_factory=list)
 
 
@@ -85,7 +87,7 @@ class Queue:
     def handled_before(self, sender: ServerId) -> int | None:
         """The number of the last letter of a sender before those whose effects wait; None where none do."""
         for step in self.steps():
-            if isinstance(step.event, PeerMessage) and step.event.sender == sender:
+            if isinstance(step.event, PeerMessage) and step.event.sender == sender and not step.is_repeated:
                 return step.event.number - 1
         return None
 

@@ -157,14 +157,16 @@ class RandomNetwork:
     def next(self) -> Arrival | None:
         """What arrives next; None where nothing is under way, or all of it on channels that let nothing through."""
         while self._arrivals:
-            self.now, _, losses, arrival = heapq.heappop(self._arrivals)
+            self.now, place, losses, arrival = heapq.heappop(self._arrivals)
             channel = None if arrival.sent is None else arrival.sent.channel
             if channel is not None and losses != self._losses.get(channel, 0):
                 continue
             if channel in self._stopped:
                 self._stopped[channel].append((losses, arrival))
             elif self.is_frozen(arrival.server):
-                self._push(losses, replace(arrival, time=self._frozen[arrival.server]))
+                # In its old place: what was sent later may have been put off to the same time before.
+                until = self._frozen[arrival.server]
+                heapq.heappush(self._arrivals, (until, place, losses, replace(arrival, time=until)))
             else:
                 return arrival
         return None

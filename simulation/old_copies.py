@@ -9,12 +9,15 @@ Source: protocol.md section 7, *Heal*; decision 0012.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import partial
 from random import Random
 
-from namegraph.events import Committed, CreateGroup, DeleteGroup, LeaveArc, UpdateCommand
+from namegraph.events import Committed, CreateGroup, DeleteGroup, JoinArc, UpdateCommand
+from namegraph.messages import Commit, Done, UpdateId
 from namegraph.names import NodeId, ServerId
+from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
 from simulation.apart import Apart
@@ -120,6 +123,7 @@ class OldCopies:
         found: set[ArcName] = set()
         lost_groups = {group for group in self._population.spare_groups if self._home(group) in self._gone_back}
         found.update(arc for arc in self._known_arcs() if lost_groups.intersection(arc))
+        heard = self._heard()
         for ticket, command in self._population.commands.items():
             answer = self._cluster.answers[ticket]
             if self._cluster.asked_at(ticket) not in self._gone_back:
@@ -128,9 +132,27 @@ class OldCopies:
             for operation in command.operations:
                 if isinstance(operation, CreateGroup | DeleteGroup):
                     continue
-                if not isinstance(answer, Committed) or (is_late and isinstance(operation, LeaveArc)):
-                    found.add((operation.parent, operation.child))
+                arc = operation.parent, operation.child
+                is_sure = isinstance(answer, Committed)
+                if is_late:
+                    others = self._ends(arc) - self._gone_back.keys()
+                    is_sure = is_sure and isinstance(operation, JoinArc) and others <= heard[ticket]
+                if not is_sure:
+                    found.add(arc)
         return found
+
+    def _heard(self) -> dict[int, set[ServerId]]:
+        """By ticket, who has said that they did an update. What others missed its coordinator may have lost."""
+        done: dict[UpdateId, set[ServerId]] = defaultdict(set)
+        by_final: dict[Priority, UpdateId] = {}
+        for sent in self._cluster.sent:
+            match sent.message:
+                case Commit(update_id=update_id, final=final):
+                    by_final[final] = update_id
+                case Done(update_id=update_id):
+                    done[update_id].add(sent.sender)
+        updates = {ticket: by_final.get(place) for ticket, place in self._cluster.places.items()}
+        return defaultdict(set, {ticket: done[update] for ticket, update in updates.items() if update is not None})
 
     def _present(self) -> Iterable[ArcName]:
         for server, core in self._cluster.servers.items():

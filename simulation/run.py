@@ -200,7 +200,7 @@ class SeedRun:
             if ticket >= first_ticket and isinstance(cluster.answers[ticket], Committed)
         ]
         self._apart.watch(cluster.sent)
-        self._apart.note_groups(done)
+        self._apart.note_done(done)
         if not may_go_back:
             self._resolvers.check(population.commands, self._apart)
         state = self._compare()

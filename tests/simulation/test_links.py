@@ -5,16 +5,26 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import Committed, CreateGroup, JoinArc, PeerLost, PeerMet, UpdateCommand
+from namegraph.events import (
+    Committed,
+    CreateGroup,
+    Effects,
+    JoinArc,
+    PeerLost,
+    PeerMessage,
+    PeerMet,
+    UpdateCommand,
+)
+from namegraph.messages import Open
 from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.records import RequestId
+from namegraph.records import Records, RequestId
 from namegraph.refusals import Reason
 from simulation import links
 from simulation.checkers import check_quiet
 from simulation.cluster import WORLD, Cluster
-from simulation.disk import Held
+from simulation.disk import Held, Queue, Taken
 from simulation.links import Links
-from simulation.networks import Arrival, Channel, Errand, RandomNetwork
+from simulation.networks import Arrival, Channel, Errand, RandomNetwork, Sent
 
 A, B, C = (ServerId(f"{name}.example") for name in "abc")
 GROUPS = {server: NodeId(f"g@{server}") for server in (A, B, C)}
@@ -197,3 +207,26 @@ def test_a_client_that_has_gone_learns_the_outcome_by_its_request_id(crash_step,
     assert ticket in scene.cluster.unknown
     scene.run()
     assert scene.outcome(ticket) == outcome
+
+
+def test_what_waits_for_a_server_whose_pause_gets_longer_stays_in_order():
+    network = RandomNetwork(random.Random(1), is_wild=False)
+    network.freeze(B, 100.0)
+    network.send(Sent(0.0, A, B, Open()), PeerMessage(A, 1, b""))
+    network.put(A, Errand(lambda: None), delay=50.0)
+    assert network.next().server == A  # The letter was put off meanwhile.
+    network.freeze(B, 200.0)
+    network.send(Sent(50.0, A, B, Open()), PeerMessage(A, 2, b""))
+    assert [network.next().event.number for _ in range(2)] == [1, 2]
+
+
+def test_a_letter_that_comes_again_while_a_disk_is_slow_leaves_what_is_durable_so():
+    queue = Queue()
+    letters = [PeerMessage(A, 1, b""), PeerMessage(A, 2, b""), PeerMessage(A, 1, b"")]
+    effects = Effects(Records())
+    queue.waiting = [
+        Taken(letter, effects, [], 0, 0, 0, is_repeated=number == 2) for number, letter in enumerate(letters)
+    ]
+    assert queue.handled_before(A) == 0
+    queue.waiting = queue.waiting[2:]
+    assert queue.handled_before(A) is None

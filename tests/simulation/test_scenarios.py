@@ -30,7 +30,7 @@ NEEDED = {
     "news_ahead_of_its_commit": "control is compared with what it was when ready",
 }
 
-ONCE_FAILED = ["both_ends_deleted", "group_created_and_joined"]
+ONCE_FAILED = ["both_ends_deleted", "group_created_and_joined", "outcome_missed_between_views", "heal_interrupted"]
 """Left by a mistake in the core, not by the lack of a clause."""
 
 
