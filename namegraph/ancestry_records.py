@@ -14,7 +14,6 @@ Source: protocol.md sections 3.2 and 5, items 5 and 6; invariant I5.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 
 from namegraph.columns import GONE, KINDS, PRESENT, SUSPENDED, heads_of, in_arcs_of, rows_of, suspended_in
@@ -26,19 +25,6 @@ from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow, Records
 from namegraph.site import NEVER, Site
-
-
-@dataclass(slots=True)
-class _Prepared:
-    """The ends of joined arcs for which all is done that concerns them alone."""
-
-    is_news: dict[NodeIndex, bool] = field(default_factory=dict)
-    """Of children: whether the update is news to the record."""
-    without_record: set[NodeIndex] = field(default_factory=set)
-    """Children of which no record is held."""
-    kinds: dict[NodeIndex, int] = field(default_factory=dict)
-    """Of children."""
-    parents: set[NodeIndex] = field(default_factory=set)
 
 
 class AncestryRecords:
@@ -106,7 +92,6 @@ class AncestryRecords:
     def install(self, relay: RecordColumns) -> None:
         """Take relayed records, except those of which a newer one is held."""
         graph, site = self._graph, self._site
-        children = graph.children
         numbers = [graph.index.get(name) for name in relay.names]
         is_owned = [site.home_of(name) == site.server for name in relay.names]
         is_group = bytearray(len(numbers))
@@ -134,7 +119,6 @@ class AncestryRecords:
                     self._erase(gone, node)
             self._set_version(node, version)
             self._set_kind(node, NodeKind.GROUP)
-            in_record = graph.parents[node]
             for parent_place, cost, arc_version, writer in in_arcs:
                 parent = numbers[parent_place]
                 if parent is None:
@@ -142,11 +126,8 @@ class AncestryRecords:
                 arc = new_row(ArcRecord, (parent, node, cost, arc_version, writer, True, False))
                 if not is_new:
                     self._note_write((parent, node))
-                if is_owned[parent_place]:
-                    self._write(arc, owns_parent=True)
-                    continue
-                in_record[parent] = children[parent][node] = arc
-                if not is_group[parent_place]:
+                self._write(arc, owns_parent=is_owned[parent_place])
+                if not (is_owned[parent_place] or is_group[parent_place]):
                     is_group[parent_place] = True
                     self._set_kind(parent, NodeKind.GROUP)
             self._renamed[node] = vnid
@@ -247,8 +228,6 @@ class AncestryRecords:
         is_owned = [home is None or home == server for home in homes]
         numbers = [graph.index.get(name) for name in names]
         new_row = tuple.__new__  # as in `install`
-        prepared = _Prepared()
-        joins_plainly = not graph.suspended and outcomes.present.count(PRESENT) == len(outcomes.present)
         gone = []
         for parent_place, child_place, state, kind, cost, version in rows_of(outcomes):
             if state != PRESENT:
@@ -263,10 +242,6 @@ class AncestryRecords:
                 parent = numbers[parent_place] = graph.intern(names[parent_place])
             if child is None:
                 child = numbers[child_place] = graph.intern(names[child_place])
-            if joins_plainly:
-                arc = new_row(ArcRecord, (parent, child, cost, version, final.counter, True, False))
-                self._join(arc, kind, prepared, owns_parent=owns_parent, owns_child=owns_child, final=final)
-                continue
             is_suspended = state == SUSPENDED
             known = graph.parents[child].get(parent) if is_suspended else None
             # An arc that is suspended is the same still, as it was written.
@@ -274,57 +249,6 @@ class AncestryRecords:
             arc = new_row(ArcRecord, (parent, child, cost, version, writer, state != GONE, is_suspended))
             self._apply_arc(arc, KINDS[kind], owns_parent=owns_parent, owns_child=owns_child, final=final)
         return gone
-
-    def _join(
-        self, arc: ArcRecord, kind: int, prepared: _Prepared, *, owns_parent: bool, owns_child: bool, final: Priority
-    ) -> None:
-        """As `_apply_arc`, of an update that only joins, where no arc is suspended: an import brings half a million.
-
-        What concerns an end alone is done once.
-        """
-        graph = self._graph
-        parent, child, *_ = arc
-        is_news = prepared.is_news.get(child)
-        if is_news is None:
-            has_record = owns_child or child in self.above
-            is_news = prepared.is_news[child] = has_record and self.version_of(child) <= final
-            if is_news:
-                self._set_version(child, final)
-            elif not has_record:
-                prepared.without_record.add(child)
-        if owns_parent:
-            truth = graph.children[parent]
-            if child not in truth:
-                graph.arc_count += 1
-            truth[child] = arc
-            if not owns_child:
-                self.leaving.setdefault(child, {})[parent] = arc
-            if parent not in prepared.parents:
-                prepared.parents.add(parent)
-                self.change.read_anew(parent)
-        is_whole = is_news and child in self._rows_of.records
-        if is_news:
-            if not is_whole:
-                self._note_write((parent, child))
-            graph.parents[child][parent] = graph.children[parent][child] = arc
-        elif child in prepared.without_record:
-            self.change.arc((parent, child))
-            graph.parents[child][parent] = arc
-        if owns_parent:
-            if graph.unlike or not is_news:
-                graph.compare(parent, child)
-        elif not owns_child:
-            return
-        elif parent not in prepared.parents:
-            prepared.parents.add(parent)
-            self._set_kind(parent, NodeKind.GROUP)
-        if prepared.kinds.get(child) != kind:
-            prepared.kinds[child] = kind
-            self._apply_kind(arc, KINDS[kind], owns_child=owns_child)
-        if graph.tombstones:
-            graph.tombstones.pop((parent, child), None)
-        if not is_whole:
-            self._rows_of.arcs[parent, child] = None
 
     def _apply_arc(
         self, arc: ArcRecord, kind: NodeKind, *, owns_parent: bool, owns_child: bool, final: Priority

@@ -78,12 +78,11 @@ class GraphChange:
                 continue
             self._read_anew[parent] = None
         for child in self._new_records:
-            if len(added) > ARCS_FOLLOWED_LIMIT and len(self._read_anew) > CHANGED_TAILS_LISTED_LIMIT:
-                # They are too many to be told one by one anyway.
-                break
             new = [parent for parent in graph.parents[child] if (parent, child) not in self._arcs_before]
             self._read_anew.update(dict.fromkeys(new))
-            added += [(parent, child) for parent in new]
+            if len(added) <= ARCS_FOLLOWED_LIMIT:
+                # Beyond, they are too many anyway.
+                added += [(parent, child) for parent in new]
         shift = self._ancestors.follow(added=added, removed=removed, regrouped=self._regrouped)
         if self._read_anew:
             graph.update_count += 1

@@ -45,7 +45,9 @@ class GraphRows:
         for parent, child in self.arcs:
             self._add_arc_rows(parent, child, records)
         for child in self.records:
-            self._add_record_rows(child, records)
+            for parent in graph.parents[child]:
+                if (parent, child) not in self.arcs:
+                    self._add_arc_rows(parent, child, records)
         for number, virtual_node in self.virtual_nodes.items():
             counter, server = virtual_node.made_at
             is_present = number in graph.virtual_nodes
@@ -80,17 +82,6 @@ class GraphRows:
             graph.versions[node],
             graph.version_servers.get(node),
         )
-
-    def _add_record_rows(self, child: NodeIndex, records: Records) -> None:
-        """The rows of all arcs of an ancestry record: an import brings half a million."""
-        children, written = self._graph.children, self.arcs
-        for parent, arc in self._graph.parents[child].items():
-            if written and (parent, child) in written:
-                continue
-            if self._ahead or children[parent].get(child) is not arc:
-                self._add_arc_rows(parent, child, records)
-            else:
-                records.arcs.append(arc)
 
     def _add_arc_rows(self, parent: NodeIndex, child: NodeIndex, records: Records) -> None:
         graph = self._graph
