@@ -19,7 +19,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from namegraph.messages import FIRST_VIEW, Accept, Decline, Install, Outside, Propose, Reach, UpdateId, ViewId
+from namegraph.message_parts import (
+    FIRST_VIEW,
+    UpdateId,
+    ViewId,
+)
+from namegraph.messages import (
+    Accept,
+    Decline,
+    Install,
+    Outside,
+    Propose,
+    Reach,
+)
 from namegraph.names import ServerId
 from namegraph.site import Site
 

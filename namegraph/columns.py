@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from namegraph.events import ChildKind
-from namegraph.messages import (
+from namegraph.message_parts import (
     AncestryRecord,
     ArcChange,
     ArcColumns,

@@ -40,27 +40,29 @@ from namegraph.events import (
     LeaveArc,
 )
 from namegraph.import_operations import ImportOperations
+from namegraph.message_parts import (
+    ArcId,
+    Cover,
+    Leads,
+    RecordVersion,
+    SettleArc,
+    Step,
+    SuspendArc,
+    Update,
+    UpdateId,
+)
 from namegraph.messages import (
     Abort,
-    ArcId,
     Commit,
-    Cover,
     Done,
     Drop,
     Final,
     Holding,
-    Leads,
     Order,
     Ready,
-    RecordVersion,
     Refuse,
     Release,
-    SettleArc,
-    Step,
-    SuspendArc,
     TakeCut,
-    Update,
-    UpdateId,
     Vote,
     encode,
 )

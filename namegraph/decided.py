@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from namegraph.messages import UpdateId
+from namegraph.message_parts import (
+    UpdateId,
+)
 from namegraph.names import ServerId
 from namegraph.ordering import row_key
 from namegraph.records import ProtocolRow

@@ -21,18 +21,20 @@ from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
 from namegraph.columns import PRESENT, concerning, nodes_in, pack_arcs, pack_records, unpack_records
 from namegraph.events import EffectKind
-from namegraph.messages import (
+from namegraph.message_parts import (
     AncestryRecord,
     ArcColumns,
     ArcId,
-    Commit,
     GroupChange,
     InArc,
     PendingEntry,
-    Ready,
     RecordColumns,
     UpdateId,
     Vnid,
+)
+from namegraph.messages import (
+    Commit,
+    Ready,
 )
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority

@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from namegraph.messages import Message, ViewId, decode
+from namegraph.message_parts import (
+    ViewId,
+)
+from namegraph.messages import (
+    Message,
+    decode,
+)
 from namegraph.names import ServerId
 from namegraph.records import ProtocolRow
 from namegraph.site import Site

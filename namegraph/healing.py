@@ -23,18 +23,20 @@ import msgspec
 from namegraph.columns import unpack_arcs
 from namegraph.coordinator import Coordinator
 from namegraph.events import CreateGroup, DeleteGroup
-from namegraph.messages import (
+from namegraph.message_parts import (
     ArcId,
-    Commit,
     GroupChange,
-    Healed,
-    Held,
-    HeldToo,
     KnownArc,
-    Offer,
     SettleArc,
     Step,
     UpdateId,
+)
+from namegraph.messages import (
+    Commit,
+    Healed,
+    Held,
+    HeldToo,
+    Offer,
     decode,
 )
 from namegraph.names import NodeId, ServerId

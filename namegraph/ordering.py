@@ -26,7 +26,7 @@ import msgspec
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import JoinArc
 from namegraph.import_operations import steps_in
-from namegraph.messages import (
+from namegraph.message_parts import (
     ArcId,
     Cover,
     Leads,
@@ -34,6 +34,8 @@ from namegraph.messages import (
     SettleArc,
     Update,
     UpdateId,
+)
+from namegraph.messages import (
     compressed,
     decompressed,
 )

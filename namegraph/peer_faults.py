@@ -12,13 +12,16 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from namegraph.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
+from namegraph.message_parts import (
+    ArcChange,
+    ArcColumns,
+    ArcId,
+    KnownArc,
+)
 from namegraph.messages import (
     Abort,
     Accept,
     AllHealed,
-    ArcChange,
-    ArcColumns,
-    ArcId,
     Block,
     Commit,
     Decline,
@@ -31,7 +34,6 @@ from namegraph.messages import (
     HeldToo,
     Holding,
     Install,
-    KnownArc,
     Message,
     Offer,
     Open,

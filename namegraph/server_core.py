@@ -53,9 +53,12 @@ from namegraph.events import (
 from namegraph.graph import NameGraph
 from namegraph.import_operations import ImportOperations
 from namegraph.incarnations import FIRST_INCARNATION, Incarnations
+from namegraph.message_parts import (
+    ArcId,
+    UpdateId,
+)
 from namegraph.messages import (
     Abort,
-    ArcId,
     Block,
     Commit,
     Done,
@@ -72,7 +75,6 @@ from namegraph.messages import (
     Release,
     Released,
     TakeCut,
-    UpdateId,
     Vote,
     decode_in_view,
     encode,

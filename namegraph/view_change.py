@@ -24,11 +24,17 @@ from namegraph.agreement import Agreement
 from namegraph.boundary import Boundary
 from namegraph.coordinator import Coordinator
 from namegraph.healing import Healing
-from namegraph.messages import (
+from namegraph.message_parts import (
     FIRST_VIEW,
+    ArcId,
+    Origin,
+    SuspendArc,
+    UpdateId,
+    ViewId,
+)
+from namegraph.messages import (
     Accept,
     AllHealed,
-    ArcId,
     Decline,
     Entering,
     Healed,
@@ -37,15 +43,11 @@ from namegraph.messages import (
     Install,
     Offer,
     Open,
-    Origin,
     Outside,
     Propose,
     Reach,
     Recall,
     Settled,
-    SuspendArc,
-    UpdateId,
-    ViewId,
     ViewMessage,
     compressed,
     decompressed,

@@ -29,7 +29,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from namegraph.messages import UpdateId
+from namegraph.message_parts import (
+    UpdateId,
+)
 from namegraph.names import NodeId, ServerId
 from namegraph.records import NodeIndex
 from namegraph.server_core import ServerCore

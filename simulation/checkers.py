@@ -12,7 +12,10 @@ from collections.abc import Mapping, Set
 from namegraph.duplication import blocked_originators
 from namegraph.events import Outcome, UpdateCommand
 from namegraph.graph import ArcState
-from namegraph.messages import ArcId, Vnid
+from namegraph.message_parts import (
+    ArcId,
+    Vnid,
+)
 from namegraph.names import NodeId, ServerId
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from namegraph.server_core import ServerCore

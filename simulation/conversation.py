@@ -6,11 +6,18 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from namegraph.columns import nodes_in, unpack_arcs
+from namegraph.message_parts import (
+    ArcId,
+    Leads,
+    PendingEntry,
+    UpdateId,
+    ViewId,
+    Vnid,
+)
 from namegraph.messages import (
     Abort,
     Accept,
     AllHealed,
-    ArcId,
     Block,
     Commit,
     Decline,
@@ -23,13 +30,11 @@ from namegraph.messages import (
     HeldToo,
     Holding,
     Install,
-    Leads,
     Message,
     Offer,
     Open,
     Order,
     Outside,
-    PendingEntry,
     Propose,
     Reach,
     Ready,
@@ -39,9 +44,6 @@ from namegraph.messages import (
     Released,
     Settled,
     TakeCut,
-    UpdateId,
-    ViewId,
-    Vnid,
     Vote,
 )
 from namegraph.priorities import Priority

@@ -5,7 +5,13 @@ from unittest.mock import patch
 import pytest
 
 from namegraph.events import ChildKind, Committed, EffectKind, ImportCommand, JoinArc, PeerMessage
-from namegraph.messages import Done, UpdateId, encode
+from namegraph.message_parts import (
+    UpdateId,
+)
+from namegraph.messages import (
+    Done,
+    encode,
+)
 from namegraph.names import NodeId, ServerId
 from namegraph.records import RequestId
 from simulation.invariants import InvariantViolatedError

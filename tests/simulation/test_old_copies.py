@@ -17,7 +17,10 @@ from namegraph.events import (
     UpdateCommand,
 )
 from namegraph.incarnations import Incarnations
-from namegraph.messages import ArcId, RecordVersion
+from namegraph.message_parts import (
+    ArcId,
+    RecordVersion,
+)
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
 from namegraph.records import RequestId

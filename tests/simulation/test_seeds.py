@@ -25,6 +25,14 @@ def test_five_servers_take_sixty_updates(seed):
     assert sum(tally.outcomes.values()) > 40
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [1018],  # one step takes in two updates: the first brings a whole record, the second joins an arc to it
+)
+def test_seeds_that_failed_once(seed):
+    run_seed(seed, servers=5, updates=60)
+
+
 def test_one_server_alone_sends_no_message():
     assert not run_seed(3, servers=1, updates=30).messages
 

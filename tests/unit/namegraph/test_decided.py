@@ -1,7 +1,9 @@
 """Outcomes that are kept for others go when all are done, or when a later view is open."""
 
 from namegraph.decided import DECIDED, DecidedUpdates
-from namegraph.messages import UpdateId
+from namegraph.message_parts import (
+    UpdateId,
+)
 from namegraph.names import ServerId
 
 A, B = ServerId("a.x"), ServerId("b.x")

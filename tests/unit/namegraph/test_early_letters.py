@@ -2,7 +2,14 @@
 
 from namegraph.early_letters import EarlyLetters
 from namegraph.graph import NameGraph
-from namegraph.messages import Drop, UpdateId, ViewId, encode
+from namegraph.message_parts import (
+    UpdateId,
+    ViewId,
+)
+from namegraph.messages import (
+    Drop,
+    encode,
+)
 from namegraph.names import ServerId
 from namegraph.site import Site
 from namegraph.subnets import SubnetTable

@@ -3,21 +3,23 @@
 import pytest
 
 from namegraph.events import PeerMessage, PeerMet
+from namegraph.message_parts import (
+    ArcId,
+    KnownArc,
+    Origin,
+    ViewId,
+)
 from namegraph.messages import (
     Accept,
-    ArcId,
     Entering,
     Held,
     Install,
-    KnownArc,
     Offer,
     Open,
-    Origin,
     Outside,
     Propose,
     Reach,
     Recall,
-    ViewId,
     encode,
 )
 from namegraph.names import NodeId, ServerId, Subnet

@@ -3,7 +3,12 @@
 import pytest
 
 from namegraph.events import CreateGroup, JoinArc, UpdateCommand
-from namegraph.messages import ArcId, Cover, PendingEntry, UpdateId
+from namegraph.message_parts import (
+    ArcId,
+    Cover,
+    PendingEntry,
+    UpdateId,
+)
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.priorities import Priority
 from namegraph.records import RequestId

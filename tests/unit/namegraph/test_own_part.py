@@ -8,16 +8,18 @@ from namegraph.columns import pack_arcs, unpack_arcs, unpack_records
 from namegraph.decision import Decision, Relay
 from namegraph.events import PeerMessage, PeerMet
 from namegraph.graph import NameGraph
-from namegraph.messages import (
+from namegraph.message_parts import (
     AncestryRecord,
     ArcChange,
     ArcId,
-    Drop,
     GroupChange,
     InArc,
-    NotAMessageError,
     PendingEntry,
     UpdateId,
+)
+from namegraph.messages import (
+    Drop,
+    NotAMessageError,
     decode,
     encode,
 )
