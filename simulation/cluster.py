@@ -226,12 +226,12 @@ class Cluster:
             self.queues[server].begin_again(self.servers.keys() - {server})
         elif isinstance(event, PeerRestored):
             self.queues[server].begin_again([event.peer])
-        is_repeated = isinstance(event, PeerMessage) and event.number <= core.channels.handled_through(event.sender)
+        is_next = isinstance(event, PeerMessage) and event.number == core.channels.handled_through(event.sender) + 1
         effects = core.step(event, self.now)
         self._note_places(server, effects.replies)
         self._name_updates(server, event)
         handled_through = core.channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0
-        taken = Taken(event, effects, effects.replies, handled_through, self.instant, place, crash_at, is_repeated)
+        taken = Taken(event, effects, effects.replies, handled_through, self.instant, place, crash_at, is_next)
         queue = self.queues[server]
         if queue.is_empty and not queue.mean_delay:
             self._disks[server].write(effects.records)
@@ -426,7 +426,8 @@ class Cluster:
         for taken in written:
             self._disks[server].write(taken.effects.records)
         queue.writing = []
-        for taken in written:
+        for number, taken in enumerate(written):
+            queue.leaving = written[number + 1 :]
             if server not in self.down:
                 self._let_out(server, taken)
             for held in taken.held:

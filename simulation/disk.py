@@ -44,8 +44,8 @@ class Taken:
     """In the history of the cluster."""
     crash_at: float | None = None
     """How much of what it lets out leaves before the server crashes: from 0, nothing, to 1; None: it does not crash."""
-    is_repeated: bool = False
-    """Whether it took a letter that was handled before."""
+    is_next: bool = False
+    """Whether it took the next letter of its sender: one that comes again, or too early, is passed over."""
     held: list[Held] = field(default_factory=list)
 
 
@@ -65,6 +65,8 @@ class Queue:
         """Of a write; 0: it is done at once."""
         self.writing: list[Taken] = []
         self.waiting: list[Taken] = []
+        self.leaving: list[Taken] = []
+        """Durable, and about to let out what they hold."""
 
     @property
     def is_empty(self) -> bool:
@@ -78,7 +80,7 @@ class Queue:
     def first_letter_held(self, receiver: ServerId) -> int | None:
         """The number of the first letter to a server that must not leave yet."""
         numbers: list[int] = []
-        for step in self.steps():
+        for step in [*self.leaving, *self.steps()]:
             if isinstance(step.event, PeerMet) and step.event.peer == receiver:
                 return 1
             numbers += [letter.number for letter in step.effects.messages if letter.receiver == receiver]
@@ -87,7 +89,7 @@ class Queue:
     def handled_before(self, sender: ServerId) -> int | None:
         """The number of the last letter of a sender before those whose effects wait; None where none do."""
         for step in self.steps():
-            if isinstance(step.event, PeerMessage) and step.event.sender == sender and not step.is_repeated:
+            if isinstance(step.event, PeerMessage) and step.event.sender == sender and step.is_next:
                 return step.event.number - 1
         return None
 

@@ -226,9 +226,7 @@ def test_a_letter_that_comes_again_while_a_disk_is_slow_leaves_what_is_durable_s
     queue = Queue()
     letters = [PeerMessage(A, 1, b""), PeerMessage(A, 2, b""), PeerMessage(A, 1, b"")]
     effects = Effects(Records())
-    queue.waiting = [
-        Taken(letter, effects, [], 0, 0, 0, is_repeated=number == 2) for number, letter in enumerate(letters)
-    ]
+    queue.waiting = [Taken(letter, effects, [], 0, 0, 0, is_next=number != 2) for number, letter in enumerate(letters)]
     assert queue.handled_before(A) == 0
     queue.waiting = queue.waiting[2:]
     assert queue.handled_before(A) is None
