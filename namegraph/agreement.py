@@ -109,7 +109,11 @@ class Agreement:
             return
         self._highest = max(self._highest, outside.view.number)
         self._is_stirred = True
-        self._outside_of.update(dict.fromkeys(outside.members, outside.view))
+        members = outside.members
+        if sender != outside.view.leader:
+            # Who was to be in that view, and has asked this server to lead, will not ask again.
+            members = tuple(server for server in members if not self._has_asked_in(server, outside.view))
+        self._outside_of.update(dict.fromkeys(members, outside.view))
         self.reconsider()
 
     def propose(self, sender: ServerId, propose: Propose) -> None:
@@ -244,6 +248,10 @@ class Agreement:
             if all(self._reaches(server, other) and self._reaches(other, server) for other in found):
                 found.append(server)
         return tuple(found)
+
+    def _has_asked_in(self, server: ServerId, view: ViewId) -> bool:
+        report = self._reports.get(server)
+        return report is not None and report.view >= view
 
     def _is_still(self, server: ServerId, view: ViewId) -> bool:
         """Whether a server that has accepted a view was not lost since, and has not gone on to another one."""

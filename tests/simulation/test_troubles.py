@@ -210,3 +210,15 @@ def test_a_crash_at_any_point_of_any_step_leaves_an_update_done_everywhere_or_no
         disturbed = OneUpdate(step, share)
         disturbed.run()
         assert disturbed.cluster.restarts == 1
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        155,  # what is joined as a process is made a group meanwhile: it is rejected, and nothing is wrong
+        573,  # letters that were kept, and new ones, at a server that is met while its disk is slow
+        685,  # two servers ask another one to lead, and then say that they do without it
+    ],
+)
+def test_seeds_that_failed_once(seed):
+    run_seed(seed, faults=True, servers=5, updates=60)
