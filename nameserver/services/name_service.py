@@ -1,6 +1,6 @@
 """The NameService: which method is answered by what, and where.
 
-of one name's home     CreateGroup, DeleteGroup, Join, Leave, ApplyUpdates (see `stand_ins`), DescribeGroup, Resolve,
+of one name's home     CreateGroup, DeleteGroup, Join, Leave (see `stand_ins`), ApplyUpdates, DescribeGroup, Resolve,
                        and ListGroups and Export of one subnet: answered here, or forwarded as they are (`homes`)
 of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Import, and Resolve, which the group's
                        home begins: their own files
@@ -94,7 +94,7 @@ def name_service_handlers(
     delete = homes.unary("DeleteGroup", _group, updates.delete_group, changes=True)
     join = homes.unary("Join", stand_ins.of_join, updates.join, changes=True)
     leave = homes.unary("Leave", stand_ins.of_leave, updates.leave, changes=True)
-    apply = homes.unary("ApplyUpdates", stand_ins.of_apply, updates.apply_updates, changes=True)
+    apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
     describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group), changes=False)
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
     export = homes.stream("Export", _subnet, reading(exports.export))
@@ -120,6 +120,10 @@ def name_service_handlers(
 
 def _group(request: AboutGroup) -> str:
     return request.group
+
+
+def _first_parent(request: messages.ApplyUpdatesRequest) -> str:
+    return request.operations[0].parent if request.operations else ""
 
 
 def _subnet(request: messages.ListGroupsRequest | messages.ExportRequest) -> str:
