@@ -19,19 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from namegraph.message_parts import (
-    FIRST_VIEW,
-    UpdateId,
-    ViewId,
-)
-from namegraph.messages import (
-    Accept,
-    Decline,
-    Install,
-    Outside,
-    Propose,
-    Reach,
-)
+from namegraph.message_parts import FIRST_VIEW, UpdateId, ViewId
+from namegraph.messages import Accept, Decline, Install, Outside, Propose, Reach
 from namegraph.names import ServerId
 from namegraph.site import Site
 

@@ -20,15 +20,7 @@ from namegraph.columns import GONE, KINDS, PRESENT, SUSPENDED, heads_of, in_arcs
 from namegraph.graph import VirtualNode
 from namegraph.graph_change import GraphChange
 from namegraph.graph_rows import GraphRows
-from namegraph.message_parts import (
-    AncestryRecord,
-    ArcColumns,
-    ArcId,
-    InArc,
-    KnownArc,
-    RecordColumns,
-    Vnid,
-)
+from namegraph.message_parts import AncestryRecord, ArcColumns, ArcId, InArc, KnownArc, RecordColumns, Vnid
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow, Records

@@ -21,10 +21,7 @@ from namegraph.columns import (
     state_array,
     unpack_arcs,
 )
-from namegraph.message_parts import (
-    ArcColumns,
-    ArcId,
-)
+from namegraph.message_parts import ArcColumns, ArcId
 from namegraph.names import NodeId
 from namegraph.records import NodeKind
 

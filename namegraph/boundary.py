@@ -28,15 +28,8 @@ from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators
 from namegraph.columns import PRESENT, rows_of
 from namegraph.duplication import blocked_originators
-from namegraph.message_parts import (
-    ArcColumns,
-    ArcId,
-    RecordVersion,
-    UpdateId,
-)
-from namegraph.messages import (
-    Block,
-)
+from namegraph.message_parts import ArcColumns, ArcId, RecordVersion, UpdateId
+from namegraph.messages import Block
 from namegraph.names import NodeId, ServerId
 from namegraph.ordering import row_key
 from namegraph.priorities import Priority

@@ -17,12 +17,7 @@ from namegraph.ancestry_records import AncestryRecords
 from namegraph.columns import PRESENT, Numbers, column_of, place_array, renumbered, state_array
 from namegraph.events import ChildKind
 from namegraph.graph import NameGraph
-from namegraph.message_parts import (
-    ArcColumns,
-    ChildTruth,
-    GroupChange,
-    OperationColumns,
-)
+from namegraph.message_parts import ArcColumns, ChildTruth, GroupChange, OperationColumns
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.site import NEVER, Site
 

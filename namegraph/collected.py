@@ -15,11 +15,7 @@ from namegraph.changes import Changes
 from namegraph.commit import commit
 from namegraph.duplication import controlled_arcs, sources, without_any_above
 from namegraph.graph import NameGraph, VirtualNode
-from namegraph.message_parts import (
-    AncestryRecord,
-    ArcId,
-    Vnid,
-)
+from namegraph.message_parts import AncestryRecord, ArcId, Vnid
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, NodeKind

@@ -40,17 +40,7 @@ from namegraph.events import (
     LeaveArc,
 )
 from namegraph.import_operations import ImportOperations
-from namegraph.message_parts import (
-    ArcId,
-    Cover,
-    Leads,
-    RecordVersion,
-    SettleArc,
-    Step,
-    SuspendArc,
-    Update,
-    UpdateId,
-)
+from namegraph.message_parts import ArcId, Cover, Leads, RecordVersion, SettleArc, Step, SuspendArc, Update, UpdateId
 from namegraph.messages import (
     Abort,
     Commit,

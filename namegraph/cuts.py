@@ -17,9 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from namegraph.channels import Channels
-from namegraph.message_parts import (
-    UpdateId,
-)
+from namegraph.message_parts import UpdateId
 from namegraph.names import ServerId
 
 

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from namegraph.message_parts import (
-    UpdateId,
-)
+from namegraph.message_parts import UpdateId
 from namegraph.names import ServerId
 from namegraph.ordering import row_key
 from namegraph.records import ProtocolRow

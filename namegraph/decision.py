@@ -32,10 +32,7 @@ from namegraph.message_parts import (
     UpdateId,
     Vnid,
 )
-from namegraph.messages import (
-    Commit,
-    Ready,
-)
+from namegraph.messages import Commit, Ready
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, NodeKind

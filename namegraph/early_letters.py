@@ -13,13 +13,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from namegraph.message_parts import (
-    ViewId,
-)
-from namegraph.messages import (
-    Message,
-    decode,
-)
+from namegraph.message_parts import ViewId
+from namegraph.messages import Message, decode
 from namegraph.names import ServerId
 from namegraph.records import ProtocolRow
 from namegraph.site import Site

@@ -17,19 +17,8 @@ from namegraph.changes import Changes, Collector, MustLeaveError, no_group_here
 from namegraph.columns import pack_arcs
 from namegraph.events import JoinArc, LeaveArc
 from namegraph.import_operations import operations_in
-from namegraph.message_parts import (
-    ArcChange,
-    ArcColumns,
-    ArcId,
-    ChildTruth,
-    GroupChange,
-    SettleArc,
-    SuspendArc,
-    Update,
-)
-from namegraph.messages import (
-    Refuse,
-)
+from namegraph.message_parts import ArcChange, ArcColumns, ArcId, ChildTruth, GroupChange, SettleArc, SuspendArc, Update
+from namegraph.messages import Refuse
 from namegraph.names import NodeId
 from namegraph.records import NodeKind
 from namegraph.refusals import Reason, Refusal, RefusedError

@@ -23,22 +23,8 @@ import msgspec
 from namegraph.columns import unpack_arcs
 from namegraph.coordinator import Coordinator
 from namegraph.events import CreateGroup, DeleteGroup
-from namegraph.message_parts import (
-    ArcId,
-    GroupChange,
-    KnownArc,
-    SettleArc,
-    Step,
-    UpdateId,
-)
-from namegraph.messages import (
-    Commit,
-    Healed,
-    Held,
-    HeldToo,
-    Offer,
-    decode,
-)
+from namegraph.message_parts import ArcId, GroupChange, KnownArc, SettleArc, Step, UpdateId
+from namegraph.messages import Commit, Healed, Held, HeldToo, Offer, decode
 from namegraph.names import NodeId, ServerId
 from namegraph.participant import Participant
 from namegraph.records import NodeKind, ProtocolRow, RequestId

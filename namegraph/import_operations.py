@@ -15,11 +15,7 @@ import numpy as np
 from namegraph.changes import kinds_wanted, unknown_subnet
 from namegraph.columns import column_of, places_in, renumbered, state_array
 from namegraph.events import ChildKind, CreateGroup, ImportCommand, JoinArc, Operation
-from namegraph.message_parts import (
-    OperationColumns,
-    Step,
-    Update,
-)
+from namegraph.message_parts import OperationColumns, Step, Update
 from namegraph.names import NodeId, ServerId
 from namegraph.records import NodeKind
 from namegraph.site import Site

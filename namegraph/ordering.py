@@ -26,19 +26,8 @@ import msgspec
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import JoinArc
 from namegraph.import_operations import steps_in
-from namegraph.message_parts import (
-    ArcId,
-    Cover,
-    Leads,
-    PendingEntry,
-    SettleArc,
-    Update,
-    UpdateId,
-)
-from namegraph.messages import (
-    compressed,
-    decompressed,
-)
+from namegraph.message_parts import ArcId, Cover, Leads, PendingEntry, SettleArc, Update, UpdateId
+from namegraph.messages import compressed, decompressed
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, ProtocolRow

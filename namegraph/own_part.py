@@ -11,11 +11,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from namegraph.columns import concerning, fit_arcs, fit_records, nodes_in
-from namegraph.messages import (
-    Commit,
-    NotAMessageError,
-    decode,
-)
+from namegraph.messages import Commit, NotAMessageError, decode
 from namegraph.site import Site
 
 

@@ -21,14 +21,7 @@ from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
 from namegraph.events import Cut, JoinArc, Member
 from namegraph.findings import CannotError, Findings, find
-from namegraph.message_parts import (
-    ArcId,
-    KnownArc,
-    PendingEntry,
-    RecordVersion,
-    Update,
-    UpdateId,
-)
+from namegraph.message_parts import ArcId, KnownArc, PendingEntry, RecordVersion, Update, UpdateId
 from namegraph.messages import (
     Abort,
     Commit,

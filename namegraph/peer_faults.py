@@ -12,12 +12,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from namegraph.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
-from namegraph.message_parts import (
-    ArcChange,
-    ArcColumns,
-    ArcId,
-    KnownArc,
-)
+from namegraph.message_parts import ArcChange, ArcColumns, ArcId, KnownArc
 from namegraph.messages import (
     Abort,
     Accept,

@@ -9,9 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from namegraph.events import Committed, GraphEffect, Outcome, Reply
-from namegraph.message_parts import (
-    UpdateId,
-)
+from namegraph.message_parts import UpdateId
 from namegraph.priorities import Priority
 from namegraph.records import RequestId
 from namegraph.refusals import Reason, RefusedError, refuse

@@ -18,16 +18,8 @@ from namegraph.control import Told
 from namegraph.decision import Decision
 from namegraph.events import Outcome
 from namegraph.import_operations import ImportOperations
-from namegraph.message_parts import (
-    ArcId,
-    Cover,
-    Step,
-    UpdateId,
-)
-from namegraph.messages import (
-    Ready,
-    Refuse,
-)
+from namegraph.message_parts import ArcId, Cover, Step, UpdateId
+from namegraph.messages import Ready, Refuse
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import RequestId

@@ -53,10 +53,7 @@ from namegraph.events import (
 from namegraph.graph import NameGraph
 from namegraph.import_operations import ImportOperations
 from namegraph.incarnations import FIRST_INCARNATION, Incarnations
-from namegraph.message_parts import (
-    ArcId,
-    UpdateId,
-)
+from namegraph.message_parts import ArcId, UpdateId
 from namegraph.messages import (
     Abort,
     Block,

@@ -12,15 +12,8 @@ from collections.abc import Iterable
 from namegraph.ancestry import AncestorSets
 from namegraph.graph import NameGraph
 from namegraph.groups_apart import GroupsApart
-from namegraph.message_parts import (
-    FIRST_VIEW,
-    ArcId,
-    Origin,
-    ViewId,
-)
-from namegraph.messages import (
-    Message,
-)
+from namegraph.message_parts import FIRST_VIEW, ArcId, Origin, ViewId
+from namegraph.messages import Message
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, ProtocolRow

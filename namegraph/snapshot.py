@@ -24,10 +24,7 @@ from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import BOUNDARY, Boundary
 from namegraph.coordinator import Coordinator
 from namegraph.graph import ArcState
-from namegraph.message_parts import (
-    ArcId,
-    UpdateId,
-)
+from namegraph.message_parts import ArcId, UpdateId
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.ordering import Entries
 from namegraph.priorities import Priority

@@ -15,14 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.message_parts import (
-    ArcChange,
-    ArcId,
-    ChildTruth,
-    KnownArc,
-    SettleArc,
-    SuspendArc,
-)
+from namegraph.message_parts import ArcChange, ArcId, ChildTruth, KnownArc, SettleArc, SuspendArc
 from namegraph.names import NodeId, ServerId
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from namegraph.site import NEVER, Site

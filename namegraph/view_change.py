@@ -24,14 +24,7 @@ from namegraph.agreement import Agreement
 from namegraph.boundary import Boundary
 from namegraph.coordinator import Coordinator
 from namegraph.healing import Healing
-from namegraph.message_parts import (
-    FIRST_VIEW,
-    ArcId,
-    Origin,
-    SuspendArc,
-    UpdateId,
-    ViewId,
-)
+from namegraph.message_parts import FIRST_VIEW, ArcId, Origin, SuspendArc, UpdateId, ViewId
 from namegraph.messages import (
     Accept,
     AllHealed,

@@ -29,9 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from namegraph.message_parts import (
-    UpdateId,
-)
+from namegraph.message_parts import UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.records import NodeIndex
 from namegraph.server_core import ServerCore

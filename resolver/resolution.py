@@ -25,9 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from namegraph.message_parts import (
-    UpdateId,
-)
+from namegraph.message_parts import UpdateId
 from namegraph.names import NodeId, ServerId
 from resolver.parts import InDoubt, Part, PartAnswer, PartRequest, Unchanged
 from resolver.plans import Onward, WalkStep

@@ -13,17 +13,8 @@ from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 
 from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.message_parts import (
-    SettleArc,
-    SuspendArc,
-)
-from namegraph.messages import (
-    Held,
-    HeldToo,
-    Install,
-    Offer,
-    Order,
-)
+from namegraph.message_parts import SettleArc, SuspendArc
+from namegraph.messages import Held, HeldToo, Install, Offer, Order
 from namegraph.names import NodeId
 from namegraph.server_core import ServerCore
 from simulation.invariants import InvariantViolatedError

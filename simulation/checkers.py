@@ -12,10 +12,7 @@ from collections.abc import Mapping, Set
 from namegraph.duplication import blocked_originators
 from namegraph.events import Outcome, UpdateCommand
 from namegraph.graph import ArcState
-from namegraph.message_parts import (
-    ArcId,
-    Vnid,
-)
+from namegraph.message_parts import ArcId, Vnid
 from namegraph.names import NodeId, ServerId
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from namegraph.server_core import ServerCore

@@ -30,13 +30,8 @@ from namegraph.events import (
     Tick,
     UpdateCommand,
 )
-from namegraph.message_parts import (
-    UpdateId,
-)
-from namegraph.messages import (
-    Message,
-    decode,
-)
+from namegraph.message_parts import UpdateId
+from namegraph.messages import Message, decode
 from namegraph.names import ServerId, Subnet
 from namegraph.priorities import Priority
 from namegraph.server_core import ServerCore

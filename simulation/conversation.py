@@ -6,14 +6,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from namegraph.columns import nodes_in, unpack_arcs
-from namegraph.message_parts import (
-    ArcId,
-    Leads,
-    PendingEntry,
-    UpdateId,
-    ViewId,
-    Vnid,
-)
+from namegraph.message_parts import ArcId, Leads, PendingEntry, UpdateId, ViewId, Vnid
 from namegraph.messages import (
     Abort,
     Accept,

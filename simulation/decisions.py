@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from namegraph.events import Committed, UpdateCommand
-from namegraph.message_parts import (
-    UpdateId,
-)
+from namegraph.message_parts import UpdateId
 from namegraph.names import ServerId
 from namegraph.priorities import Priority
 from simulation.cluster import Cluster, Undone

@@ -14,9 +14,7 @@ from collections.abc import Iterable, Mapping
 from namegraph.duplication import blocked_originators
 from namegraph.events import JoinArc, LeaveArc, UpdateCommand
 from namegraph.graph import ArcState
-from namegraph.message_parts import (
-    ArcId,
-)
+from namegraph.message_parts import ArcId
 from namegraph.names import NodeId, ServerId
 from namegraph.records import ArcRecord, NodeIndex
 from namegraph.server_core import ServerCore

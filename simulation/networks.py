@@ -15,9 +15,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from namegraph.events import Event
-from namegraph.messages import (
-    Message,
-)
+from namegraph.messages import Message
 from namegraph.names import ServerId
 
 SLOWNESS = (0.2, 1.0, 1.0, 5.0)

@@ -15,13 +15,8 @@ from functools import partial
 from random import Random
 
 from namegraph.events import Committed, CreateGroup, DeleteGroup, JoinArc, UpdateCommand
-from namegraph.message_parts import (
-    UpdateId,
-)
-from namegraph.messages import (
-    Commit,
-    Done,
-)
+from namegraph.message_parts import UpdateId
+from namegraph.messages import Commit, Done
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, NodeKind

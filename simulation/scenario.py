@@ -37,12 +37,8 @@ from dataclasses import dataclass, replace
 from typing import assert_never, get_args
 
 from namegraph.events import CreateGroup, DeleteGroup, EffectKind, JoinArc, LeaveArc, Operation
-from namegraph.message_parts import (
-    ArcId,
-)
-from namegraph.messages import (
-    Message,
-)
+from namegraph.message_parts import ArcId
+from namegraph.messages import Message
 from namegraph.names import InvalidNameError, NodeId, ServerId, Subnet, parse_name, parse_subnet, subnet_of
 from namegraph.refusals import Reason
 from simulation.networks import Channel

@@ -18,9 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.message_parts import (
-    ArcId,
-)
+from namegraph.message_parts import ArcId
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from simulation.faults import FAULTS, kind_of
 from simulation.networks import Channel, first

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from namegraph.events import Committed, CreateGroup, JoinArc, Outcome, PeerLost, PeerMet, UpdateCommand
-from namegraph.message_parts import (
-    ArcId,
-)
+from namegraph.message_parts import ArcId
 from namegraph.names import ServerId, Subnet, subnet_of
 from namegraph.records import RequestId
 from simulation.checkers import check_all, check_quiet

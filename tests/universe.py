@@ -20,9 +20,7 @@ from namegraph.changes import group_not_found
 from namegraph.duplication import blocked_originators
 from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc, UpdateCommand
 from namegraph.graph import ArcState
-from namegraph.message_parts import (
-    ArcId,
-)
+from namegraph.message_parts import ArcId
 from namegraph.names import ServerId, Subnet, parse_name, subnet_of
 from namegraph.records import NodeIndex, NodeKind, RequestId
 from resolver.membership import MembershipResolver

@@ -5,13 +5,8 @@ from unittest.mock import patch
 import pytest
 
 from namegraph.events import ChildKind, Committed, EffectKind, ImportCommand, JoinArc, PeerMessage
-from namegraph.message_parts import (
-    UpdateId,
-)
-from namegraph.messages import (
-    Done,
-    encode,
-)
+from namegraph.message_parts import UpdateId
+from namegraph.messages import Done, encode
 from namegraph.names import NodeId, ServerId
 from namegraph.records import RequestId
 from simulation.invariants import InvariantViolatedError

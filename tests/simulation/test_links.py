@@ -15,9 +15,7 @@ from namegraph.events import (
     PeerMet,
     UpdateCommand,
 )
-from namegraph.messages import (
-    Open,
-)
+from namegraph.messages import Open
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import Records, RequestId
 from namegraph.refusals import Reason

@@ -17,10 +17,7 @@ from namegraph.events import (
     UpdateCommand,
 )
 from namegraph.incarnations import Incarnations
-from namegraph.message_parts import (
-    ArcId,
-    RecordVersion,
-)
+from namegraph.message_parts import ArcId, RecordVersion
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
 from namegraph.records import RequestId

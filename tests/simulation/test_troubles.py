@@ -13,9 +13,7 @@ from namegraph.channels import Channels
 from namegraph.coordinator import Coordinator
 from namegraph.events import Committed, CreateGroup, JoinArc, UpdateCommand
 from namegraph.healing import Healing
-from namegraph.message_parts import (
-    FIRST_VIEW,
-)
+from namegraph.message_parts import FIRST_VIEW
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
 from resolver.parts import Parts

@@ -17,11 +17,7 @@ from namegraph.events import (
     UpdateCommand,
 )
 from namegraph.graph import ArcState
-from namegraph.messages import (
-    Install,
-    Order,
-    Propose,
-)
+from namegraph.messages import Install, Order, Propose
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
 from namegraph.refusals import Reason

@@ -6,10 +6,7 @@ import pytest
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import BOUNDARY, Boundary
 from namegraph.graph import NameGraph
-from namegraph.message_parts import (
-    ArcId,
-    RecordVersion,
-)
+from namegraph.message_parts import ArcId, RecordVersion
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.priorities import Priority
 from namegraph.records import ProtocolRow

@@ -10,10 +10,7 @@ from namegraph.columns import unpack_arcs
 from namegraph.events import CreateGroup, ImportCommand, JoinArc, LeaveArc, UpdateCommand
 from namegraph.findings import CannotError, find
 from namegraph.import_operations import ImportOperations
-from namegraph.message_parts import (
-    Update,
-    UpdateId,
-)
+from namegraph.message_parts import Update, UpdateId
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
 from namegraph.refusals import RefusedError

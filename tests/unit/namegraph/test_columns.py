@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namegraph.columns import column_of, fit_arcs, fit_records, pack_arcs, pack_records, unpack_arcs, unpack_records
-from namegraph.message_parts import (
-    AncestryRecord,
-    ArcChange,
-    ArcId,
-    InArc,
-    Vnid,
-)
+from namegraph.message_parts import AncestryRecord, ArcChange, ArcId, InArc, Vnid
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 from namegraph.records import NodeKind

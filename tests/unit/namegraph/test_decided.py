@@ -1,9 +1,7 @@
 """Outcomes that are kept for others go when all are done, or when a later view is open."""
 
 from namegraph.decided import DECIDED, DecidedUpdates
-from namegraph.message_parts import (
-    UpdateId,
-)
+from namegraph.message_parts import UpdateId
 from namegraph.names import ServerId
 
 A, B = ServerId("a.x"), ServerId("b.x")

@@ -63,13 +63,18 @@ def test_every_originator_enters_a_derived_node_over_the_first_arc_it_reaches_an
             assert crossed == reached[:1]
 
 
-@given(st.lists(joins, max_size=30))
-def test_sources_are_the_minimal_derived_nodes_and_stand_for_the_whole_record(batch):
+def grown_by(batch):
+    """The graph and the ancestor sets of a server that took these joins."""
     server = CoreUnderTest(SUBNET)
     server.create(*GROUPS)
     for join in batch:
         server.ask(join)
-    graph, ancestors = server.core.graph, server.core.ancestors
+    return server.core.graph, server.core.ancestors
+
+
+@given(st.lists(joins, max_size=30))
+def test_sources_are_the_minimal_derived_nodes_and_stand_for_the_whole_record(batch):
+    graph, ancestors = grown_by(batch)
     for node in range(len(graph.ids)):
         for found in controlled_arcs(graph, ancestors, NodeIndex(node)):
             minimal = sources(graph, ancestors, found.blocked)
@@ -82,11 +87,7 @@ def test_sources_are_the_minimal_derived_nodes_and_stand_for_the_whole_record(ba
 
 @given(st.lists(joins, max_size=30), st.lists(st.integers(0, 7), max_size=8))
 def test_the_sources_are_the_same_whatever_is_thought_likely(batch, likely):
-    server = CoreUnderTest(SUBNET)
-    server.create(*GROUPS)
-    for join in batch:
-        server.ask(join)
-    graph, ancestors = server.core.graph, server.core.ancestors
+    graph, ancestors = grown_by(batch)
     for node in range(len(graph.ids)):
         closed = ancestors.of(NodeIndex(node)) | ancestors.of(NodeIndex(0))
         found = sources(graph, ancestors, closed, likely=map(NodeIndex, likely))
@@ -95,11 +96,7 @@ def test_the_sources_are_the_same_whatever_is_thought_likely(batch, likely):
 
 @given(st.lists(joins, max_size=30))
 def test_layers_give_the_same_sources(batch):
-    server = CoreUnderTest(SUBNET)
-    server.create(*GROUPS)
-    for join in batch:
-        server.ask(join)
-    graph, ancestors = server.core.graph, server.core.ancestors
+    graph, ancestors = grown_by(batch)
     layers = Layers(graph, ancestors, map(NodeIndex, range(len(graph.ids))))
     for node in range(len(graph.ids)):
         for found in controlled_arcs(graph, ancestors, NodeIndex(node)):

@@ -2,14 +2,8 @@
 
 from namegraph.early_letters import EarlyLetters
 from namegraph.graph import NameGraph
-from namegraph.message_parts import (
-    UpdateId,
-    ViewId,
-)
-from namegraph.messages import (
-    Drop,
-    encode,
-)
+from namegraph.message_parts import UpdateId, ViewId
+from namegraph.messages import Drop, encode
 from namegraph.names import ServerId
 from namegraph.site import Site
 from namegraph.subnets import SubnetTable

@@ -3,25 +3,8 @@
 import pytest
 
 from namegraph.events import PeerMessage, PeerMet
-from namegraph.message_parts import (
-    ArcId,
-    KnownArc,
-    Origin,
-    ViewId,
-)
-from namegraph.messages import (
-    Accept,
-    Entering,
-    Held,
-    Install,
-    Offer,
-    Open,
-    Outside,
-    Propose,
-    Reach,
-    Recall,
-    encode,
-)
+from namegraph.message_parts import ArcId, KnownArc, Origin, ViewId
+from namegraph.messages import Accept, Entering, Held, Install, Offer, Open, Outside, Propose, Reach, Recall, encode
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.priorities import Priority
 from namegraph.records import NodeKind

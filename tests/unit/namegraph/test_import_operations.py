@@ -10,16 +10,8 @@ from namegraph.columns import column_of, fit_operations
 from namegraph.events import ChildKind, CreateGroup, ImportCommand, JoinArc
 from namegraph.graph import NameGraph
 from namegraph.import_operations import ImportOperations, operations_in
-from namegraph.message_parts import (
-    Cover,
-    Update,
-    UpdateId,
-)
-from namegraph.messages import (
-    Order,
-    decode,
-    encode,
-)
+from namegraph.message_parts import Cover, Update, UpdateId
+from namegraph.messages import Order, decode, encode
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.priorities import Priority
 from namegraph.records import RequestId

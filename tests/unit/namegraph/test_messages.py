@@ -5,15 +5,8 @@ import zlib
 import pytest
 
 from namegraph import messages
-from namegraph.message_parts import (
-    UpdateId,
-)
-from namegraph.messages import (
-    Final,
-    NotAMessageError,
-    decode,
-    encode,
-)
+from namegraph.message_parts import UpdateId
+from namegraph.messages import Final, NotAMessageError, decode, encode
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
 

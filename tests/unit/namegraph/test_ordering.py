@@ -3,12 +3,7 @@
 import pytest
 
 from namegraph.events import CreateGroup, JoinArc, UpdateCommand
-from namegraph.message_parts import (
-    ArcId,
-    Cover,
-    PendingEntry,
-    UpdateId,
-)
+from namegraph.message_parts import ArcId, Cover, PendingEntry, UpdateId
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.priorities import Priority
 from namegraph.records import RequestId

@@ -19,9 +19,7 @@ from namegraph.events import (
     LeaveArc,
     UpdateCommand,
 )
-from namegraph.message_parts import (
-    UpdateId,
-)
+from namegraph.message_parts import UpdateId
 from namegraph.names import NodeId, ServerId, parse_name
 from namegraph.outcomes import (
     REQUEST_ID_LENGTH_LIMIT,

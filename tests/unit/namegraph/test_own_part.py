@@ -8,21 +8,8 @@ from namegraph.columns import pack_arcs, unpack_arcs, unpack_records
 from namegraph.decision import Decision, Relay
 from namegraph.events import PeerMessage, PeerMet
 from namegraph.graph import NameGraph
-from namegraph.message_parts import (
-    AncestryRecord,
-    ArcChange,
-    ArcId,
-    GroupChange,
-    InArc,
-    PendingEntry,
-    UpdateId,
-)
-from namegraph.messages import (
-    Drop,
-    NotAMessageError,
-    decode,
-    encode,
-)
+from namegraph.message_parts import AncestryRecord, ArcChange, ArcId, GroupChange, InArc, PendingEntry, UpdateId
+from namegraph.messages import Drop, NotAMessageError, decode, encode
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.own_part import own_part
 from namegraph.priorities import Priority

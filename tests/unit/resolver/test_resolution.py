@@ -3,9 +3,7 @@
 import pytest
 
 from namegraph.graph import ArcState
-from namegraph.message_parts import (
-    UpdateId,
-)
+from namegraph.message_parts import UpdateId
 from namegraph.names import NodeId, ServerId
 from namegraph.records import NodeKind
 from resolver.parts import InDoubt, Part, PartRequest, Unchanged
