@@ -205,8 +205,7 @@ class AncestryRecords:
         self._set_version(node, final)
         graph.group_count += 1 if is_present else -1
         graph.group_changes += 1
-        if self._site.is_parted:
-            self._site.groups_apart.note(group, final)
+        self._site.note_group(group, final, is_present=is_present)
 
     def drop_unless_at(self, name: NodeId, base: Priority, *, final: Priority) -> None:
         """Drop a record that the change of this final priority does not fit."""

@@ -1,7 +1,8 @@
 """When groups of this server were created or deleted while another server was away.
 
 What a coordinator decided and could not tell this server may concern such a group. Its version says nothing then, since
-arcs above it were suspended and joined again meanwhile. All is forgotten once everybody is there again, and healed.
+arcs above it were suspended and joined again meanwhile. And an arc that was joined before the group was deleted may be
+known to its other end alone. All is forgotten once everybody is there again, and healed.
 
 Source: protocol.md section 7, *Heal*: a group that is deleted and created again does not get its old arcs back.
 """
@@ -18,6 +19,8 @@ from namegraph.records import ProtocolRow
 
 GROUP_APART = "group apart"
 """Rows: the final priority of the last update that created or deleted a group."""
+GROUP_DELETED = "group deleted apart"
+"""Rows: that of the last one that deleted it."""
 
 
 class GroupsApart:
@@ -25,11 +28,14 @@ class GroupsApart:
 
     def __init__(self) -> None:
         self._changed_at: dict[NodeId, Priority] = {}
+        self._deleted_at: dict[NodeId, Priority] = {}
         self._changed: dict[NodeId, None] = {}
 
-    def note(self, group: NodeId, final: Priority) -> None:
-        """A group was created or deleted."""
+    def note(self, group: NodeId, final: Priority, *, is_present: bool) -> None:
+        """A group was created, or deleted."""
         self._changed_at[group] = final
+        if not is_present:
+            self._deleted_at[group] = final
         self._changed[group] = None
 
     def is_later(self, group: NodeId, final: Priority) -> bool:
@@ -37,18 +43,23 @@ class GroupsApart:
         changed_at = self._changed_at.get(group)
         return changed_at is not None and changed_at > final
 
+    def is_deleted_since(self, group: NodeId, counter: int) -> bool:
+        """Whether a group was deleted after an update of this counter; it may have been created again."""
+        deleted_at = self._deleted_at.get(group)
+        return deleted_at is not None and deleted_at.counter > counter
+
     def forget_all(self) -> None:
         """Everybody knows everything."""
         self._changed.update(dict.fromkeys(self._changed_at))
-        self._changed_at = {}
+        self._changed_at, self._deleted_at = {}, {}
 
     def take_rows(self) -> list[ProtocolRow]:
         """The rows that changed since this was last asked."""
         rows = []
         for group in self._changed:
-            changed_at = self._changed_at.get(group)
-            value = None if changed_at is None else _ENCODER.encode(changed_at)
-            rows.append(ProtocolRow(GROUP_APART, group, value))
+            for part, all_noted in ((GROUP_APART, self._changed_at), (GROUP_DELETED, self._deleted_at)):
+                noted = all_noted.get(group)
+                rows.append(ProtocolRow(part, group, None if noted is None else _ENCODER.encode(noted)))
         self._changed = {}
         return rows
 
@@ -57,6 +68,8 @@ class GroupsApart:
         for row in rows:
             if row.part == GROUP_APART:
                 self._changed_at[NodeId(row.key)] = _DECODER.decode(row.value or b"")
+            elif row.part == GROUP_DELETED:
+                self._deleted_at[NodeId(row.key)] = _DECODER.decode(row.value or b"")
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -143,6 +143,8 @@ class Healing:
             ours = known_arc(site, theirs.arc)
             if ours is not None and is_newer(ours, theirs):
                 answer.append(ours)
+            elif site.groups_apart.is_deleted_since(theirs.arc.child, theirs.writer):
+                answer.append(_gone_with_group(theirs))
             elif not can_be_child(site, theirs.arc.child, theirs.kind):
                 answer.append(theirs._replace(is_present=False, kind=NodeKind.ABSENT))
         answer += [ours for ours in suspended_with(site, sender, leaving=False) if ours.arc not in named]
@@ -171,13 +173,14 @@ class Healing:
                 # Who left an arc may not know any more what its child was.
                 kind = theirs.kind if ours.kind is NodeKind.ABSENT else ours.kind
                 newest[theirs.arc] = (theirs if is_newer(theirs, ours) else ours)._replace(kind=kind)
-        for arc in [arc for arc in newest if site.graph.group(arc.parent) is None and newest[arc].is_present]:
-            if arc in held.unconfirmed:
+        for arc, known in [(arc, known) for arc, known in newest.items() if known.is_present]:
+            is_gone = site.graph.group(arc.parent) is None
+            if arc not in held.unconfirmed:
+                if is_gone or site.groups_apart.is_deleted_since(arc.parent, known.writer):
+                    newest[arc] = _gone_with_group(known)
+            elif is_gone:
                 # It stays visible where it was joined.
                 del newest[arc]
-            else:
-                # The group is gone, and with it all its arcs.
-                newest[arc] = newest[arc]._replace(is_present=False, version=newest[arc].version + 1)
         self._waiting[sender] = [_settle(newest[arc]) for arc in sorted(newest)]
         self._settle_next(sender)
         self._answers_due.pop(sender, None)
@@ -315,6 +318,11 @@ def _settle(known: KnownArc) -> SettleArc:
     return SettleArc(
         known.arc.parent, known.arc.child, known.is_present, known.kind, known.cost, known.version, known.writer
     )
+
+
+def _gone_with_group(known: KnownArc) -> KnownArc:
+    """What becomes of an arc with a group that was deleted by who did not know the arc."""
+    return known._replace(is_present=False, version=known.version + 1)
 
 
 def _offer_to(server: ServerId, commit: Commit, site: Site) -> Offer:

@@ -84,7 +84,7 @@ from namegraph.participant import Participant
 from namegraph.peer_faults import fault_in
 from namegraph.peers import Peers
 from namegraph.priorities import Priority, parse_revision, revision_of
-from namegraph.records import NodeIndex, ProtocolRow, Records, RequestId, StoredState
+from namegraph.records import NodeIndex, NodeKind, ProtocolRow, Records, RequestId, StoredState
 from namegraph.refusals import Reason, Refusal, RefusedError, refuse
 from namegraph.requests import Asked, Requests
 from namegraph.restore import restore_graph
@@ -644,6 +644,9 @@ class ServerCore:
             graph.forget_interned(interned_from)
             return error.refusal
         final_priority = Priority(self._site.counter + 1, self.server)
+        for node, kind in changes.kinds.items():
+            if NodeKind.GROUP in (kind, graph.kind(node)):
+                self._site.note_group(graph.ids[node], final_priority, is_present=kind is NodeKind.GROUP)
         topology = compute_topology(graph, self.ancestors, changes, final_priority=final_priority)
         written, effects = commit(
             graph,
@@ -655,9 +658,6 @@ class ServerCore:
             reports_control=isinstance(command, UpdateCommand),
         )
         self._site.counter = final_priority.counter
-        if self._site.is_parted:
-            for node in changes.kinds:
-                self._site.groups_apart.note(graph.ids[node], final_priority)
         self.records.all_recorded()
         records.extend(written)
         revision = revision_of(final_priority, coordinator=self.server)

@@ -135,6 +135,11 @@ class Site:
                 parent, _, child = row.key.partition("\t")
                 self.unconfirmed[ArcId(NodeId(parent), NodeId(child))] = None
 
+    def note_group(self, group: NodeId, final: Priority, *, is_present: bool) -> None:
+        """A group of this server was created or deleted: others may not know, or know of arcs that this server missed."""
+        if self.is_parted or not self.is_healed:
+            self.groups_apart.note(group, final, is_present=is_present)
+
     def send(self, to: ServerId, message: Message) -> None:
         """Let a message of the view leave when the step's records are durable; who is not in it gets none."""
         if to == self.server:

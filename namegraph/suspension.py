@@ -99,6 +99,8 @@ def _is_declined(site: Site, settle: SettleArc, *, owns_child: bool) -> bool:
         return False
     if site.home_of(settle.parent) == site.server and graph.group(settle.parent) is None:
         return True
+    if any(site.groups_apart.is_deleted_since(end, settle.writer) for end in (settle.parent, settle.child)):
+        return True
     return owns_child and not can_be_child(site, settle.child, settle.kind)
 
 

@@ -90,23 +90,28 @@ class Apart:
     def check_outcome(self, done: Iterable[Sequence[Operation]], arcs: Container[ArcName]) -> None:
         """Raise where an arc that was only left since all was at rest is there, or one that was only joined is not.
 
-        `done`: the updates that were committed since. Where both was done it depends on which end did what. What was
-        joined as a process is rejected where a group of that name was made meanwhile.
+        `done`: the updates that were committed since, in their order. Where both was done it depends on which end did
+        what; but who deletes a group has seen all that was joined to it before, unless while its server was away. What
+        was joined as a process is rejected where a group of that name was made meanwhile.
         """
         joined, left, made, deleted = set[ArcName](), set[ArcName](), set[NodeId](), set[NodeId]()
+        joined_since = set[ArcName]()
         for operation in chain.from_iterable(done):
             match operation:
                 case JoinArc(parent, child):
                     joined.add((parent, child))
+                    joined_since.add((parent, child))
                 case LeaveArc(parent, child):
                     left.add((parent, child))
                 case CreateGroup(group):
                     made.add(group)
                 case DeleteGroup(group):
                     deleted.add(group)
+                    joined_since = {arc for arc in joined_since if group not in arc}
         for arc in sorted(self.arcs):
-            is_left = arc in left or not deleted.isdisjoint(arc)
-            if is_left and arc not in joined and arc in arcs:
+            is_gone = not deleted.isdisjoint(arc)
+            is_left = arc in left or is_gone
+            if ((is_left and arc not in joined) or (is_gone and arc not in joined_since)) and arc in arcs:
                 raise InvariantViolatedError(f"I9: {arc} was left, and is there")
             if arc in joined and not is_left and arc[1] not in made and arc not in arcs:
                 raise InvariantViolatedError(f"I9: {arc} was joined, and is not there")

@@ -194,11 +194,12 @@ class SeedRun:
         if self._troubles is not None:
             self._troubles.check_over()
         check_quiet(cluster.servers, population.commands, cluster.answers)
-        done = [
-            command.operations
-            for ticket, command in population.commands.items()
+        committed = [
+            ticket
+            for ticket in population.commands
             if ticket >= first_ticket and isinstance(cluster.answers[ticket], Committed)
         ]
+        done = [population.commands[ticket].operations for ticket in sorted(committed, key=cluster.places.__getitem__)]
         self._apart.watch(cluster.sent)
         self._apart.note_done(done)
         if not may_go_back:
