@@ -61,6 +61,8 @@ class Healing:
         """Servers that have not said yet what they hold."""
         self._under_way: dict[UpdateId, ServerId | tuple[ServerId, int]] = {}
         """What an update settles: the arcs to a children's home, or an offer."""
+        self._settling: dict[UpdateId, list[SettleArc]] = {}
+        """Of these, the arcs to a children's home, as they are to be."""
         self._compared_after: dict[UpdateId, tuple[ServerId, Held | HeldToo]] = {}
         """What is compared once the groups are made anew that it speaks of."""
         self._interrupted: list[Callable[[], None]] = []
@@ -69,8 +71,8 @@ class Healing:
     def view_ended(self, undone: Sequence[Running]) -> None:
         """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
         site = self._site
-        self._waiting, self._under_way, self._answers_due, self._compared_after = {}, {}, {}, {}
-        self._parts_begun, self._interrupted = {}, []
+        self._waiting, self._under_way, self._settling = {}, {}, {}
+        self._answers_due, self._compared_after, self._parts_begun, self._interrupted = {}, {}, {}, []
         for running in undone:
             away = [server for server in sorted(running.not_done) if site.is_apart(server)]
             if not away:
@@ -174,13 +176,12 @@ class Healing:
                 kind = theirs.kind if ours.kind is NodeKind.ABSENT else ours.kind
                 newest[theirs.arc] = (theirs if is_newer(theirs, ours) else ours)._replace(kind=kind)
         for arc, known in [(arc, known) for arc, known in newest.items() if known.is_present]:
-            is_gone = site.graph.group(arc.parent) is None
-            if arc not in held.unconfirmed:
-                if is_gone or site.groups_apart.is_deleted_since(arc.parent, known.writer):
-                    newest[arc] = _gone_with_group(known)
-            elif is_gone:
+            is_there = site.graph.group(arc.parent) is not None
+            if not is_there and arc in held.unconfirmed:
                 # It stays visible where it was joined.
                 del newest[arc]
+            elif not is_there or site.groups_apart.is_deleted_since(arc.parent, known.writer):
+                newest[arc] = _gone_with_group(known)
         self._waiting[sender] = [_settle(newest[arc]) for arc in sorted(newest)]
         self._settle_next(sender)
         self._answers_due.pop(sender, None)
@@ -190,6 +191,7 @@ class Healing:
         """An update that settles something is over."""
         compared = self._compared_after.pop(update_id, None)
         what = self._under_way.pop(update_id, None)
+        settled = self._settling.pop(update_id, [])
         if not is_done and self._is_somebody_lost():
             # Either a view follows, or everybody is there again.
             if compared is not None:
@@ -207,9 +209,20 @@ class Healing:
             return
         if isinstance(what, tuple):
             self._take_offers()
-        else:
+        elif all(map(self._is_as_settled, settled)):
             self._settle_next(what)
+        else:
+            # Something was done to an arc, or to a group, since all was compared.
+            self._waiting.pop(what, None)
+            self._settle_again(what)
         self._say_if_healed()
+
+    def _is_as_settled(self, settle: SettleArc) -> bool:
+        """Whether an arc that was to be joined is there: neither end has declined."""
+        site, arc = self._site, ArcId(settle.parent, settle.child)
+        if not settle.is_present:
+            return True
+        return not (is_newer(settle, known_arc(site, arc)) or site.is_suspended(*arc))
 
     def _compare(self, sender: ServerId, held: Held | HeldToo) -> None:
         if isinstance(held, Held):
@@ -246,6 +259,7 @@ class Healing:
             self._waiting[server] = waiting[BATCH:]
         update_id = self._start(waiting[:BATCH])
         self._under_way[update_id] = server
+        self._settling[update_id] = waiting[:BATCH]
 
     def _start(self, steps: Iterable[Step]) -> UpdateId:
         plan = Plan(tuple((1, step) for step in steps), 1, is_own=True)

@@ -136,7 +136,7 @@ class Site:
                 self.unconfirmed[ArcId(NodeId(parent), NodeId(child))] = None
 
     def note_group(self, group: NodeId, final: Priority, *, is_present: bool) -> None:
-        """A group of this server was created or deleted: others may not know, or know of arcs that this server missed."""
+        """A group of this server was created or deleted: others may not know, or know of arcs that it missed."""
         if self.is_parted or not self.is_healed:
             self.groups_apart.note(group, final, is_present=is_present)
 

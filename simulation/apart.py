@@ -91,16 +91,18 @@ class Apart:
         """Raise where an arc that was only left since all was at rest is there, or one that was only joined is not.
 
         `done`: the updates that were committed since, in their order. Where both was done it depends on which end did
-        what; but who deletes a group has seen all that was joined to it before, unless while its server was away. What
-        was joined as a process is rejected where a group of that name was made meanwhile.
+        what; but what was deleted later than all its joins is gone, unless one of them was to wait for the other end.
+        What was joined as a process is rejected where a group of that name was made meanwhile.
         """
         joined, left, made, deleted = set[ArcName](), set[ArcName](), set[NodeId](), set[NodeId]()
-        joined_since = set[ArcName]()
+        joined_since, waiting = set[ArcName](), set[ArcName]()
         for operation in chain.from_iterable(done):
             match operation:
                 case JoinArc(parent, child):
                     joined.add((parent, child))
                     joined_since.add((parent, child))
+                    if operation.offline:
+                        waiting.add((parent, child))
                 case LeaveArc(parent, child):
                     left.add((parent, child))
                 case CreateGroup(group):
@@ -111,7 +113,7 @@ class Apart:
         for arc in sorted(self.arcs):
             is_gone = not deleted.isdisjoint(arc)
             is_left = arc in left or is_gone
-            if ((is_left and arc not in joined) or (is_gone and arc not in joined_since)) and arc in arcs:
+            if ((is_left and arc not in joined) or (is_gone and arc not in joined_since | waiting)) and arc in arcs:
                 raise InvariantViolatedError(f"I9: {arc} was left, and is there")
             if arc in joined and not is_left and arc[1] not in made and arc not in arcs:
                 raise InvariantViolatedError(f"I9: {arc} was joined, and is not there")

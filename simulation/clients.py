@@ -50,6 +50,8 @@ class Population:
     alone_share: float
     """Of updates, those of one operation."""
     commands: dict[int, UpdateCommand] = field(default_factory=dict)
+    made_anew: set[NodeId] = field(default_factory=set)
+    """Of the groups, those that were deleted and created again: there may be none for a while."""
 
 
 def populate(chance: Random, subnets: Iterable[Subnet]) -> Population:

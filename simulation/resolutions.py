@@ -22,6 +22,7 @@ from namegraph.events import UpdateCommand
 from namegraph.graph import ArcState
 from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.records import NodeIndex
+from namegraph.refusals import RefusedError
 from namegraph.server_core import ServerCore
 from resolver.parts import PartAnswer, PartRequest, Parts
 from resolver.plans import PlanCache
@@ -125,6 +126,13 @@ class Resolvers:
         self._under_way -= 1
         self._told.append(told)
 
+    def refused(self, originator: NodeId, error: RefusedError) -> None:
+        """Take notice that there is no such group just now; raise where there must be."""
+        if originator not in self._population.made_anew:
+            raise InvariantViolatedError(f"resolution of {originator}: {error}") from error
+        self._under_way -= 1
+        self.tally["of no group"] += 1
+
     def check(self, commands: Mapping[int, UpdateCommand], apart: Apart) -> None:
         """Compare all that was told since the last check with the graphs there were.
 
@@ -166,7 +174,9 @@ class Resolvers:
         may_be_named = expected | {originator} | ends
         _require(told, set(resolved.unreachable) <= may_be_named, f"unreachable {resolved.unreachable}")
         created = set(self._population.spare_groups).intersection(resolved.groups)
-        groups = found.intersection([*self._population.groups, *created])
+        # Who was joined while there was no such group is a process of that name.
+        joined = self._population.made_anew.intersection(resolved.processes)
+        groups = found.intersection([*self._population.groups, *created]) - joined
         _require(told, resolved.groups == tuple(sorted(groups)), "groups are not sorted or not once")
         _require(told, resolved.processes == tuple(sorted(found - groups)), "processes are not sorted or not once")
         if not resolved.unreachable and not uncertain:
@@ -248,7 +258,13 @@ class _Asking:
 
     def _send(self, resolution: Resolution, request: PartRequest) -> None:
         if request.server == self._home:
-            self._go_on(resolution, resolution.answer(self._home, self._shell.parts.answer(request)))
+            try:
+                answer = self._shell.parts.answer(request)
+            except RefusedError as error:
+                self._is_over = True
+                self._resolvers.refused(self._originator, error)
+                return
+            self._go_on(resolution, resolution.answer(self._home, answer))
         else:
             self._resolvers.later(request.server, partial(self._answer, resolution, request))
 

@@ -20,6 +20,7 @@ from simulation.decisions import Decisions
 from simulation.effects import EffectsCheck
 from simulation.invariants import InvariantViolatedError
 from simulation.leaves_apart import LeavesApart
+from simulation.made_anew import GroupsMadeAnew
 from simulation.networks import RandomNetwork, Sent
 from simulation.never_back import NeverBack
 from simulation.old_copies import OldCopies
@@ -123,6 +124,8 @@ class SeedRun:
         self._reads = Reads(self._cluster, self._population, reading, self._apart)
         leaving = Random(f"leaves apart of {seed}")  # noqa: S311 - as above
         self._leaves_apart = LeavesApart(self._cluster, self._population, leaving, self._apart)
+        making = Random(f"made anew of {seed}")  # noqa: S311 - as above
+        self._made_anew = GroupsMadeAnew(self._cluster, self._population, making)
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
@@ -143,6 +146,7 @@ class SeedRun:
                 continue
             self._troubles.submit_burst()
             self._leaves_apart.submit_burst()
+            self._made_anew.submit_burst()
             if self._old_copies is not None:
                 self._old_copies.make_copies()
             self._run_burst(size)
@@ -317,7 +321,7 @@ class SeedRun:
         cluster = self._cluster
         tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally)
         if self._troubles is not None:
-            tally.troubles = self._troubles.tally + self._leaves_apart.tally
+            tally.troubles = self._troubles.tally + self._leaves_apart.tally + self._made_anew.tally
             tally.reads = self._reads.tally
         for ticket, outcome in cluster.answers.items():
             if isinstance(outcome, Committed):

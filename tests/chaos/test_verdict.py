@@ -105,6 +105,16 @@ def test_updates_that_cannot_all_have_been_done_are_found():
         Timeline([*UPDATES[:3], done(3, joining(LOW, TOP, "group"), asked=5, told=6)], ["a.x", "b.x"])
 
 
+def test_of_two_updates_that_ended_an_arc_at_its_two_ends_the_second_did_not_know():
+    deleted = done(4, DeleteGroup(LOW, True), asked=5, told=6)
+    left = done(5, LeaveArc(TOP, LOW), asked=5, told=7)
+    assert not Timeline([*UPDATES[:3], deleted, left], ["a.x", "b.x"]).model.arcs
+    made_anew = [done(6, CreateGroup(LOW), asked=8, told=9), done(7, joining(TOP, LOW, "group"), asked=10, told=11)]
+    left_again = [done(number, LeaveArc(TOP, LOW), asked=12, told=13) for number in (8, 9)]
+    with pytest.raises(AssertionError, match="NOT_A_MEMBER"):
+        Timeline([*UPDATES[:3], deleted, left, *made_anew, *left_again], ["a.x", "b.x"])
+
+
 def test_a_graph_has_a_row_for_each_arc_and_for_each_group_without_members():
     assert rows(Timeline(UPDATES[:3], ["a.x", "b.x"]).model) == {(TOP, LOW, "group"), (LOW, "", "group")}
 

@@ -1,10 +1,12 @@
 """Whether what clients were told can be true, given in which order the updates were done.
 
 Updates that were done are carried out one after another, in the order of their revisions, on a brute-force model: each
-must have been possible. From this follows when each arc was there *for sure* (it was acknowledged before, and nobody
-had asked to remove it yet) and when *perhaps* (it had been asked for, and its removal was not acknowledged). A complete
-answer must have everybody who is reached over what was there for sure throughout the call, and nobody who is not
-reached over what was there perhaps at some time in it.
+must have been possible. (But a group may be deleted while the server of a group above it is out of reach, and there its
+membership may be left in the meantime: of two that ended it, one came second and did not know.) From this follows when
+each arc was there *for sure* (it was acknowledged before, and nobody had asked to remove it yet) and when *perhaps* (it
+had been asked for, and its removal was not acknowledged). A complete answer must have everybody who is reached over
+what was there for sure throughout the call, and nobody who is not reached over what was there perhaps at some time in
+it.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class Timeline:
         of_revision = {update.revision: update for update in done}
         assert len(of_revision) == len(done), "two updates have one revision"
         there = frozenset()
-        for revision, model in one_after_another([(each.revision, each.operations) for each in done], subnets):
+        in_order = one_after_another([(each.revision, each.operations) for each in done], subnets, may_be_apart=True)
+        for revision, model in in_order:
             update = of_revision[revision]
             now = model.arcs.keys() | {(group, NO_CHILD) for group in model.groups}
             for arc in now - there:

@@ -12,6 +12,7 @@ import pytest
 from namegraph.channels import Channels
 from namegraph.coordinator import Coordinator
 from namegraph.events import Committed, CreateGroup, JoinArc, UpdateCommand
+from namegraph.groups_apart import GroupsApart
 from namegraph.healing import Healing
 from namegraph.message_parts import FIRST_VIEW
 from namegraph.names import NodeId, ServerId, Subnet
@@ -53,7 +54,8 @@ def test_every_kind_of_trouble_comes_up_and_updates_are_committed_refused_and_as
         tally.add(run_seed(seed, faults=True))
     assert {kind.value for kind in Trouble} <= tally.troubles.keys()
     assert {"crashes within a step", "asked again", "outcomes learnt later"} <= tally.troubles.keys()
-    assert {"left at the child's end", "servers that were gone", "servers that were back"} <= tally.troubles.keys()
+    assert {"left at the child's end", "groups made anew that missed an arc"} <= tally.troubles.keys()
+    assert {"servers that were gone", "servers that were back"} <= tally.troubles.keys()
     assert {"committed", "UNAVAILABLE"} <= tally.outcomes.keys()
     assert {"complete", "unreachable", "asked again after a crash"} <= tally.walks.keys()
 
@@ -124,6 +126,8 @@ def committed_without_effects(coordinator, running, decision, committed=Coordina
         pytest.param(Parts, "_ready_for", lambda *_: None, 0, id="a ready server is in doubt"),
         pytest.param(Coordinator, "restore", lambda *_: [], 0, id="a coordinator takes up what was decided"),
         pytest.param(Healing, "view_opened", view_opened_for_all, 0, id="nobody waits for who is away, to be healed"),
+        pytest.param(GroupsApart, "is_deleted_since", lambda *_: False, 0, id="a group made anew has no old arcs"),
+        pytest.param(Healing, "_is_as_settled", lambda *_: True, 0, id="what an end declines is compared again"),
         pytest.param(Coordinator, "_committed", committed_without_effects, 0, id="what is told of loops is so"),
     ],
 )

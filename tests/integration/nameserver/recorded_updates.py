@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import shadowtree
 from namegraph.events import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
-from namegraph.names import parse_name
+from namegraph.names import parse_name, subnet_of
 from namegraph.priorities import parse_revision
 from tests.brute_force import Model
 from tests.integration.nameserver.server_process import wait_until
@@ -49,14 +49,28 @@ class Record:
         return max((revision for revision, _ in self.acknowledged), key=lambda text: parse_revision(text).final)
 
 
-def one_after_another(acknowledged, subnets):
-    """The revision of each update, in order, and the model after it; each must have been possible."""
+def one_after_another(acknowledged, subnets, *, may_be_apart=False):
+    """The revision of each update, in order, and the model after it; each must have been possible.
+
+    `may_be_apart`: an arc may be left at its parent's end after it ended with its child, a group of another server.
+    """
     model = Model(frozenset(subnets))
+    ended_below = set()
     for revision, operations in sorted(acknowledged, key=lambda entry: parse_revision(entry[0]).final):
-        following = model.after(operations)
+        new = [each for each in operations if not (isinstance(each, LeaveArc) and _arc(each) in ended_below)]
+        following = model.after(new) if new else model
         assert isinstance(following, Model), f"{operations} at {revision} was acknowledged, but: {following}"
+        if may_be_apart:
+            deleted = {each.group for each in operations if isinstance(each, DeleteGroup)}
+            ended = [arc for arc in model.arcs.keys() - following.arcs.keys() if arc[1] in deleted]
+            ended_below |= {(parent, child) for parent, child in ended if subnet_of(parent) != subnet_of(child)}
+            ended_below -= following.arcs.keys()
         model = following
         yield revision, model
+
+
+def _arc(operation):
+    return operation.parent, operation.child
 
 
 class RecordingClient:
