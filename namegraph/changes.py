@@ -410,6 +410,15 @@ def no_group_here(group: NodeId, site: Site) -> RefusedError:
             group=group,
             server=site.server,
         )
+    away = site.doubts.about(group)
+    if away:
+        return refuse(
+            Reason.UNAVAILABLE,
+            f"there is no group {group}, but the server {away[0]}, which was cut off, may have created it",
+            unreachable=away[0],
+            group=group,
+            server=site.server,
+        )
     is_known = home is not None or site.table.is_expected(group)
     return group_not_found(group, site.server, known_subnet=is_known)
 

@@ -132,7 +132,7 @@ class Healing:
 
     def held(self, sender: ServerId, held: Held) -> None:
         """As the children's home: say what is known here that is newer, or was not named."""
-        children = {known.arc.child for known in held.arcs if known.kind is NodeKind.GROUP}
+        children = [(known.arc.child, known.writer) for known in held.arcs if known.kind is NodeKind.GROUP]
         if not self._makes_anew(sender, held, children):
             self._answer(sender, held)
 
@@ -155,8 +155,8 @@ class Healing:
 
     def held_too(self, sender: ServerId, held: HeldToo) -> None:
         """As the parents' home: settle each arc at its newest state."""
-        sure = [known.arc for known in held.arcs if known.is_present and known.arc not in held.unconfirmed]
-        if not self._makes_anew(sender, held, {arc.parent for arc in sure}):
+        sure = [known for known in held.arcs if known.is_present and known.arc not in held.unconfirmed]
+        if not self._makes_anew(sender, held, [(known.arc.parent, known.writer) for known in sure]):
             self._take_newest(sender, held)
 
     def _take_newest(self, sender: ServerId, held: HeldToo) -> None:
@@ -238,15 +238,26 @@ class Healing:
             self._answers_due[what] = None
             self._say_held(what)
 
-    def _makes_anew(self, sender: ServerId, held: Held | HeldToo, groups: set[NodeId]) -> bool:
-        """Whether some of the groups were lost with the newest state of this server: they are made anew first."""
-        graph = self._site.graph
-        if not self._site.has_gone_back:
+    def _makes_anew(self, sender: ServerId, held: Held | HeldToo, groups: Iterable[tuple[NodeId, int]]) -> bool:
+        """Whether some of the groups were lost with the newest state of this server: they are made anew first.
+
+        `groups` come with the counters of the updates that made arcs of them.
+        """
+        site = self._site
+        if not site.has_gone_back or sender in site.caught_up_with:
             return False
-        lost = [group for group in sorted(groups) if group not in graph.index or not graph.versions[graph.index[group]]]
+        lost = sorted({group for group, counter in groups if self._is_lost(group, counter)})
         if lost:
             self._compared_after[self._start(CreateGroup(group, if_needed=True) for group in lost)] = sender, held
         return bool(lost)
+
+    def _is_lost(self, group: NodeId, counter: int) -> bool:
+        """Whether nothing is known here of a group, or that it was deleted before an update of this counter."""
+        graph = self._site.graph
+        node = graph.index.get(group)
+        if node is None or not graph.versions[node]:
+            return True
+        return graph.kind(node) is NodeKind.ABSENT and graph.versions[node] < counter
 
     def _reject(self, arc: ArcId, why: str) -> None:
         self.rejected[arc] = why

@@ -12,7 +12,7 @@ Source: NG 6.2, 6.4; protocol.md section 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Container, Iterable, Set
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
@@ -36,11 +36,11 @@ from namegraph.messages import (
     TakeCut,
     Vote,
 )
-from namegraph.names import NodeId
+from namegraph.names import NodeId, ServerId
 from namegraph.ordering import Entries, Entry, Part
 from namegraph.own_part import part_of_everything
 from namegraph.records import NodeIndex, NodeKind
-from namegraph.site import Site
+from namegraph.site import Site, doubted_below
 
 
 class Participant:
@@ -199,6 +199,17 @@ class Participant:
         waiting = [entry.update_id for entry in self._entries.by_update.values() if entry.is_ready]
         return tuple(sorted(one for one in waiting if not self._entries.by_update[one].releases_due))
 
+    def remember_doubts(self, members: Container[ServerId]) -> None:
+        """Remember what clients may have been told is done, while this server ends the view without knowing.
+
+        `members`: who is in the next view. Of their updates all that were decided are known.
+        """
+        for update_id in self.ready_updates():
+            update, asked = self._entries.updates[update_id], self._entries.by_update[update_id].asked
+            is_of_client = update.reports_control or update.brought is not None
+            if is_of_client and asked is not None and update_id.coordinator not in members:
+                self._site.doubts.note(update_id, asked.ends | asked.entry_nodes)
+
     def end_view(self) -> None:
         """Drop all that is under way, and block again what was released for it."""
         for update_id, entry in list(self._entries.by_update.items()):
@@ -335,7 +346,8 @@ class Participant:
         return tuple(sorted({Member(graph.ids[node], graph.kind(node)) for node in found}))
 
     def _unreachable(self, part: Part, group: NodeId) -> tuple[NodeId, ...]:
-        if not self._site.is_healed:
+        site, node = self._site, self._graph.index.get(group)
+        if not site.is_healed or (node is not None and doubted_below(site, node)):
             # Anything may be missing anywhere below.
             return (group,)
         return tuple(sorted(map(self._site.id_of, self._apart(part, group, NodeKind.GROUP))))

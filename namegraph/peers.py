@@ -79,7 +79,11 @@ class Peers:
             )
         self._require_unused(subnet)
         del self._added[subnet]
+        server = self._site.table.owner_of(subnet)
         self._site.table.forget(subnet)
+        if server is not None and server not in self._site.table.servers():
+            # Whatever it has done, nobody learns it any more.
+            self._site.doubts.healed((server,))
         self._site.rows += [ProtocolRow(ADDRESS, subnet, None), ProtocolRow(OWNER, subnet, None)]
 
     def met(self, server: ServerId, subnets: Iterable[Subnet]) -> None:

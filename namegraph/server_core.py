@@ -10,7 +10,7 @@ that it affects is under way. Source: protocol.md sections 3 and 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import assert_never
 
 from msgspec import structs
@@ -97,7 +97,7 @@ from namegraph.scope import (
     not_for_this_server,
     require_kinds_of_waiting,
 )
-from namegraph.site import NEVER, Site
+from namegraph.site import NEVER, Site, doubted_above, doubted_below
 from namegraph.snapshot import Snapshot
 from namegraph.subnets import SubnetTable
 from namegraph.suspension import suspended_arcs
@@ -136,7 +136,7 @@ class ServerCore:
         restore_graph(state, site)
         site.counter = state.counter
         durable = (core.records, core.entries, core.boundary, core._participant.decided, core._views, core._early)
-        for part in (*durable, site, site.groups_apart):
+        for part in (*durable, site, site.groups_apart, site.doubts):
             part.restore(rows)
         core._outcomes = OutcomeMemory(state.outcomes)
         core._participant.restore()
@@ -233,6 +233,24 @@ class ServerCore:
             # Also those outside the view: what enters from there may not be suspended yet.
             return [*self.servers_met, *self._table.expected()]
         return self._site.to_catch_up_with()
+
+    @property
+    def in_doubt_with(self) -> list[ServerId]:
+        """Who may have done updates that this server was ready for and dropped when it was cut off: often nobody."""
+        return self._site.doubts.servers()
+
+    @property
+    def in_doubt_about(self) -> Collection[NodeId]:
+        """The nodes that these updates were to change."""
+        return self._site.doubts.nodes
+
+    def doubted_above(self, name: NodeId) -> list[ServerId]:
+        """Of these, those whose updates may have changed what a node is below, or the node itself."""
+        return doubted_above(self._site, name) if self._site.doubts else []
+
+    def doubted_below(self, group: NodeIndex) -> list[ServerId]:
+        """Of these, those whose updates may have changed what is below a group, or the group itself."""
+        return doubted_below(self._site, group) if self._site.doubts else []
 
     @property
     def members(self) -> tuple[ServerId, ...]:
@@ -572,6 +590,7 @@ class ServerCore:
         records.protocol += self._views.take_rows()
         records.protocol += self._early.take_rows()
         records.protocol += site.groups_apart.take_rows()
+        records.protocol += site.doubts.take_rows()
         records.protocol += site.rows
         site.rows = []
         records.protocol += self.channels.take_rows()

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from namegraph.ancestry import AncestorSets
+from namegraph.doubts import Doubts
 from namegraph.graph import NameGraph
 from namegraph.groups_apart import GroupsApart
 from namegraph.message_parts import FIRST_VIEW, ArcId, Origin, ViewId
@@ -43,6 +44,7 @@ class Site:
         self.caught_up_with: dict[ServerId, None] = {}
         """Where it did: the servers that it has healed with since."""
         self.groups_apart = GroupsApart()
+        self.doubts = Doubts()
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """Receiver, message, and the view it was sent in."""
         self.own_messages: deque[Message] = deque()
@@ -125,6 +127,7 @@ class Site:
         new = [server for server in self.members if server not in self.caught_up_with] if self.has_gone_back else []
         self.caught_up_with.update(dict.fromkeys(new))
         self.rows += [ProtocolRow(CAUGHT_UP, server, b"1") for server in new]
+        self.doubts.healed(self.members)
 
     def restore(self, rows: Iterable[ProtocolRow]) -> None:
         """Take up what is kept here of healing."""
@@ -231,3 +234,23 @@ class Site:
     def id_of(self, node: NodeIndex) -> NodeId:
         """The id of a node."""
         return self.graph.ids[node]
+
+
+def doubted_above(site: Site, name: NodeId) -> list[ServerId]:
+    """Who may have changed, by an update in doubt, what a node is below, or the node itself; sorted."""
+    graph, found = site.graph, set[ServerId]()
+    node = graph.index.get(name)
+    above = {name} if node is None else {name, *(graph.ids[each] for each in site.ancestors.of(node))}
+    for doubted in above.intersection(site.doubts.nodes) if site.doubts else ():
+        found.update(site.doubts.about(doubted))
+    return sorted(found)
+
+
+def doubted_below(site: Site, group: NodeIndex) -> list[ServerId]:
+    """Who may have changed, by an update in doubt, what is below a group, or the group itself; sorted."""
+    graph, found = site.graph, set[ServerId]()
+    for doubted in site.doubts.nodes:
+        node = graph.index.get(doubted)
+        if node is not None and (node == group or site.ancestors.is_ancestor(ancestor=group, node=NodeIndex(node))):
+            found.update(site.doubts.about(doubted))
+    return sorted(found)

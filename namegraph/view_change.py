@@ -155,6 +155,7 @@ class ViewChange:
         site.counter = max(site.counter, install.counter)
         for everything in install.commits:
             self._participant.finish(everything)
+        self._participant.remember_doubts(dict(install.members))
         self._participant.end_view()
         undone = self._coordinator.end_view()
         before = tuple(site.members)

@@ -1,6 +1,7 @@
 """Who may know better than this server what is above a member: a "no" without them would be a guess.
 
     arcs from there to something above the member are suspended
+    this server was ready for an update when it was cut off from its coordinator: that may have been done
     the view is not healed yet: what was done while servers were apart may be known to others alone
     it is in the view of this server, and may have lost it by now: the view may be over, and this server not know
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import cast
 
-from namegraph.names import NodeId, subnet_of
+from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
 from nameserver.gaps import Gaps
@@ -64,8 +64,8 @@ class PairChecks:
         is_apart: dict[str, bool] = {}
         changeable = self._gaps.changeable()
         for place, (group, member) in enumerate(zip(groups, members, strict=True)):
-            if found[place] == PairFinding.BELOW and changeable:
-                if not self._resolver.is_above_without(NodeId(group), NodeId(member), changeable):
+            if found[place] == PairFinding.BELOW:
+                if self._may_be_over(NodeId(group), NodeId(member), changeable):
                     found[place] = PairFinding.APART
             elif found[place] == PairFinding.NOT_BELOW:
                 above, below = self._index(group), self._index(member)
@@ -81,6 +81,12 @@ class PairChecks:
                 if is_apart[member]:
                     found[place] = PairFinding.APART
 
+    def _may_be_over(self, group: NodeId, member: NodeId, changeable: frozenset[ServerId]) -> bool:
+        """Whether somebody may have ended without this server what makes a member one."""
+        if self._core.doubted_above(member):
+            return True
+        return bool(changeable) and not self._resolver.is_above_without(group, member, changeable)
+
     def all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytearray | None:
         """The findings, many times faster, where all names are known, in their one spelling, and all groups exist."""
         group_nodes, member_nodes = list(map(self._index, groups)), list(map(self._index, members))
@@ -94,7 +100,8 @@ class PairChecks:
         node = self._core.graph.group(NodeId(group))
         if node is None:
             is_own = self._core.owner_of(subnet_of(NodeId(group))) == self._core.server
-            return PairFinding.APART if is_own and self._core.is_behind else PairFinding.NO_GROUP
+            is_denied = not (self._core.is_behind or self._core.doubted_above(NodeId(group)))
+            return PairFinding.NO_GROUP if is_denied or not is_own else PairFinding.APART
         of_member = self._index(member)
         is_below = of_member is not None and self._core.ancestors.is_ancestor(ancestor=node, node=of_member)
         return PairFinding.BELOW if is_below else PairFinding.NOT_BELOW
@@ -120,7 +127,8 @@ class PairChecks:
                 continue
             if group not in is_closed:
                 reached = core.graph.descendants((core.graph.index[NodeId(group)],), limit=room) if room > 0 else None
-                is_closed[group] = reached is not None and self._owns_groups_of(reached)
+                is_sure = not core.doubted_below(core.graph.index[NodeId(group)])
+                is_closed[group] = is_sure and reached is not None and self._owns_groups_of(reached)
                 room -= SETTLING_NODES_LIMIT if reached is None else len(reached)
             if is_closed[group]:
                 found[place] = PairFinding.SETTLED

@@ -122,24 +122,26 @@ class MembershipResolver:
     @property
     def has_gaps(self) -> bool:
         """Whether anything that is above a member may not be known here: most often nothing is."""
-        return bool(self._graph.suspended) or bool(self._core.may_know_better())
+        return bool(self._graph.suspended or self._core.in_doubt_with or self._core.may_know_better())
 
     def apart_above(self, member: NodeId) -> list[str]:
         """The servers that suspended arcs to something above the member, or to itself, come from.
 
-        There may be further groups that the member is in. Of an arc from here it is the server that it leads to.
+        There may be further groups that the member is in. Of an arc from here it is the server that it leads to. And
+        those that may have changed any of that by an update which is in doubt.
         """
         graph = self._graph
         others = self._core.may_know_better()
         if others:
             return others
+        doubted = self._core.doubted_above(member)
         node = graph.index.get(member)
         if node is None or not graph.suspended_into:
-            return []
+            return [*doubted]
         above = self._ancestors.of(node)
         ends = [(tail, head) for head, tails in graph.suspended_into.items() if head in above for tail in tails]
         owns, home_of = self._core.owns, self._core.home_of
-        return sorted({home_of(graph.ids[head if owns(tail) else tail]) for tail, head in ends})
+        return sorted({*doubted, *(home_of(graph.ids[head if owns(tail) else tail]) for tail, head in ends)})
 
     def describe(self, group: NodeId, *, pathname_limit: int) -> GroupDescription:
         """The group's place in both views of the graph."""
@@ -155,13 +157,16 @@ class MembershipResolver:
         )
 
     def apart_below(self) -> list[str]:
-        """The servers that may have taken arcs away which leave groups of this one, by deleting their ends."""
+        """The servers that may have taken arcs away which leave groups of this one, by deleting their ends.
+
+        And those that may have changed such arcs by an update which is in doubt.
+        """
         core, graph = self._core, self._graph
         others = core.may_know_better()
         if others:
             return others
         homes = {core.home_of(graph.ids[child]) for parent, child in graph.suspended if core.owns(parent)}
-        return sorted(server for server in homes if not core.is_in_view(server))
+        return sorted({*core.in_doubt_with, *(server for server in homes if not core.is_in_view(server))})
 
     def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
         """At most `limit` groups of this server in the order of their ids, those after `after`."""

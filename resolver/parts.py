@@ -64,7 +64,7 @@ class Part:
     view: str = ""
     """The view that the server is in."""
     is_healed: bool = True
-    """Whether it knows all that was done to its arcs while servers were apart."""
+    """Whether it knows all that was done to its arcs while servers were apart, and when it was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +104,15 @@ class Parts:
         update = self._ready_for(plan)
         if update is not None:
             return InDoubt(update)
-        version = self._version_of(plan)
+        is_healed = self._core.is_healed and not self._core.doubted_below(group)
+        version = self._version_of(plan, is_healed=is_healed)
         if version == request.known_version:
             return Unchanged()
         steps = deliveries(self._core, plan, group) if request.with_steps else ()
-        return Part(
-            version, plan.processes, plan.groups, plan.onward, steps, plan.apart, self._core.view, self._core.is_healed
-        )
+        return Part(version, plan.processes, plan.groups, plan.onward, steps, plan.apart, self._core.view, is_healed)
 
-    def _version_of(self, plan: Plan) -> str:
-        healed = "" if self._core.is_healed else "."
+    def _version_of(self, plan: Plan, *, is_healed: bool) -> str:
+        healed = "" if is_healed else "."
         return f"{self._start}.{plan.number}.{self._core.view}{healed}"
 
     def _originator(self, name: NodeId) -> NodeIndex | None:

@@ -29,8 +29,8 @@ class Apart:
     def __init__(self) -> None:
         self.arcs: set[ArcName] = set()
         self.decided_apart: set[ArcName] = set()
-        """Of these, arcs that were joined or left, or of which an end was made or deleted, as one end heard later: in
-        what order, nobody can say."""
+        """Of these, arcs that were joined and left, or of which an end was made or deleted, while servers were apart:
+        in what order, nobody can say."""
         self.groups: set[NodeId] = set()
         self.is_in_burst = False
         """Whether anything was known differently since the last burst of updates began."""
@@ -54,7 +54,6 @@ class Apart:
                 case Offer(_, groups, arcs):
                     self.is_in_burst = True
                     self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
-                    self.decided_apart.update((known.arc.parent, known.arc.child) for known in arcs)
                     self.groups.update(change.group for change in groups)
                 case Order(update):
                     for _, step in update.operations:

@@ -37,6 +37,7 @@ def check_settled(servers: Servers) -> None:
         waiting = [arc for arc, why in core.suspended_arcs() if not why.startswith("rejected")]
         _require("stuck", not waiting, f"{server} has suspended {waiting}")
         _require("stuck", not core.is_behind, f"{server} has not caught up with all others")
+        _require("stuck", not core.in_doubt_with, f"{server} is in doubt of updates of {core.in_doubt_with}")
 
 
 def check_all(servers: Servers, truth: TrueGraph, groups: Set[NodeId] | None = None) -> None:

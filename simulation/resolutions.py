@@ -30,7 +30,7 @@ from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain
 from resolver.walk_memory import WalkMemory
 from simulation.apart import Apart
 from simulation.clients import Population
-from simulation.cluster import Cluster
+from simulation.cluster import WORLD, Cluster
 from simulation.decisions import Decisions
 from simulation.disk import Held
 from simulation.invariants import InvariantViolatedError
@@ -42,6 +42,11 @@ RESOLUTIONS_AT_MOST = 12
 
 HASTY_SHARE = 0.05
 """Of resolutions, those whose caller may not wait for two walks that agree."""
+
+LOOKS_FOR_DOUBTS, SECONDS_BETWEEN_LOOKS = 30, 10.0
+ASKED_IN_DOUBT_AT_MOST = 4
+"""How often in each burst servers are looked for that were cut off from the coordinator of an update they were ready
+for, and how many groups of theirs are resolved then that it was to change."""
 
 WITH_STEPS_SHARE = 0.2
 LOST_SHARE = 0.01
@@ -76,6 +81,7 @@ class Resolvers:
         self._population = population
         self._shells: dict[ServerId, _Shell] = {}
         self._under_way = 0
+        self._asked_in_doubt = 0
         self._told: list[_Told] = []
 
     def submit_burst(self) -> None:
@@ -91,6 +97,26 @@ class Resolvers:
             self._under_way += 1
             if chance.random() < HASTY_SHARE:
                 self.later(home, asking.expire, delay=begins + chance.expovariate(0.1))
+        self._asked_in_doubt = 0
+        if self._cluster.connections is not None:
+            for number in range(LOOKS_FOR_DOUBTS):
+                self._cluster.send_errand(WORLD, Errand(self._ask_in_doubt), delay=number * SECONDS_BETWEEN_LOOKS)
+
+    def _ask_in_doubt(self) -> None:
+        """Let a client resolve what may have changed without its server, if there is anything, before the two meet."""
+        found = [
+            (server, name)
+            for server, core in self._cluster.servers.items()
+            if not self.is_down(server)
+            for name in core.in_doubt_about
+            if name in self._population.groups and ServerId(subnet_of(name)) == server
+        ]
+        if found and self._asked_in_doubt < ASKED_IN_DOUBT_AT_MOST:
+            self._asked_in_doubt += 1
+            self._under_way += 1
+            self.tally["of what is in doubt"] += 1
+            server, name = self.chance.choice(found)
+            self.later(server, _Asking(self, name, server).begin)
 
     def shell(self, server: ServerId) -> _Shell:
         """What the server has in memory: lost when it crashes."""

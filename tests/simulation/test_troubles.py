@@ -17,6 +17,7 @@ from namegraph.healing import Healing
 from namegraph.message_parts import FIRST_VIEW
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
+from namegraph.server_core import ServerCore
 from resolver.parts import Parts
 from simulation.checkers import check_all, check_quiet
 from simulation.cluster import NOTHING_DURABLE, Cluster
@@ -128,6 +129,9 @@ def committed_without_effects(coordinator, running, decision, committed=Coordina
         pytest.param(Healing, "view_opened", view_opened_for_all, 0, id="nobody waits for who is away, to be healed"),
         pytest.param(GroupsApart, "is_deleted_since", lambda *_: False, 0, id="a group made anew has no old arcs"),
         pytest.param(Healing, "_is_as_settled", lambda *_: True, 0, id="what an end declines is compared again"),
+        pytest.param(
+            ServerCore, "doubted_below", lambda *_: [], 0, id="what may be done without a server is incomplete"
+        ),
         pytest.param(Coordinator, "_committed", committed_without_effects, 0, id="what is told of loops is so"),
     ],
 )

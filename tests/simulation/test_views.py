@@ -14,10 +14,11 @@ from namegraph.events import (
     JoinArc,
     LeaveArc,
     PeerLost,
+    ReadCommand,
     UpdateCommand,
 )
 from namegraph.graph import ArcState
-from namegraph.messages import Install, Order, Propose
+from namegraph.messages import Commit, Install, Order, Propose
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
 from namegraph.refusals import Reason
@@ -141,6 +142,9 @@ def loop():
         scene.done(above, JoinArc(G[above], G[below]))
     return scene
 
+
+FIRST_READ = 1_000
+"""Tickets of reads; those below are of updates."""
 
 RING = [(G[A], G[B]), (G[B], G[C]), (G[C], G[A])]
 
@@ -505,3 +509,56 @@ def test_when_a_server_never_comes_back_the_others_go_on_without_it(loop):
     loop.cluster.run()
     loop.cluster.run()
     loop.check((G[A], G[B]), (G[B], G[C]), (H[B], H[C]), (H[C], G[B]))
+
+
+def cut_off_before_the_commit(scene, coordinator, cut_off, *operations):
+    """Let an update be decided, and one server be cut off before it hears of that; returns what the caller was told."""
+    cluster, ticket, before = scene.cluster, len(scene.commands), len(scene.cluster.sent)
+    scene.commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations)
+    cluster.submit(coordinator, scene.commands[ticket])
+    while not any(isinstance(sent.message, Commit) and sent.receiver == cut_off for sent in cluster.sent[before:]):
+        cluster.take(scene.network.next())
+    scene.part([cut_off], [server for server in (A, B, C) if server != cut_off])
+    return cluster.answers[ticket]
+
+
+def test_who_is_cut_off_before_it_hears_of_an_outcome_says_what_it_may_have_missed():
+    scene = Scene()
+    assert isinstance(cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[A])), Committed)
+    resolver = MembershipResolver(scene.core(A))
+    assert resolver.apart_above(H[A]) == [B]
+    assert resolver.apart_above(G[A]) == []
+    scene.cluster.restart_all()
+    assert scene.core(A).in_doubt_with == [B]
+    scene.meet([A], [B, C])
+    assert scene.core(A).in_doubt_with == []
+    assert MembershipResolver(scene.core(A)).apart_above(H[A]) == []
+    scene.check((G[B], H[A]))
+
+
+def test_a_group_that_may_have_new_members_is_not_resolved_in_full():
+    scene = Scene()
+    scene.done(A, JoinArc(H[A], G[A]))
+    told = cut_off_before_the_commit(scene, C, A, JoinArc(G[C], H[B]), JoinArc(G[A], H[B]))
+    assert isinstance(told, Committed)
+    core = scene.core(A)
+    assert MembershipResolver(core).apart_below() == [C]
+    for group in (G[A], H[A]):
+        assert core.doubted_below(core.graph.index[group]) == [C]
+        ticket = FIRST_READ + len(scene.cluster.answers)
+        scene.cluster.submit(A, ReadCommand(ticket, group))
+        scene.cluster.run()
+        assert scene.cluster.answers.pop(ticket).unreachable == (group,)
+    scene.meet([A], [B, C])
+    assert not core.in_doubt_with
+    scene.check((H[A], G[A]), (G[C], H[B]), (G[A], H[B]))
+
+
+def test_a_group_that_may_have_been_created_is_not_denied():
+    scene = Scene()
+    new = NodeId(f"new@{A}")
+    cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), CreateGroup(new))
+    assert scene.refused(A, JoinArc(new, H[A])) is Reason.UNAVAILABLE
+    scene.meet([A], [B, C])
+    scene.done(A, JoinArc(new, H[A]))
+    scene.check((G[B], H[B]), (new, H[A]))

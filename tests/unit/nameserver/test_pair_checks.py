@@ -3,14 +3,15 @@ uncertain, and who knows."""
 
 import pytest
 
-from namegraph.events import DeleteGroup, JoinArc, LeaveArc
+from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.names import NodeId
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks, PairFinding
 from resolver.membership import MembershipResolver
-from tests.simulation.test_views import A, B, C, G, H, Scene
+from tests.simulation.test_views import A, B, C, G, H, Scene, cut_off_before_the_commit
 
 ANN = NodeId(f"ann@{C}")
+BOB = NodeId("bob@elsewhere.example")
 
 
 class FakeDirectory:
@@ -83,3 +84,19 @@ def test_unless_it_rests_on_groups_of_a_server_that_may_have_changed_them(apart)
 
 def test_nobody_is_below_what_was_never_there(apart):
     assert Server(apart, A).finding(G[A], H[B])[0] is PairFinding.NOT_BELOW
+
+
+def test_what_an_update_may_have_changed_whose_outcome_was_missed_is_uncertain():
+    scene = Scene()
+    scene.done(A, JoinArc(G[A], H[A]))
+    new = NodeId(f"new@{A}")
+    operations = (LeaveArc(G[A], H[A]), JoinArc(G[A], BOB), CreateGroup(new))
+    cut_off_before_the_commit(scene, C, A, JoinArc(G[C], H[C]), *operations)
+    server = Server(scene, A)
+    for group, member in ((G[A], H[A]), (G[A], BOB), (H[A], H[A]), (new, H[A])):
+        assert server.finding(group, member) == (PairFinding.APART, [C])
+    # Nobody has changed that, wherever.
+    assert server.finding(H[A], NodeId(f"ben@{A}"))[0] is PairFinding.NOT_BELOW
+    scene.meet([A], [B, C])
+    assert Server(scene, A).finding(G[A], H[A])[0] is PairFinding.NOT_BELOW
+    assert Server(scene, A).finding(G[A], BOB)[0] is PairFinding.BELOW
