@@ -16,6 +16,7 @@ from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operat
 from namegraph.message_parts import SettleArc, SuspendArc
 from namegraph.messages import Held, HeldToo, Install, Offer, Order
 from namegraph.names import NodeId
+from namegraph.records import NodeKind
 from namegraph.server_core import ServerCore
 from simulation.invariants import InvariantViolatedError
 from simulation.networks import Sent
@@ -31,6 +32,8 @@ class Apart:
         self.decided_apart: set[ArcName] = set()
         """Of these, arcs that were joined and left, or of which an end was made or deleted, while servers were apart:
         in what order, nobody can say."""
+        self.rejected: set[ArcName] = set()
+        """Of these, arcs that could not be when they were compared: they wait at one end, whatever the other does."""
         self.groups: set[NodeId] = set()
         self.is_in_burst = False
         """Whether anything was known differently since the last burst of updates began."""
@@ -51,6 +54,8 @@ class Apart:
                 case Held(arcs) | HeldToo(arcs):
                     self.is_in_burst = self.is_in_burst or bool(arcs)
                     self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
+                    denied = [known.arc for known in arcs if known.kind is NodeKind.ABSENT and not known.is_present]
+                    self.rejected.update((arc.parent, arc.child) for arc in denied)
                 case Offer(_, groups, arcs):
                     self.is_in_burst = True
                     self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
@@ -109,7 +114,7 @@ class Apart:
                 case DeleteGroup(group):
                     deleted.add(group)
                     joined_since = {arc for arc in joined_since if group not in arc}
-        for arc in sorted(self.arcs):
+        for arc in sorted(self.arcs - self.rejected):
             is_gone = not deleted.isdisjoint(arc)
             is_left = arc in left or is_gone
             if ((is_left and arc not in joined) or (is_gone and arc not in joined_since | waiting)) and arc in arcs:
