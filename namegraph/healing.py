@@ -63,6 +63,8 @@ class Healing:
         """What an update settles: the arcs to a children's home, or an offer."""
         self._settling: dict[UpdateId, list[SettleArc]] = {}
         """Of these, the arcs to a children's home, as they are to be."""
+        self._declined: dict[SettleArc, None] = {}
+        """What an end has declined in this view: once more is once too often."""
         self._compared_after: dict[UpdateId, tuple[ServerId, Held | HeldToo]] = {}
         """What is compared once the groups are made anew that it speaks of."""
         self._interrupted: list[Callable[[], None]] = []
@@ -71,7 +73,7 @@ class Healing:
     def view_ended(self, undone: Sequence[Running]) -> None:
         """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
         site = self._site
-        self._waiting, self._under_way, self._settling = {}, {}, {}
+        self._waiting, self._under_way, self._settling, self._declined = {}, {}, {}, {}
         self._answers_due, self._compared_after, self._parts_begun, self._interrupted = {}, {}, {}, []
         for running in undone:
             away = [server for server in sorted(running.not_done) if site.is_apart(server)]
@@ -172,9 +174,10 @@ class Healing:
             elif ours is None:
                 newest[theirs.arc] = theirs
             else:
+                newer, older = (theirs, ours) if is_newer(theirs, ours) else (ours, theirs)
                 # Who left an arc may not know any more what its child was.
-                kind = theirs.kind if ours.kind is NodeKind.ABSENT else ours.kind
-                newest[theirs.arc] = (theirs if is_newer(theirs, ours) else ours)._replace(kind=kind)
+                kind = older.kind if newer.kind is NodeKind.ABSENT else newer.kind
+                newest[theirs.arc] = newer._replace(kind=kind)
         for arc, known in [(arc, known) for arc, known in newest.items() if known.is_present]:
             is_there = site.graph.group(arc.parent) is not None
             if not is_there and arc in held.unconfirmed:
@@ -209,13 +212,23 @@ class Healing:
             return
         if isinstance(what, tuple):
             self._take_offers()
-        elif all(map(self._is_as_settled, settled)):
-            self._settle_next(what)
-        else:
+        elif self._is_anything_new(settled):
             # Something was done to an arc, or to a group, since all was compared.
             self._waiting.pop(what, None)
             self._settle_again(what)
+        else:
+            self._settle_next(what)
         self._say_if_healed()
+
+    def _is_anything_new(self, settled: Iterable[SettleArc]) -> bool:
+        """Whether an end has declined something that is to be compared again; what it declines twice is rejected."""
+        declined = [settle for settle in settled if not self._is_as_settled(settle)]
+        new = [settle for settle in declined if settle not in self._declined]
+        self._declined.update(dict.fromkeys(new))
+        for settle in declined:
+            if settle not in new:
+                self._reject(ArcId(settle.parent, settle.child), f"{settle.child} is something else than this arc says")
+        return bool(new)
 
     def _is_as_settled(self, settle: SettleArc) -> bool:
         """Whether an arc that was to be joined is there: neither end has declined."""
