@@ -35,6 +35,7 @@ class Apart:
         self.rejected: set[ArcName] = set()
         """Of these, arcs that could not be when they were compared: they wait at one end, whatever the other does."""
         self.groups: set[NodeId] = set()
+        """Groups that were made or deleted as others heard later."""
         self.is_in_burst = False
         """Whether anything was known differently since the last burst of updates began."""
         self.has_new_view = False
@@ -134,6 +135,7 @@ class Apart:
                     if group in self.groups or group in ends:
                         return True
                 case _:
-                    if (operation.parent, operation.child) in self.arcs or operation.parent in self.groups:
+                    arc = operation.parent, operation.child
+                    if arc in self.arcs or not self.groups.isdisjoint(arc):
                         return True
         return False

@@ -17,6 +17,7 @@ from namegraph.events import CreateGroup, DeleteGroup, Operation, UpdateCommand
 from namegraph.names import NodeId, ServerId
 from namegraph.records import ArcRecord, NodeKind, RequestId
 from namegraph.server_core import ServerCore
+from simulation.apart import Apart
 from simulation.clients import Population
 from simulation.cluster import WORLD, Cluster
 from simulation.networks import Errand
@@ -28,9 +29,10 @@ LOOKS, SECONDS_BETWEEN = 30, 10.0
 class GroupsMadeAnew:
     """Clients of one cluster."""
 
-    def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
+    def __init__(self, cluster: Cluster, population: Population, chance: Random, apart: Apart) -> None:
         self._cluster = cluster
         self._population = population
+        self._apart = apart
         self._chance = chance
         self._is_done = False
         self.tally: Counter[str] = Counter()
@@ -49,6 +51,8 @@ class GroupsMadeAnew:
         server, group = self._chance.choice(found)
         self.tally["groups made anew that missed an arc"] += 1
         self._population.made_anew.add(group)
+        # Who has not heard of it may leave what it is in.
+        self._apart.groups.add(group)
         self._ask(server, DeleteGroup(group, force=True))
         again = partial(self._ask, server, CreateGroup(group))
         self._cluster.send_errand(WORLD, Errand(again), delay=self._chance.expovariate(0.1))

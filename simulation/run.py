@@ -125,7 +125,7 @@ class SeedRun:
         leaving = Random(f"leaves apart of {seed}")  # noqa: S311 - as above
         self._leaves_apart = LeavesApart(self._cluster, self._population, leaving, self._apart)
         making = Random(f"made anew of {seed}")  # noqa: S311 - as above
-        self._made_anew = GroupsMadeAnew(self._cluster, self._population, making)
+        self._made_anew = GroupsMadeAnew(self._cluster, self._population, making, self._apart)
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
