@@ -43,7 +43,7 @@ def test_whatever_goes_wrong_for_a_while_nothing_is_lost_and_all_comes_to_rest(f
 
 
 # In the last ones, word of a view came late that was installed without a server which was asked again meanwhile; a
-# server went back to where a group was deleted that was created again since; two ends took a child for different things.
+# server went back to where a group was deleted that was created again since; two ends took a child for two things.
 @pytest.mark.parametrize("seed", [*range(5), 382, 572, 975])
 def test_five_servers_in_trouble_take_sixty_updates(seed):
     tally = run_seed(seed, servers=5, updates=60, faults=True)
