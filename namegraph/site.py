@@ -238,11 +238,16 @@ class Site:
 
 def doubted_above(site: Site, name: NodeId) -> list[ServerId]:
     """Who may have changed, by an update in doubt, what a node is below, or the node itself; sorted."""
-    graph, found = site.graph, set[ServerId]()
-    node = graph.index.get(name)
-    above = {name} if node is None else {name, *(graph.ids[each] for each in site.ancestors.of(node))}
-    for doubted in above.intersection(site.doubts.nodes) if site.doubts else ():
-        found.update(site.doubts.about(doubted))
+    graph, doubts = site.graph, site.doubts
+    found, node = set(doubts.about(name)), graph.index.get(name)
+    if node is None:
+        return sorted(found)
+    above = site.ancestors.of(node)
+    if len(above) < len(doubts.nodes):
+        found.update(*(doubts.about(graph.ids[each]) for each in above))
+    else:
+        numbers = ((doubted, graph.index.get(doubted)) for doubted in doubts.nodes)
+        found.update(*(doubts.about(doubted) for doubted, number in numbers if number is not None and number in above))
     return sorted(found)
 
 
