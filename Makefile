@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	  > $(VENV)/install.log 2>&1 || { tail -n 20 $(VENV)/install.log; exit 1; }
 	@touch $(READY)
 
-run: $(READY)  ## load a real nested graph into one name server and look around (ends by itself)
+run: $(READY)  ## load a real nested graph into three name servers and look around (ends by itself)
 	@$(BIN)/shadowtree demo
 
 test: $(READY)  ## everything that can be tested, without root

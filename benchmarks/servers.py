@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from shadowtree import Client
+from shadowtree.cli.unused_ports import unused_ports
 
 CONNECTION_PATIENCE_SECONDS = 30
 SERVING = r"serving .* on (\S+)$"
@@ -83,7 +83,7 @@ def name_server(folder: Path, *, subnets: Sequence[str]) -> Iterator[ServerProce
 @contextmanager
 def name_servers(folder: Path, shares: Sequence[Sequence[str]]) -> Iterator[list[ServerProcess]]:
     """A name server for each share of subnets, all connected with one another."""
-    addresses = _free_addresses(len(shares))
+    addresses = [f"127.0.0.1:{port}" for port in unused_ports(len(shares))]
     for number, (subnets, address) in enumerate(zip(shares, addresses, strict=True)):
         (folder / f"{number}-subnets").write_text("\n".join(subnets))
         (folder / f"{number}-as-peer").write_text("\n".join(f"{subnet}={address}" for subnet in subnets))
@@ -100,15 +100,6 @@ def name_servers(folder: Path, shares: Sequence[Sequence[str]]) -> Iterator[list
         for server in servers:
             _wait_for_peers(server)
         yield servers
-
-
-def _free_addresses(count: int) -> list[str]:
-    """Addresses that nobody uses: peers are told them before the servers run."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def _wait_for_peers(server: ServerProcess) -> None:

@@ -192,7 +192,8 @@ class AncestorSets:
         while (next_one := pending.pop()) is not None:
             node, lost = next_one
             if node in broken:
-                self._take_apart(broken[node], pending)
+                # Once: where others told of loops that are none, it may come again.
+                self._take_apart(broken.pop(node), pending)
                 continue
             known = self._sets.get(node)
             if known is None:

@@ -21,7 +21,7 @@ from namegraph.graph import VirtualNode
 from namegraph.graph_change import GraphChange
 from namegraph.graph_rows import GraphRows
 from namegraph.message_parts import AncestryRecord, ArcColumns, ArcId, InArc, KnownArc, RecordColumns, Vnid
-from namegraph.names import NodeId, ServerId
+from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.priorities import Priority
 from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow, Records
 from namegraph.site import NEVER, Site
@@ -93,7 +93,7 @@ class AncestryRecords:
         """Take relayed records, except those of which a newer one is held."""
         graph, site = self._graph, self._site
         numbers = [graph.index.get(name) for name in relay.names]
-        is_owned = [site.home_of(name) == site.server for name in relay.names]
+        is_owned = [home is None or home == site.server for home in site.table.homes_of(relay.names)]
         is_group = bytearray(len(numbers))
         all_in_arcs = in_arcs_of(relay)
         new_row = tuple.__new__  # half the time of calling the class, and an import brings half a million
@@ -197,6 +197,18 @@ class AncestryRecords:
         self.change.read_anew(parent)
         self._rows_of.arcs[parent, child] = None
 
+    def set_entering(self, left: KnownArc) -> None:
+        """Take over that a suspended arc to here was left; a process of no other group is none any more."""
+        graph = self._graph
+        parent, child = ends = graph.index[left.arc.parent], graph.index[left.arc.child]
+        graph.unsuspend(parent, child)
+        graph.tombstones[ends] = ArcRecord(
+            parent, child, left.cost, left.version, left.writer, present=False, suspended=False
+        )
+        self._rows_of.arcs[ends] = None
+        if graph.kinds[child] == NodeKind.PROCESS and not graph.arcs_into(child):
+            self._set_kind(child, NodeKind.ABSENT)
+
     def set_group(self, group: NodeId, *, is_present: bool, final: Priority) -> None:
         """Create or delete a group that is owned here."""
         graph = self._graph
@@ -223,7 +235,7 @@ class AncestryRecords:
         """
         graph, server = self._graph, self._site.server
         names = outcomes.names
-        homes = [self._site.table.home_of(name) for name in names]
+        homes = self._site.table.homes_of(names)
         is_owned = [home is None or home == server for home in homes]
         numbers = [graph.index.get(name) for name in names]
         new_row = tuple.__new__  # as in `install`
@@ -273,6 +285,9 @@ class AncestryRecords:
         if arc.suspended and (owns_parent or is_news):
             graph.suspend(arc)
         if not (owns_parent or owns_child):
+            if is_there and is_news:
+                # It is one already, where the coordinator relayed what it had to.
+                self._set_kind(parent, NodeKind.GROUP)
             return
         if not arc.suspended or graph.kinds[child] == NodeKind.ABSENT:
             self._apply_kind(arc, kind, owns_child=owns_child)
@@ -342,6 +357,18 @@ class AncestryRecords:
                 self._set_kind(node, NodeKind.ABSENT)
                 self._site.ancestors.forget([node])
         self._dropped = {}
+
+    def forget_unused(self, subnet: Subnet) -> None:
+        """Forget what the nodes of another server's subnet were that no arc known here leads to or from any more."""
+        graph = self._graph
+        for number, name in enumerate(graph.ids):
+            node = NodeIndex(number)
+            if graph.kinds[node] == NodeKind.ABSENT or subnet_of(name) != subnet:
+                continue
+            arcs = graph.parents[node], graph.children[node]
+            if not (any(arcs) or node in graph.suspended_into or node in graph.suspended_from or self.is_held(node)):
+                self._set_kind(node, NodeKind.ABSENT)
+                self._site.ancestors.forget([node])
 
     def _superfluous_from(self, start: NodeIndex, needed: set[NodeIndex]) -> list[NodeIndex]:
         """Search downwards for an owned node: what is on the way to one is `needed`.
@@ -472,9 +499,9 @@ class AncestryRecords:
         before = graph.kinds[child]
         if arc.present:
             self._set_kind(child, kind)
-        elif child in graph.suspended_into:
+        elif child in graph.suspended_into or graph.parents[child] or graph.children[child] or child in self.above:
             pass
-        elif not graph.parents[child] and (before == NodeKind.PROCESS or not owns_child) and child not in self.above:
+        elif before == NodeKind.PROCESS or not owns_child:
             self._set_kind(child, NodeKind.ABSENT)
         if owns_child and before != graph.kinds[child] and kind is NodeKind.PROCESS:
             graph.process_count += 1 if arc.present else -1

@@ -29,6 +29,14 @@ _NOBODY_KNOWS = 255
 """In a column of kinds."""
 
 
+class UnsaidError(Exception):
+    """The home of a node has not said what every home says of such a node when it is ready."""
+
+    def __init__(self, node: NodeId) -> None:
+        super().__init__(f"its home does not say what is needed of {node}")
+        self.node = node
+
+
 class ArcOutcomes:
     """All arcs of one update; the kind of each is that of its child after the update."""
 
@@ -44,7 +52,7 @@ class ArcOutcomes:
     def add(self, columns: ArcColumns, kinds: Mapping[NodeId, NodeKind], declined: Set[ArcId] = frozenset()) -> None:
         """Add what one server found; `kinds` says what children are after the update, as far as arcs to them stay.
 
-        Arcs that are `declined` are left out.
+        Arcs that are `declined` are left out. Raises `UnsaidError`.
         """
         if declined:
             columns = pack_arcs(change for change in unpack_arcs(columns) if change.arc not in declined)
@@ -52,8 +60,12 @@ class ArcOutcomes:
         places = np.array([numbers.setdefault(name, len(numbers)) for name in columns.names], np.uint32)
         after = np.array([kinds.get(name, _NOBODY_KNOWS) for name in columns.names], np.uint8)
         children, present = place_array(columns.children), state_array(columns.present)
-        found = np.where(present == PRESENT, after[children], state_array(columns.kinds))
-        assert not (found == _NOBODY_KNOWS).any(), "the home of a child says what it is"
+        # Who leaves a rejected arc may have taken a group for a process; its record is changed all the same.
+        is_known = (present == PRESENT) | (after[children] == NodeKind.GROUP)
+        found = np.where(is_known, after[children], state_array(columns.kinds))
+        unsaid = found == _NOBODY_KNOWS
+        if unsaid.any():
+            raise UnsaidError(columns.names[int(children[unsaid][0])])
         self._parents = np.concatenate([self._parents, places[place_array(columns.parents)]])
         self._children = np.concatenate([self._children, places[children]])
         self._present = np.concatenate([self._present, present])

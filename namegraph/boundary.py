@@ -83,10 +83,11 @@ class Boundary:
         """As `store`, for what another server says at some later time.
 
         Of an arc that is not there it may come before the update that brings the arc, but no update of a view before
-        will any more.
+        will any more, nor does one of a server that is in another view, as after this one has gone back.
         """
         graph = self._graph
-        if version.final < self._site.view_begins:
+        is_in_view = self._site.is_in_view(self._site.home_of(arc.child))
+        if version.final < self._site.view_begins or not is_in_view:
             parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
             if parent is None or child is None or child not in graph.children[parent]:
                 return
@@ -115,11 +116,16 @@ class Boundary:
         self._send_nothing(arc)
 
     def components_owned(self, components: Iterable[NodeIndex], *, final: Priority) -> None:
-        """Forget stored records of arcs into a derived node of which a component is owned here: they are computed."""
+        """Forget stored records of arcs into a derived node of which a component is owned here: they are computed.
+
+        An update of a later priority may have brought the derived node before this one brings an arc into it. Then
+        records that come later, and are of updates before that, are not to be kept either.
+        """
         leaving = self._records.leaving
         for child in components:
+            version = RecordVersion(max(final, self._records.version_of(child)), is_block=True)
             for parent in leaving.get(child, ()):
-                self.store(self._name(parent, child), (), RecordVersion(final, is_block=True))
+                self.store(self._name(parent, child), (), version)
 
     def version_of(self, arc: ArcId) -> Priority | None:
         """The final priority of the update that a stored record is of."""

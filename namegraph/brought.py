@@ -28,8 +28,9 @@ BroughtFindings = tuple[tuple[GroupChange, ...], ArcColumns, tuple[ChildTruth, .
 def find_brought(site: Site, records: AncestryRecords, columns: OperationColumns) -> BroughtFindings | None:
     """Look at an import; None where it must be read one operation after another."""
     graph, names = site.graph, columns.names
-    homes = [site.table.home_of(name) for name in names]
-    if graph.suspended or not all(site.is_in_view(home) for home in dict.fromkeys(homes) if home is not None):
+    homes = site.table.homes_of(names)
+    is_all_known = not (graph.suspended or site.doubts or site.to_catch_up_with())
+    if not is_all_known or not all(site.is_in_view(home) for home in dict.fromkeys(homes) if home is not None):
         return None
     numbers = [graph.index.get(name) for name in names]
     groups, parents, children = map(place_array, (columns.groups, columns.parents, columns.children))

@@ -55,14 +55,17 @@ class MustLeaveError(Exception):
 class Collector:
     """Reads the operations of one update over an unchanged graph."""
 
-    def __init__(self, site: Site, *, is_whole: bool = True) -> None:
-        """`is_whole`: everything that the update concerns is owned here."""
+    def __init__(self, site: Site, *, is_whole: bool = True, is_of_client: bool = True) -> None:
+        """`is_whole`: everything that the update concerns is owned here. `is_of_client`: no server's own doing."""
         self._site = site
+        self._is_of_client = is_of_client
         self._graph = site.graph
         self._is_whole = is_whole
         self._kinds: dict[NodeIndex, NodeKind] = {}
         self._arcs: dict[ArcKey, int | None] = {}
         """Arcs that this update touched so far: their cost, or None where they are left."""
+        self._joined_again: set[ArcKey] = set()
+        """Of these, arcs that are left before."""
         self._parent_counts: Counter[NodeIndex] = Counter()
         """How many parents more (or fewer) a node has by now."""
         self._already_there = 0
@@ -150,6 +153,14 @@ class Collector:
         parent = self._require_parent(join.parent, join.child)
         owns_parent = self._owns_parent(join)
         owns_child = self._owns_child(join)
+        if self.kind_of(parent) is NodeKind.PROCESS and self._site.stands_in(parent=join.parent, child=join.child):
+            # Joined, it would be taken for a group here, and so would be what it is in.
+            raise refuse(
+                Reason.GROUP_NOT_FOUND,
+                f"there is no group {join.parent}: as far as the server {self._site.server} knows, it is a process",
+                group=join.parent,
+                server=self._site.server,
+            )
         if owns_child and join.kind is ChildKind.GROUP:
             self._require_group(join.child)
         child = self._graph.intern(join.child)
@@ -162,8 +173,11 @@ class Collector:
                 member=join.child,
             )
         arc = (parent, child)
-        if self._is_present(arc):
+        if self._arcs.get(arc, 0) is None:
+            self._joined_again.add(arc)
+        if self._is_present(arc) and not self._is_rejected(arc):
             self._require_settled(join, arc)
+            self._require_certainty(join)
             if join.if_needed:
                 self._already_there += owns_parent
                 return
@@ -177,7 +191,36 @@ class Collector:
         self._arcs[arc] = join.cost
         self._parent_counts[child] += 1
         if owns_child and kind is NodeKind.ABSENT:
+            may_be_group = may_be_a_group(join.child, self._site)
+            if may_be_group is not None:
+                raise may_be_group
             self._kinds[child] = NodeKind.PROCESS
+
+    def _require_certainty(self, operation: JoinArc | LeaveArc) -> None:
+        """Nobody is told that there is nothing to do where the opposite may have been done, and is not known here."""
+        if not self._is_of_client:
+            return
+        site, parent, child = self._site, operation.parent, operation.child
+        behind = site.to_catch_up_with()
+        if isinstance(operation, LeaveArc) and site.home_below(parent=parent, child=child) in behind:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {site.server} went back to an older copy of its database, and may have forgotten that "
+                f"{child} is in {parent}; nothing was done",
+                group=parent,
+                member=child,
+                server=site.server,
+            )
+        away = site.doubts.about(parent) + site.doubts.about(child) if site.doubts else ()
+        if away:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {away[0]}, which was cut off, may have joined {child} to {parent} or left it; "
+                "nothing was done",
+                unreachable=away[0],
+                group=parent,
+                member=child,
+            )
 
     def _require_settled(self, join: JoinArc, arc: ArcKey) -> None:
         """Of an arc that is suspended here, the home of its child may know that it was left; it says so soon."""
@@ -202,7 +245,9 @@ class Collector:
         child = self._graph.index.get(leave.child)
         if child is not None and self._is_present((parent, child)) and self._fits(child, leave):
             self._remove((parent, child))
-        elif self._owns_parent(leave) and not leave.if_needed:
+            return
+        self._require_certainty(leave)
+        if self._owns_parent(leave) and not leave.if_needed:
             as_what = "" if leave.kind is ChildKind.AUTO else f" as a {leave.kind.name.lower()}"
             raise refuse(
                 Reason.NOT_A_MEMBER,
@@ -276,6 +321,11 @@ class Collector:
             return self._arcs[arc] is not None
         return self._known(arc) is not None
 
+    def _is_rejected(self, arc: ArcKey) -> bool:
+        """Whether an arc that no operation has touched is suspended and cannot be: a join tries it again."""
+        suspended = self._graph.suspended
+        return arc in suspended and arc not in self._arcs and self._site.is_rejected(suspended[arc])
+
     def _known(self, arc: ArcKey) -> ArcRecord | None:
         """The arc before this update, suspended or not."""
         return self._graph.arc(*arc) or self._graph.suspended.get(arc)
@@ -316,7 +366,11 @@ class Collector:
         for (parent, child), cost in self._arcs.items():
             old = self._known((parent, child))
             # The kind of its child and its cost are part of an arc: left and joined with another, it is another arc.
-            stays = old is not None and cost == old.cost and child not in changes.kinds
+            # Whether a child elsewhere is another one, nobody knows here.
+            is_known = self._is_whole or self._site.owns(child) or (parent, child) not in self._joined_again
+            stays = old is not None and cost == old.cost and child not in changes.kinds and is_known
+            # What was rejected is there for those who made it alone: joined, it is another arc.
+            stays = stays and not (old is not None and old.suspended and self._site.is_rejected(old))
             if old is not None and not stays:
                 changes.removed.append((parent, child))
             if cost is not None and not stays:
@@ -399,28 +453,35 @@ def kinds_wanted(command: ImportCommand) -> bytearray:
 
 
 def no_group_here(group: NodeId, site: Site) -> RefusedError:
-    """The refusal for a group that this server does not know; UNAVAILABLE where it may have forgotten it."""
-    home = site.table.home_of(group)
-    if home == site.server and site.to_catch_up_with():
+    """The refusal for a group that this server does not know; UNAVAILABLE where it may be one all the same."""
+    may_be = may_be_a_group(group, site)
+    if may_be is not None:
+        return may_be
+    is_known = site.table.home_of(group) is not None or site.table.is_expected(group)
+    return group_not_found(group, site.server, known_subnet=is_known)
+
+
+def may_be_a_group(name: NodeId, site: Site) -> RefusedError | None:
+    """The refusal for a name of which nothing is known here, where somebody else may know it for a group of ours."""
+    if site.table.home_of(name) == site.server and site.to_catch_up_with():
         return refuse(
             Reason.UNAVAILABLE,
-            f"there is no group {group}, but the server {site.server} went back to an older copy of its database, and "
+            f"there is no group {name}, but the server {site.server} went back to an older copy of its database, and "
             "has not taken in yet what all others know",
-            unreachable=group,
-            group=group,
+            unreachable=name,
+            group=name,
             server=site.server,
         )
-    away = site.doubts.about(group)
+    away = site.doubts.about_group(name)
     if away:
         return refuse(
             Reason.UNAVAILABLE,
-            f"there is no group {group}, but the server {away[0]}, which was cut off, may have created it",
+            f"there is no group {name}, but the server {away[0]}, which was cut off, may have created it",
             unreachable=away[0],
-            group=group,
+            group=name,
             server=site.server,
         )
-    is_known = home is not None or site.table.is_expected(group)
-    return group_not_found(group, site.server, known_subnet=is_known)
+    return None
 
 
 def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> RefusedError:

@@ -28,7 +28,7 @@ from namegraph.message_parts import (
     Vnid,
 )
 from namegraph.names import NodeId
-from namegraph.priorities import Priority
+from namegraph.priorities import NUMBER_LIMIT, Priority
 from namegraph.records import NodeKind
 
 Numbers = NDArray[Any]
@@ -219,6 +219,7 @@ def fit_records(columns: RecordColumns) -> bool:
         and len(columns.costs) == len(columns.versions) == len(columns.writers) == 2 * len(columns.parents)
         and all(0 <= record < count // 4 for record, *_ in columns.suspended)
         and all(0 <= parent < len(columns.names) for _, parent, *_ in columns.suspended)
+        and _are_numbers(columns.costs, columns.versions, columns.writers)
     )
 
 
@@ -242,7 +243,15 @@ def fit_arcs(columns: ArcColumns) -> bool:
         and len(columns.kinds) == count
         and max(columns.present, default=0) <= SUSPENDED
         and max(columns.kinds, default=0) < len(KINDS)
+        and _are_numbers(columns.costs, columns.versions)
     )
+
+
+def are_possible(columns: ArcColumns) -> bool:
+    """Whether all arcs of an outcome can be: none from a node to itself, and each that is there to something."""
+    is_known = state_array(columns.kinds) != NodeKind.ABSENT.value
+    is_gone = state_array(columns.present) == GONE
+    return bool((is_known | is_gone).all() and (place_array(columns.parents) != place_array(columns.children)).all())
 
 
 def fit_operations(columns: OperationColumns) -> bool:
@@ -321,3 +330,7 @@ def _are_whole(places: Sequence[bytes], numbers: Sequence[bytes]) -> bool:
 
 def _are_below(limit: int, *columns: bytes) -> bool:
     return all(not column or int(place_array(column).max()) < limit for column in columns)
+
+
+def _are_numbers(*columns: bytes) -> bool:
+    return all(not column or int(number_array(column).max()) <= NUMBER_LIMIT for column in columns)

@@ -111,7 +111,7 @@ def _apply_arcs(graph: NameGraph, changes: Changes, records: Records, *, counter
     touched: set[NodeIndex] = set()
     for parent, child in changes.removed:
         old = children[parent].pop(child)
-        del parents[child][parent]
+        parents[child].pop(parent, None)  # The home of the child may have told otherwise.
         tombstone = ArcRecord(parent, child, old.cost, old.version + 1, counter, present=False, suspended=False)
         tombstones[parent, child] = tombstone
         records.arcs.append(tombstone)

@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from namegraph.arc_outcomes import UnsaidError
 from namegraph.boundary import by_home_of_parent
 from namegraph.commit import name_effects
 from namegraph.control import Told, united
@@ -40,7 +41,7 @@ from namegraph.events import (
     LeaveArc,
 )
 from namegraph.import_operations import ImportOperations
-from namegraph.message_parts import ArcId, Cover, Leads, RecordVersion, SettleArc, Step, SuspendArc, Update, UpdateId
+from namegraph.message_parts import Cover, Leads, RecordVersion, SettleArc, Step, SuspendArc, Update, UpdateId
 from namegraph.messages import (
     Abort,
     Commit,
@@ -60,10 +61,11 @@ from namegraph.names import NodeId, ServerId
 from namegraph.ordering import row_key
 from namegraph.participant import Participant
 from namegraph.priorities import Priority, revision_of
-from namegraph.records import ProtocolRow, RequestId
+from namegraph.records import NodeKind, ProtocolRow, RequestId
 from namegraph.refusals import Reason, Refusal
 from namegraph.running import Ended, Involved, Phase, Plan, Running, decode_involved, encode_running
 from namegraph.site import NEVER, Site
+from namegraph.update_parts import parts_of
 
 COORDINATED = "coordinated"
 """Rows: an update under way, by update."""
@@ -82,6 +84,9 @@ _MISSING = {
 OWN_PART_LATER_FROM = 10_000
 """Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
 a second or more, in which the others can work too."""
+
+UNSAID = "is ready without saying all that is needed"
+"""A fault of a peer."""
 
 BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
@@ -105,6 +110,8 @@ class Coordinator:
         """Of these, what became controlled or released, where anything did."""
         self.begun_again: list[tuple[UpdateId, UpdateId]] = []
         """(before, now): updates that began again in this step."""
+        self.own_begun_again: list[tuple[UpdateId, UpdateId]] = []
+        """The same of updates that this server does by itself."""
         self.own_ended: list[tuple[UpdateId, bool]] = []
         """Updates that this server did by itself and that are over since this step, and whether they were done."""
         self._finished: dict[UpdateId, Running] = {}
@@ -119,6 +126,9 @@ class Coordinator:
         running = self._running[update_id] = Running(update_id, request_id, plan, deadline, tentative, attempt)
         if not plan.is_own and (site.is_frozen or not site.is_open):
             running.phase = Phase.WAITING
+            return update_id
+        if plan.without is not None and site.is_in_view(plan.without):
+            self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {plan.without} is back; nothing was done"))
             return update_id
         covers: dict[ServerId, tuple[dict[NodeId, None], dict[NodeId, None]]] = {}
         if plan.read is not None:
@@ -214,13 +224,12 @@ class Coordinator:
         """End the updates whose deadline has passed."""
         for running in list(self._running.values()):
             if running.phase is not Phase.DECIDED and running.deadline is not None and now > running.deadline:
-                waiting = ", ".join(self._waited_for(running)) or "this server"
-                what = _MISSING[running.phase]
+                what, missing = _MISSING[running.phase], self._missing(running)
                 self._abort(
                     running,
                     Refusal(
                         Reason.DEADLINE_EXCEEDED,
-                        f"the deadline passed before all servers {what} (missing: {waiting}); nothing was done",
+                        f"the deadline passed before all servers {what} ({missing}); nothing was done",
                     ),
                 )
 
@@ -395,7 +404,7 @@ class Coordinator:
             if asked is None or not asked.contains(running.wanted[server]):
                 to_ask.append(server)
         for server in to_ask:
-            if self._site.is_away(server):
+            if self._site.is_away(server) or not self._site.has_met(server):
                 self._abort(running, self._out_of_reach(server))
                 return
         is_last = final is None and len(to_ask) == 1 and not running.votes_due.total()
@@ -403,7 +412,7 @@ class Coordinator:
             running.last_voter = to_ask[0] if is_last else None
         if not is_last and final is None and self._site.server in to_ask:
             to_ask = [self._site.server]
-        parts = self._parts(running, [server for server in to_ask if server not in running.asked])
+        parts = parts_of(running, [server for server in to_ask if server not in running.asked], site=self._site)
         # A server that was asked before knows the update.
         plan = running.plan
         known = Update(running.update_id, (), plan.size, (), has_joins=False, read=plan.read, cut=plan.cut)
@@ -420,56 +429,6 @@ class Coordinator:
             part = parts.get(server, known)
             over_below = min((*self._running, *self._finished)).number
             self._site.send(server, Order(part, running.tentative, cover, final, above, highest_vote, over_below))
-
-    def _parts(self, running: Running, servers: list[ServerId]) -> dict[ServerId, Update]:
-        """What each of these servers, asked for the first time, must know of the update."""
-        site, plan = self._site, running.plan
-        if isinstance(plan.operations, ImportOperations):
-            return {
-                server: Update(
-                    running.update_id,
-                    (),
-                    plan.size,
-                    (),
-                    has_joins=True,
-                    read=None,
-                    brought=plan.operations.concerning(server),
-                )
-                for server in servers
-            }
-        concerning: dict[ServerId, list[tuple[int, Step]]] = {server: [] for server in servers}
-        leaves = []
-        has_joins = any(isinstance(operation, JoinArc | SettleArc) for _, operation in plan.operations)
-        homes: tuple[ServerId, ...]
-        for number, operation in plan.operations if servers else ():
-            match operation:
-                case CreateGroup(group) | DeleteGroup(group):
-                    homes = (site.home_of(group),)
-                case SuspendArc(parent, child):
-                    homes = (site.home_of(child),)
-                    leaves.append(ArcId(parent, child))
-                case JoinArc(parent, child) | LeaveArc(parent, child) | SettleArc(parent, child):
-                    homes = site.homes_of(parent=parent, child=child)
-                    if isinstance(operation, LeaveArc):
-                        leaves.append(ArcId(parent, child))
-            for home in homes:
-                if home in concerning:
-                    concerning[home].append((number, operation))
-        is_told = plan.read is None and plan.cut is None
-        reports_control = is_told and not plan.is_import and not plan.is_own
-        return {
-            server: Update(
-                running.update_id,
-                tuple(concerning[server]),
-                plan.size,
-                tuple(leaves),
-                has_joins,
-                plan.read,
-                reports_control,
-                plan.cut,
-            )
-            for server in servers
-        }
 
     def _add_leads(self, running: Running, leads: Leads) -> None:
         for server, nodes in leads:
@@ -534,7 +493,7 @@ class Coordinator:
                 operations.append((number, operation))
         plan = replace(running.plan, operations=tuple(operations))
         again = self.start(plan, request_id=running.request_id, deadline=running.deadline, attempt=running.attempt + 1)
-        self.begun_again.append((running.update_id, again))
+        (self.own_begun_again if plan.is_own else self.begun_again).append((running.update_id, again))
 
     def _out_of_reach(self, server: ServerId) -> Refusal:
         return self._site.out_of_reach(server).refusal
@@ -548,6 +507,35 @@ class Coordinator:
             if server not in running.readies or not running.readies[server].cover.contains(cover)
         )
 
+    def _missing(self, running: Running) -> str:
+        """Who is waited for, in words. This server waits only where earlier updates wait, for others."""
+        here = self._site.server
+        servers = [server for server in self._waited_for(running) if server != here]
+        others = self._waited_for_before(running.update_id) if len(servers) < len(self._waited_for(running)) else []
+        missing = [f"missing: {', '.join(servers)}"] if servers else []
+        if others:
+            missing.append(f"an earlier update waits for {', '.join(others)}")
+        return "; ".join(missing) or "missing: this server"
+
+    def _waited_for_before(self, update_id: UpdateId) -> list[ServerId]:
+        """The other servers for which the updates wait that must be over here before one, sorted."""
+        found: set[ServerId] = set()
+        seen, unseen = {update_id}, [update_id]
+        while unseen:
+            for before in self._participant.before(unseen.pop()):
+                if before in seen:
+                    continue
+                seen.add(before)
+                unseen.append(before)
+                running = self._running.get(before)
+                if running is None:
+                    found.add(before.coordinator)
+                elif running.phase is Phase.DECIDED:
+                    found.update(running.not_done)
+                else:
+                    found.update(self._waited_for(running))
+        return sorted(found - {self._site.server})
+
     def _compute(self, running: Running) -> None:
         if running.plan.read is not None:
             self._finish_read(running)
@@ -555,7 +543,15 @@ class Coordinator:
         if running.plan.cut is not None:
             self._finish_cut(running)
             return
-        running.decision = decide(running.update_id, running.readies, final=running.final, home_of=self._site.home_of)
+        try:
+            running.decision = decide(
+                running.update_id, running.readies, final=running.final, home_of=self._site.home_of
+            )
+        except UnsaidError as error:
+            server = self._site.home_of(error.node)
+            self._site.faults.append((server, UNSAID))
+            self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {server} is at fault: {error}"))
+            return
         if not running.decision.releases:
             self._decide(running)
             return
@@ -571,7 +567,10 @@ class Coordinator:
             self._site.send(server, Release(running.update_id, records, version))
 
     def _finish_read(self, running: Running) -> None:
-        members = {member for ready in running.readies.values() for member in ready.members}
+        told = {member for ready in running.readies.values() for member in ready.members}
+        groups = {member.node for member in told if member.kind is NodeKind.GROUP}
+        # A process that is joined while its server is away may turn out to be a group.
+        members = {member for member in told if member.kind is NodeKind.GROUP or member.node not in groups}
         apart = {node for ready in running.readies.values() for node in ready.unreachable}
         entered = {member.node for member in members} - {running.plan.read}
         unreachable = tuple(sorted(apart - entered))
@@ -626,8 +625,8 @@ class Coordinator:
         pending_entries = tuple(handed_on[update_id] for update_id in sorted(handed_on))
         readies = {server: running.readies[server] for server in participants}
         running.everything = encode(decision.everything(readies))
-        # Only among three can one know an outcome that another one lacks when the coordinator is gone.
-        is_shared = len(participants) > 2
+        # Only among three can one know an outcome that another one lacks when this one is gone, which may have no part.
+        is_shared = len({site.server, *participants}) > 2
         if is_shared and len(decision.arcs) >= self.own_part_later_from:
             commits = dict.fromkeys(participants, decision.for_all(running.everything, pending_entries))
         else:
@@ -699,6 +698,7 @@ def _group_gone(running: Running, refuse: Refuse) -> NodeId | None:
     """The group that is not there any more, where its arc was to be left before another group is deleted."""
     for number, operation in running.plan.operations:
         if number == refuse.number and isinstance(operation, DeleteGroup):
-            group = refuse.refusal.facts.get("group")
+            is_missing = refuse.refusal.reason is Reason.GROUP_NOT_FOUND
+            group = refuse.refusal.facts.get("group") if is_missing else None
             return None if group is None or group == operation.group else NodeId(group)
     return None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from namegraph.ancestry_records import newest
-from namegraph.arc_outcomes import ArcOutcomes
+from namegraph.arc_outcomes import ArcOutcomes, UnsaidError
 from namegraph.changes import Changes
 from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
 from namegraph.columns import PRESENT, concerning, nodes_in, pack_arcs, pack_records, unpack_records
@@ -134,7 +134,7 @@ class Decision:
 
 
 def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Priority, home_of: HomeOf) -> Decision:
-    """Compute the outcome of an update for which everybody is ready."""
+    """Compute the outcome of an update for which everybody is ready; raises `UnsaidError`."""
     records: dict[NodeId, AncestryRecord] = {}
     for server in sorted(readies):
         records = newest(unpack_records(readies[server].ancestry), records)
@@ -191,7 +191,8 @@ def _changes(graph: CollectedGraph, arcs: ArcOutcomes, records: Mapping[NodeId, 
         if child is None or (is_present == PRESENT and kind != group):
             continue
         parent = numbers[parent_place]
-        assert parent is not None, "the ancestry of every parent was collected"
+        if parent is None:
+            raise UnsaidError(arcs.names[parent_place])
         held = graph.graph.arc(parent, child)
         if held is not None and not (is_present == PRESENT and held.cost == cost):
             changes.removed.append((parent, child))

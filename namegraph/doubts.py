@@ -12,6 +12,7 @@ saying that it is incomplete).
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,17 +24,27 @@ DOUBT = "doubt"
 """Rows: what an update in doubt was to change here, by the update."""
 
 
+class Doubt(NamedTuple):
+    """What an update may have changed here; sorted."""
+
+    nodes: tuple[NodeId, ...]
+    groups: tuple[NodeId, ...]
+    """Those that it may have created."""
+
+
 class Doubts:
     """The updates in doubt of one server."""
 
     def __init__(self) -> None:
-        self._nodes: dict[UpdateId, tuple[NodeId, ...]] = {}
+        self._doubts: dict[UpdateId, Doubt] = {}
         self._servers: dict[NodeId, tuple[ServerId, ...]] = {}
-        """By node, who may know better; follows from `_nodes`."""
+        """By node, who may know better; follows from `_doubts`."""
+        self._creators: dict[NodeId, tuple[ServerId, ...]] = {}
+        """By group, who may have created it; follows too."""
         self._changed: dict[UpdateId, None] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._nodes)
+        return bool(self._doubts)
 
     @property
     def nodes(self) -> Collection[NodeId]:
@@ -42,23 +53,27 @@ class Doubts:
 
     def servers(self) -> list[ServerId]:
         """The coordinators, sorted."""
-        return sorted({update_id.coordinator for update_id in self._nodes})
+        return sorted({update_id.coordinator for update_id in self._doubts})
 
     def about(self, node: NodeId) -> tuple[ServerId, ...]:
         """The coordinators of what may have changed at a node; most often nobody."""
         return self._servers.get(node, ())
 
-    def note(self, update_id: UpdateId, nodes: Iterable[NodeId]) -> None:
-        """An update was dropped whose outcome is not known."""
-        self._nodes[update_id] = tuple(sorted(nodes))
+    def about_group(self, group: NodeId) -> tuple[ServerId, ...]:
+        """The coordinators that may have created a group; most often nobody."""
+        return self._creators.get(group, ())
+
+    def note(self, update_id: UpdateId, nodes: Iterable[NodeId], groups: Iterable[NodeId]) -> None:
+        """An update was dropped whose outcome is not known: it concerns nodes, and creates groups."""
+        self._doubts[update_id] = Doubt(tuple(sorted(nodes)), tuple(sorted(groups)))
         self._changed[update_id] = None
         self._find_servers()
 
     def healed(self, with_servers: Container[ServerId]) -> None:
         """What these servers have done is known here."""
-        over = [update_id for update_id in self._nodes if update_id.coordinator in with_servers]
+        over = [update_id for update_id in self._doubts if update_id.coordinator in with_servers]
         for update_id in over:
-            del self._nodes[update_id]
+            del self._doubts[update_id]
             self._changed[update_id] = None
         if over:
             self._find_servers()
@@ -67,9 +82,9 @@ class Doubts:
         """The rows that changed since this was last asked."""
         rows = []
         for update_id in self._changed:
-            nodes = self._nodes.get(update_id)
+            doubt = self._doubts.get(update_id)
             key = f"{update_id.number} {update_id.coordinator}"
-            rows.append(ProtocolRow(DOUBT, key, None if nodes is None else _ENCODER.encode(nodes)))
+            rows.append(ProtocolRow(DOUBT, key, None if doubt is None else _ENCODER.encode(doubt)))
         self._changed = {}
         return rows
 
@@ -78,16 +93,21 @@ class Doubts:
         for row in rows:
             if row.part == DOUBT:
                 number, _, coordinator = row.key.partition(" ")
-                self._nodes[UpdateId(ServerId(coordinator), int(number))] = _DECODER.decode(row.value or b"")
+                self._doubts[UpdateId(ServerId(coordinator), int(number))] = _DECODER.decode(row.value or b"")
         self._find_servers()
 
     def _find_servers(self) -> None:
-        found: dict[NodeId, set[ServerId]] = {}
-        for update_id, nodes in self._nodes.items():
-            for node in nodes:
-                found.setdefault(node, set()).add(update_id.coordinator)
-        self._servers = {node: tuple(sorted(servers)) for node, servers in found.items()}
+        self._servers = _coordinators((update_id, doubt.nodes) for update_id, doubt in self._doubts.items())
+        self._creators = _coordinators((update_id, doubt.groups) for update_id, doubt in self._doubts.items())
+
+
+def _coordinators(concerned: Iterable[tuple[UpdateId, Iterable[NodeId]]]) -> dict[NodeId, tuple[ServerId, ...]]:
+    found: dict[NodeId, set[ServerId]] = {}
+    for update_id, nodes in concerned:
+        for node in nodes:
+            found.setdefault(node, set()).add(update_id.coordinator)
+    return {node: tuple(sorted(servers)) for node, servers in found.items()}
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(tuple[NodeId, ...])
+_DECODER = msgspec.msgpack.Decoder(Doubt)

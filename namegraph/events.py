@@ -135,6 +135,18 @@ class RemovePeer:
 
 
 @dataclass(frozen=True, slots=True)
+class RetirePeer:
+    """An operator says that the server of a subnet is gone for good: leave the arcs between its nodes and this server.
+
+    At most so many at once; asked for again, it leaves more, until none is there. `RemovePeer` comes after that.
+    """
+
+    ticket: int
+    subnet: Subnet
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PeerMessage:
     """A message of another server, encoded. `number` is its place on the channel from that server to this one."""
 
@@ -197,7 +209,7 @@ class Tick:
     """Time has passed: a deadline of the core may have come."""
 
 
-Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | RemovePeer
+Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | RemovePeer | RetirePeer
 """What is answered by a reply of the same ticket."""
 
 Event = Command | PeerMessage | PeerReceived | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick

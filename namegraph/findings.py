@@ -67,7 +67,7 @@ def find(site: Site, records: AncestryRecords, update: Update) -> Findings:
         arcs, children, declined = find_inner(site, records, inner)
         return Findings((), pack_arcs(arcs), children, 0, declined)
     interned_from = len(graph.ids)
-    collector = Collector(site, is_whole=False)
+    collector = Collector(site, is_whole=False, is_of_client=update.is_of_client)
     try:
         changes = collector.collect(operations_in(update), size=update.size)
         return Findings(
@@ -113,10 +113,13 @@ def _arc_changes(
     """The arcs of which this server says whether they are there."""
     graph = site.graph
     found: dict[ArcId, ArcChange] = {}
+    added = {(parent, child) for parent, child, _ in changes.added}
     for parent, child in changes.removed:
         name = ArcId(graph.ids[parent], graph.ids[child])
-        # What its parent's home does not know, this server leaves by an update of its own, which that has no part in.
-        is_ours_alone = update.update_id.coordinator == site.server and site.is_unconfirmed(*name)
+        # What its parent's home does not know, this server leaves by an update of its own, which that has no part in;
+        # unless it joins it too.
+        is_unconfirmed = site.is_unconfirmed(*name) and (parent, child) not in added
+        is_ours_alone = update.update_id.coordinator == site.server and is_unconfirmed
         if is_ours_alone or site.judge_of(parent=name.parent, child=name.child) == site.server:
             arc = graph.children[parent].get(child) or graph.suspended[parent, child]
             found[name] = ArcChange(name, False, graph.kind(child), arc.cost, arc.version + 1)

@@ -1,8 +1,9 @@
-"""When groups of this server were created or deleted while another server was away.
+"""When groups of this server were created or deleted while another server was away, or deleted before.
 
 What a coordinator decided and could not tell this server may concern such a group. Its version says nothing then, since
 arcs above it were suspended and joined again meanwhile. And an arc that was joined before the group was deleted may be
-known to its other end alone. All is forgotten once everybody is there again, and healed.
+known to its other end alone. All is forgotten once everybody is there again, and healed: what is offered then of an
+update from before that view was delivered already, and comes from a server that went back to an older copy.
 
 Source: protocol.md section 7, *Heal*: a group that is deleted and created again does not get its old arcs back.
 """
@@ -21,6 +22,8 @@ GROUP_APART = "group apart"
 """Rows: the final priority of the last update that created or deleted a group."""
 GROUP_DELETED = "group deleted apart"
 """Rows: that of the last one that deleted it."""
+GROUPS_KNOWN = "groups known"
+"""The row: before which priority no update can say anything new of a group."""
 
 
 class GroupsApart:
@@ -29,27 +32,45 @@ class GroupsApart:
     def __init__(self) -> None:
         self._changed_at: dict[NodeId, Priority] = {}
         self._deleted_at: dict[NodeId, Priority] = {}
+        self._elsewhere: dict[NodeId, Priority] = {}
         self._changed: dict[NodeId, None] = {}
+        self._known_before: Priority | None = None
+        self._is_more_known = False
+
+    def deleted_elsewhere(self, groups: Iterable[NodeId], final: Priority) -> None:
+        """These groups, and no others, are about to be deleted here as an update has done that this server missed.
+
+        They count as deleted since then: by the same update, or later, one may have joined what is a process now.
+        """
+        self._elsewhere = dict.fromkeys(groups, final)
 
     def note(self, group: NodeId, final: Priority, *, is_present: bool) -> None:
         """A group was created, or deleted."""
+        if not is_present:
+            final = self._elsewhere.pop(group, final)
         self._changed_at[group] = final
         if not is_present:
             self._deleted_at[group] = final
         self._changed[group] = None
 
-    def is_later(self, group: NodeId, final: Priority) -> bool:
-        """Whether a group was created or deleted after an update of this final priority."""
+    def is_noted(self, group: NodeId) -> bool:
+        """Whether it is known when a group was created or deleted last."""
+        return group in self._changed_at
+
+    def is_news(self, group: NodeId, final: Priority) -> bool:
+        """Whether an update of this final priority says something of a group that no later one has changed."""
+        is_known = self._known_before is not None and final < self._known_before
         changed_at = self._changed_at.get(group)
-        return changed_at is not None and changed_at > final
+        return not is_known and (changed_at is None or changed_at <= final)
 
     def is_deleted_since(self, group: NodeId, counter: int) -> bool:
         """Whether a group was deleted after an update of this counter; it may have been created again."""
         deleted_at = self._deleted_at.get(group)
         return deleted_at is not None and deleted_at.counter > counter
 
-    def forget_all(self) -> None:
-        """Everybody knows everything."""
+    def forget_all(self, before: Priority) -> None:
+        """Everybody knows all that updates before a priority have done, and this server heard of it."""
+        self._known_before, self._is_more_known = before, True
         self._changed.update(dict.fromkeys(self._changed_at))
         self._changed_at, self._deleted_at = {}, {}
 
@@ -60,7 +81,9 @@ class GroupsApart:
             for part, all_noted in ((GROUP_APART, self._changed_at), (GROUP_DELETED, self._deleted_at)):
                 noted = all_noted.get(group)
                 rows.append(ProtocolRow(part, group, None if noted is None else _ENCODER.encode(noted)))
-        self._changed = {}
+        if self._is_more_known:
+            rows.append(ProtocolRow(GROUPS_KNOWN, "", _ENCODER.encode(self._known_before)))
+        self._changed, self._is_more_known = {}, False
         return rows
 
     def restore(self, rows: Iterable[ProtocolRow]) -> None:
@@ -70,6 +93,8 @@ class GroupsApart:
                 self._changed_at[NodeId(row.key)] = _DECODER.decode(row.value or b"")
             elif row.part == GROUP_DELETED:
                 self._deleted_at[NodeId(row.key)] = _DECODER.decode(row.value or b"")
+            elif row.part == GROUPS_KNOWN:
+                self._known_before = _DECODER.decode(row.value or b"")
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -27,9 +27,10 @@ from namegraph.message_parts import ArcId, GroupChange, KnownArc, SettleArc, Ste
 from namegraph.messages import Commit, Healed, Held, HeldToo, Offer, decode
 from namegraph.names import NodeId, ServerId
 from namegraph.participant import Participant
+from namegraph.priorities import Priority
 from namegraph.records import NodeKind, ProtocolRow, RequestId
 from namegraph.running import Plan, Running
-from namegraph.site import Site
+from namegraph.site import NEVER, Site
 from namegraph.suspension import can_be_child, is_newer, known_arc, suspended_with
 
 UNDELIVERED = "undelivered"
@@ -49,7 +50,11 @@ class Healing:
         self._participant = participant
         self._coordinator = coordinator
         self.rejected: dict[ArcId, str] = {}
-        """Suspended arcs that cannot be, and why."""
+        """Suspended arcs that could not be joined in this view, and why; `Site.is_rejected` says which ones."""
+        self._wanted: dict[NodeId, dict[ServerId, None]] = {}
+        """Groups of this server that are not there, by which others hold rejected arcs with them."""
+        self._group_changes = 0
+        """When these were last looked for."""
         self._undelivered: dict[tuple[ServerId, int], Offer] = {}
         self._offered: dict[tuple[ServerId, int], Offer] = {}
         self._parts_begun: dict[tuple[ServerId, int], int] = {}
@@ -63,6 +68,8 @@ class Healing:
         """What an update settles: the arcs to a children's home, or an offer."""
         self._settling: dict[UpdateId, list[SettleArc]] = {}
         """Of these, the arcs to a children's home, as they are to be."""
+        self._held_by: dict[ServerId, Held] = {}
+        """What is compared once all is done that its sender has offered: it speaks of groups that are not made yet."""
         self._declined: dict[SettleArc, None] = {}
         """What an end has declined in this view: once more is once too often."""
         self._compared_after: dict[UpdateId, tuple[ServerId, Held | HeldToo]] = {}
@@ -75,6 +82,9 @@ class Healing:
         site = self._site
         self._waiting, self._under_way, self._settling, self._declined = {}, {}, {}, {}
         self._answers_due, self._compared_after, self._parts_begun, self._interrupted = {}, {}, {}, []
+        self._held_by = {}
+        site.groups_apart.deleted_elsewhere((), NEVER)
+        self.rejected, self._wanted = {}, {}
         for running in undone:
             away = [server for server in sorted(running.not_done) if site.is_apart(server)]
             if not away:
@@ -107,6 +117,31 @@ class Healing:
         for begin_again in interrupted:
             begin_again()
 
+    @property
+    def has_new_groups(self) -> bool:
+        """Whether a group may have been created that rejected arcs wait for."""
+        return bool(self._wanted) and self._group_changes != self._site.graph.group_changes
+
+    def try_again(self) -> None:
+        """Compare again with whoever holds a rejected arc with a group that was created since.
+
+        That is for convenience: it may be forgotten, as a join of the arc tries it too, and the next view.
+        """
+        site = self._site
+        if not site.is_healed or site.is_frozen:
+            # It is compared soon, or is being compared.
+            return
+        self._group_changes = site.graph.group_changes
+        created = [group for group in self._wanted if site.graph.group(group) is not None]
+        holders = [self._wanted.pop(group) for group in created]
+        for server in sorted(set().union(*holders)):
+            # Here as the home of parents, there as that of children: who holds nothing more has nothing to settle.
+            self._settle_again(server)
+            site.send(server, HeldToo(()))
+
+    def _want(self, group: NodeId, server: ServerId) -> None:
+        self._wanted.setdefault(group, {})[server] = None
+
     def _say_held(self, server: ServerId) -> None:
         self._site.send(server, Held(tuple(suspended_with(self._site, server, leaving=True))))
 
@@ -134,6 +169,9 @@ class Healing:
 
     def held(self, sender: ServerId, held: Held) -> None:
         """As the children's home: say what is known here that is newer, or was not named."""
+        if any(server == sender for server, _ in self._offered):
+            self._held_by[sender] = held
+            return
         children = [(known.arc.child, known.writer) for known in held.arcs if known.kind is NodeKind.GROUP]
         if not self._makes_anew(sender, held, children):
             self._answer(sender, held)
@@ -151,7 +189,12 @@ class Healing:
                 answer.append(_gone_with_group(theirs))
             elif not can_be_child(site, theirs.arc.child, theirs.kind):
                 answer.append(theirs._replace(is_present=False, kind=NodeKind.ABSENT))
-        answer += [ours for ours in suspended_with(site, sender, leaving=False) if ours.arc not in named]
+                if theirs.kind is NodeKind.GROUP:
+                    self._want(theirs.arc.child, sender)
+        for ours in [ours for ours in suspended_with(site, sender, leaving=False) if ours.arc not in named]:
+            # When the group was deleted, who had not heard of the arc did not leave it. ABSENT would say: reject it.
+            is_gone = site.groups_apart.is_deleted_since(ours.arc.child, ours.writer)
+            answer.append(_gone_with_group(ours._replace(kind=NodeKind.GROUP)) if is_gone else ours)
         unconfirmed = tuple(arc for arc in site.unconfirmed if site.home_of(arc.parent) == sender)
         site.send(sender, HeldToo(tuple(answer), unconfirmed))
 
@@ -183,12 +226,19 @@ class Healing:
             if not is_there and arc in held.unconfirmed:
                 # It stays visible where it was joined.
                 del newest[arc]
+                self._want(arc.parent, sender)
             elif not is_there or site.groups_apart.is_deleted_since(arc.parent, known.writer):
                 newest[arc] = _gone_with_group(known)
         self._waiting[sender] = [_settle(newest[arc]) for arc in sorted(newest)]
         self._settle_next(sender)
         self._answers_due.pop(sender, None)
         self._say_if_healed()
+
+    def begun_again(self, before: UpdateId, now: UpdateId) -> None:
+        """An update that deletes a group goes on under another id: arcs are to be left first."""
+        what = self._under_way.pop(before, None)
+        if what is not None:
+            self._under_way[now] = what
 
     def ended(self, update_id: UpdateId, *, is_done: bool) -> None:
         """An update that settles something is over."""
@@ -293,19 +343,29 @@ class Healing:
         return any(map(self._site.is_in_view, self._site.lost))
 
     def _take_offers(self) -> None:
-        """Go on with the first offer that says something new: groups that are made, arcs, groups that are deleted."""
+        """Go on with the first offer that says something new."""
         if any(isinstance(what, tuple) for what in self._under_way.values()):
             return
         for key, offer in sorted(self._offered.items()):
-            parts = [self._groups_made, self._arcs_settled, self._groups_deleted]
-            for number, part in enumerate(parts[self._parts_begun.get(key, 0) :], start=self._parts_begun.get(key, 0)):
-                steps = part(offer)
-                if steps:
-                    self._parts_begun[key] = number + 1
-                    self._under_way[self._start(steps)] = key
-                    return
+            if self._begin_part(key, offer):
+                return
             del self._offered[key]
             self._changed[OFFERED, *key] = None
+            held = self._held_by.pop(key[0], None)
+            if held is not None:
+                self.held(key[0], held)
+
+    def _begin_part(self, key: tuple[ServerId, int], offer: Offer) -> bool:
+        """Begin the next part of an offer that says something new, if there is one."""
+        parts = [self._arcs_left, self._groups_deleted, self._groups_made, self._arcs_joined]
+        begun = self._parts_begun.get(key, 0)
+        for number, part in enumerate(parts[begun:], start=begun + 1):
+            steps = part(offer)
+            if steps:
+                self._parts_begun[key] = number
+                self._under_way[self._start(steps)] = key
+                return True
+        return False
 
     def _groups_made(self, offer: Offer) -> list[Step]:
         made = [change.group for change in self._groups_of(offer) if change.is_present]
@@ -313,18 +373,49 @@ class Healing:
 
     def _groups_deleted(self, offer: Offer) -> list[Step]:
         """Who joined something to such a group had not heard of it: that ends with the group."""
+        site = self._site
         deleted = [change.group for change in self._groups_of(offer) if not change.is_present]
-        return [DeleteGroup(group, force=True) for group in deleted if self._site.graph.group(group) is not None]
+        deleted = [group for group in deleted if site.graph.group(group) is not None]
+        site.groups_apart.deleted_elsewhere(deleted, offer.final)
+        return [DeleteGroup(group, force=True) for group in deleted]
 
     def _groups_of(self, offer: Offer) -> list[GroupChange]:
         """Those that were not made or deleted since."""
-        is_later = self._site.groups_apart.is_later
-        return [change for change in offer.groups if not is_later(change.group, offer.final)]
+        is_news = self._site.groups_apart.is_news
+        return [change for change in offer.groups if is_news(change.group, offer.final)]
 
-    def _arcs_settled(self, offer: Offer) -> list[Step]:
+    def _arcs_left(self, offer: Offer) -> list[Step]:
+        """Also those to processes that the update made groups of, and to groups that it deleted: it left them all."""
+        steps = self._settled([known for known in offer.arcs if not known.is_present])
+        for group, is_made in self._groups_of(offer):
+            for left in self._entering_before(group, NodeKind.PROCESS if is_made else NodeKind.GROUP, offer.final):
+                if self._site.is_suspended(*left.arc):
+                    self._participant.set_entering(left)
+                elif is_made:
+                    steps.append(_settle(left))
+        return steps
+
+    def _entering_before(self, child: NodeId, kind: NodeKind, final: Priority) -> list[KnownArc]:
+        """The arcs from other servers to a node of this kind that were there before an update, as that left them."""
+        site, graph = self._site, self._site.graph
+        node = graph.index.get(child)
+        if node is None or graph.kind(node) is not kind:
+            return []
+        arcs = [(ArcId(graph.ids[arc.parent], child), arc) for _, arc in graph.arcs_into(node)]
+        return [
+            KnownArc(name, False, kind, arc.cost, arc.version + 1, final.counter)
+            for name, arc in arcs
+            if arc.writer <= final.counter and not (site.owns(arc.parent) or site.is_unconfirmed(*name))
+        ]
+
+    def _arcs_joined(self, offer: Offer) -> list[Step]:
+        return self._settled([known for known in offer.arcs if known.is_present])
+
+    def _settled(self, arcs: Iterable[KnownArc]) -> list[Step]:
+        """Those that are news, as they are to be; what cannot be settled with their children's home is just noted."""
         site = self._site
         steps: list[Step] = []
-        for known in offer.arcs:
+        for known in arcs:
             if not is_newer(known, known_arc(site, known.arc)):
                 continue
             if site.is_in_view(site.home_below(parent=known.arc.parent, child=known.arc.child)):

@@ -115,6 +115,11 @@ def operations_in(update: Update) -> Iterable[tuple[int, Operation]]:
     )
 
 
+def groups_created_in(columns: OperationColumns) -> list[NodeId]:
+    """The groups that shall be there."""
+    return [columns.names[place] for place in places_in(columns.groups)]
+
+
 def _creates(names: Sequence[NodeId], groups: Iterable[int]) -> Iterator[CreateGroup]:
     return (CreateGroup(names[group], if_needed=True) for group in groups)
 

@@ -111,6 +111,11 @@ class Update(NamedTuple):
     brought: OperationColumns | None = None
     """The operations of an import, in place of those above."""
 
+    @property
+    def is_of_client(self) -> bool:
+        """Whether a client asked for it, and not a server that settles what was done while servers were apart."""
+        return self.reports_control or self.brought is not None
+
 
 class Cover(NamedTuple):
     """The part of an update's affected nodes at one server: `ends` alone, and all that lies below `entry_nodes`."""

@@ -408,7 +408,7 @@ def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
 def _decode(encoded: bytes) -> Message | Enclosed:
     try:
         found: Message | Enclosed = _DECODER.decode(decompressed(encoded))
-    except (msgspec.DecodeError, RecursionError, zlib.error) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, zlib.error) as error:
         raise NotAMessageError(str(error)) from None
     return found
 

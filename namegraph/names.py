@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from itertools import filterfalse
 from typing import NewType
 
 NodeId = NewType("NodeId", str)
@@ -53,6 +55,18 @@ def parse_name(text: str) -> NodeId:
         raise InvalidNameError(text, f"it must hold exactly one '@', not {at_signs}")
     local, _, domain = text.partition("@")
     return NodeId(f"{_canonical_local_part(text, local)}@{_canonical_domain(text, domain)}")
+
+
+def are_canonical(names: Iterable[str]) -> bool:
+    """Whether all of these are names in their canonical form."""
+    return all(map(_is_canonical, filterfalse(_COMMON_NAME.fullmatch, names)))
+
+
+def _is_canonical(name: str) -> bool:
+    try:
+        return parse_name(name) == name
+    except InvalidNameError:
+        return False
 
 
 def parse_subnet(text: str) -> Subnet:

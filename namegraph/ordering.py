@@ -25,6 +25,7 @@ import msgspec
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.events import JoinArc
+from namegraph.findings import Findings
 from namegraph.import_operations import steps_in
 from namegraph.message_parts import ArcId, Cover, Leads, PendingEntry, SettleArc, Update, UpdateId
 from namegraph.messages import compressed, decompressed
@@ -63,6 +64,8 @@ class Entry:
     """Arcs that the update wants to add to groups owned here."""
     above: tuple[NodeId, ...] = ()
     """Groups of whose records the coordinator wants to know whether they are held here."""
+    found: Findings | None = None
+    """What the last `Ready` said of this server's own nodes; in memory only."""
 
     @property
     def place(self) -> Priority:
@@ -260,6 +263,20 @@ class Entries:
             ):
                 return entry
         return None
+
+    def before(self, update_id: UpdateId) -> list[UpdateId]:
+        """The updates that must be over before the turn of one comes here, sorted."""
+        entry, cuts = self.by_update.get(update_id), self._cuts()
+        if entry is None:
+            return []
+        nodes = self.part(entry).nodes
+        return sorted(
+            other.update_id
+            for other in self.by_update.values()
+            if other is not entry
+            and other.place < entry.place
+            and (update_id in cuts or other.update_id in cuts or not nodes.isdisjoint(self.part(other).nodes))
+        )
 
     def _cuts(self) -> set[UpdateId]:
         """Those updates that affect everything."""

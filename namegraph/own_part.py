@@ -11,6 +11,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from namegraph.columns import concerning, fit_arcs, fit_records, nodes_in
+from namegraph.legal_values import are_legal
 from namegraph.messages import Commit, NotAMessageError, decode
 from namegraph.site import Site
 
@@ -30,6 +31,8 @@ def part_of_everything(everything: bytes, site: Site) -> Commit:
     whole = decode(everything)
     if not (isinstance(whole, Commit) and not whole.is_whole and fit_arcs(whole.arcs) and fit_records(whole.relay)):
         raise NotAMessageError("no whole outcome")
+    if not are_legal(whole, site.table):
+        raise NotAMessageError("an outcome with a name or a number that is none")
     relayed, names, home_of = nodes_in(whole.relay), whole.arcs.names, site.table.home_of
     return structs.replace(
         whole,

@@ -13,14 +13,17 @@ Source: NG 6.2, 6.4; protocol.md section 5.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Set
+from dataclasses import replace
 
+from namegraph.agreed import fault_in_outcome
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
 from namegraph.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
-from namegraph.events import Cut, JoinArc, Member
+from namegraph.events import CreateGroup, Cut, JoinArc, Member
 from namegraph.findings import CannotError, Findings, find
+from namegraph.import_operations import operations_in
 from namegraph.message_parts import ArcId, KnownArc, PendingEntry, RecordVersion, Update, UpdateId
 from namegraph.messages import (
     Abort,
@@ -145,8 +148,7 @@ class Participant:
         self._entries.of(update_id)
         entry.releases_due -= 1
         if not entry.releases_due:
-            update = self._entries.updates[update_id]
-            self._say_ready(entry, find(self._site, self._records, update))
+            self._look_again(entry)
         return True
 
     def restore(self) -> None:
@@ -159,7 +161,17 @@ class Participant:
         """Say that all that this server sent before the turn of a cut was received."""
         entry = self._entries.by_update.get(update_id)
         if entry is not None:
-            self._say_ready(entry, find(self._site, self._records, self._entries.updates[update_id]))
+            self._look_again(entry)
+
+    def _look_again(self, entry: Entry) -> None:
+        """Say that this server is ready, which had to wait for others since its turn came."""
+        try:
+            findings = find(self._site, self._records, self._entries.updates[entry.update_id])
+        except CannotError as error:
+            # Only a server that breaks the order of updates can have changed anything meanwhile.
+            self._site.send(entry.update_id.coordinator, error.refuse)
+        else:
+            self._say_ready(entry, findings)
 
     def take_cut(self, update_id: UpdateId) -> Cut | None:
         """The cut is now, unless it was before; tell all others before anything else."""
@@ -183,6 +195,12 @@ class Participant:
             self.decided.keep(commit.update_id, commit.everything)
         self._site.send(commit.update_id.coordinator, self._commit(commit))
 
+    def fault_in(self, commit: Commit) -> str | None:
+        """What does not follow from what this server agreed to, of an outcome that it waits for; None: all does."""
+        if commit.update_id.coordinator == self._site.server:
+            return None
+        return fault_in_outcome(commit, site=self._site, records=self._records, entries=self._entries)
+
     def finish(self, everything: bytes) -> None:
         """Apply an outcome that another server knew when the view ended, if it is one that this server waits for."""
         try:
@@ -190,6 +208,11 @@ class Participant:
         except NotAMessageError:
             return
         if commit.update_id not in self.ready_updates():
+            return
+        fault = self.fault_in(commit)
+        if fault is not None:
+            # Its coordinator made it, unless who kept it did; either is out of reach, or lies.
+            self._site.faults.append((commit.update_id.coordinator, fault))
             return
         self.decided.keep(commit.update_id, everything)
         self._commit(commit)
@@ -206,9 +229,9 @@ class Participant:
         """
         for update_id in self.ready_updates():
             update, asked = self._entries.updates[update_id], self._entries.by_update[update_id].asked
-            is_of_client = update.reports_control or update.brought is not None
-            if is_of_client and asked is not None and update_id.coordinator not in members:
-                self._site.doubts.note(update_id, asked.ends | asked.entry_nodes)
+            if update.is_of_client and asked is not None and update_id.coordinator not in members:
+                created = [step.group for _, step in operations_in(update) if isinstance(step, CreateGroup)]
+                self._site.doubts.note(update_id, asked.ends | asked.entry_nodes, created)
 
     def end_view(self) -> None:
         """Drop all that is under way, and block again what was released for it."""
@@ -227,6 +250,11 @@ class Participant:
     def set_leaving(self, known: KnownArc) -> None:
         """Take over what was done to an arc from here while its child's home is away."""
         self._records.set_leaving(known)
+        self._prune_and_follow()
+
+    def set_entering(self, left: KnownArc) -> None:
+        """Take over that an arc to here was left, which is suspended."""
+        self._records.set_entering(left)
         self._prune_and_follow()
 
     def _commit(self, commit: Commit) -> Done:
@@ -259,6 +287,10 @@ class Participant:
             done = self._compared(commit.update_id, controlled, compared)
         return done
 
+    def before(self, update_id: UpdateId) -> list[UpdateId]:
+        """The updates that an update waits for here, sorted."""
+        return self._entries.before(update_id)
+
     def pending_at(self, parents: Iterable[NodeId], *, but: UpdateId) -> tuple[PendingEntry, ...]:
         """Entries to hand on to what becomes reachable from these owned parents."""
         found = {
@@ -274,7 +306,7 @@ class Participant:
             if node not in relayed:
                 records.drop_unless_at(node, base, final=commit.final)
         for group, is_present in commit.groups:
-            if self._site.home_of(group) == self._site.server:
+            if self._site.table.home_of(group) == self._site.server:
                 records.set_group(group, is_present=is_present, final=commit.final)
         self._boundary.arcs_joined(commit.arcs, final=commit.final)
         for gone in records.apply_arcs(commit.arcs, final=commit.final):
@@ -321,6 +353,8 @@ class Participant:
     def _say_ready(self, entry: Entry, findings: Findings) -> None:
         update = self._entries.updates[entry.update_id]
         assert entry.covered is not None
+        # Nothing is compared with its children, of which an import has hundreds of thousands.
+        entry.found = replace(findings, children=())
         tails, joined_below = parents_in(findings.arcs), joined_parents_in(findings.arcs)
         ready = Ready(
             update.update_id,
@@ -354,12 +388,10 @@ class Participant:
 
     def _apart(self, part: Part, group: NodeId, kind: NodeKind) -> list[NodeIndex]:
         """Where suspended arcs lead from what is below the group."""
-        graph = self._graph
+        graph, site = self._graph, self._site
         if not graph.suspended:
             return []
-        ends = dict.fromkeys(
-            child for node in self._reached(part, group) for child in graph.suspended_from.get(node, ())
-        )
+        ends = dict.fromkeys(child for node in self._reached(part, group) for child in site.apart_from(node))
         return [node for node in ends if graph.kind(node) is kind]
 
     def _reached(self, part: Part, group: NodeId) -> list[NodeIndex]:

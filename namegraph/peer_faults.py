@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from namegraph.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
-from namegraph.message_parts import ArcChange, ArcColumns, ArcId, KnownArc
+from namegraph.columns import are_possible, fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
+from namegraph.message_parts import ArcChange, ArcColumns, ArcId, KnownArc, SettleArc
 from namegraph.messages import (
     Abort,
     Accept,
@@ -29,6 +29,7 @@ from namegraph.messages import (
     HeldToo,
     Holding,
     Install,
+    InView,
     Message,
     Offer,
     Open,
@@ -50,22 +51,32 @@ from namegraph.ordering import Entries
 from namegraph.records import NodeKind
 from namegraph.site import Site
 
+NOT_LEGAL = "brings a name or a number that is none"
+NOT_ONE_UPDATE = "asks for an update that is several"
 NOT_ITS_UPDATE = "speaks for another coordinator"
 NOT_OUR_UPDATE = "answers for an update of another coordinator"
 NOT_ITS_NODE = "speaks for a node it does not own"
 NOT_OUR_NODE = "asks for a node not owned here"
 NO_COLUMNS = "brings columns that do not belong together"
+NO_ARC = "tells of an arc that cannot be"
 NOT_ITS_VIEW = "leads a view of another leader"
+NOT_IN_VIEW = "speaks in a view that it is not in"
 NOT_OUR_VIEW = "answers for a view of another leader"
 NOT_READY = "commits what this server is not ready for"
 
 
 def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries) -> str | None:
     """What is wrong with a message of another server; None where nothing is."""
+    if isinstance(message, InView) and not site.is_in_view(sender):
+        return NOT_IN_VIEW
     match message:
         case Order(update=update):
             if update.brought is not None and not fit_operations(update.brought):
                 return NO_COLUMNS
+            if sum(map(bool, (update.read is not None, update.cut is not None, update.brought, update.operations))) > 1:
+                return NOT_ONE_UPDATE
+            if not all(_can_be(step) for _, step in update.operations if isinstance(step, SettleArc)):
+                return NO_ARC
             return _unless(update.update_id.coordinator == sender, NOT_ITS_UPDATE)
         case Final(update_id) | Abort(update_id) | Drop(update_id):
             return _unless(update_id.coordinator == sender, NOT_ITS_UPDATE)
@@ -74,6 +85,8 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
                 return NOT_ITS_UPDATE
             if not (fit_arcs(message.arcs) and fit_records(message.relay)):
                 return NO_COLUMNS
+            if not are_possible(message.arcs):
+                return NO_ARC
             entry = entries.by_update.get(update_id)
             return _unless(entry is not None and entry.is_ready and not entry.releases_due, NOT_READY)
         case Vote(update_id) | Refuse(update_id) | Holding(update_id):
@@ -107,14 +120,22 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
         case Accept(view=view) | Decline(view=view):
             return _unless(view.leader == site.server, NOT_OUR_VIEW)
         case Entering(arcs=arcs):
+            if site.is_open or site.is_apart(sender) or site.speaker != site.server:
+                return NOT_OUR_VIEW
             return _unless(all(site.home_of(arc.child) == sender for arc in arcs), NOT_ITS_NODE)
         case Recall(arcs=arcs):
             return _unless(all(site.home_of(arc.child) == site.server for arc in arcs), NOT_OUR_NODE)
         case Held(arcs=arcs):
+            if not all(map(_can_be, arcs)):
+                return NO_ARC
             return _unless(_are_between(arcs, parents=sender, children=site.server, site=site), NOT_ITS_NODE)
         case HeldToo(arcs=arcs):
+            if not all(map(_can_be, arcs)):
+                return NO_ARC
             return _unless(_are_between(arcs, parents=site.server, children=sender, site=site), NOT_ITS_NODE)
         case Offer(groups=groups, arcs=arcs):
+            if not all(map(_can_be, arcs)):
+                return NO_ARC
             are_ours = all(site.home_of(change.group) == site.server for change in groups)
             return _unless(
                 are_ours and all(site.home_of(known.arc.parent) == site.server for known in arcs), NOT_OUR_NODE
@@ -123,7 +144,9 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return _unless(site.view.leader == sender, NOT_ITS_VIEW)
         case Settled() | Healed():
             return _unless(site.view.leader == site.server, NOT_OUR_VIEW)
-        case Reach() | Outside():
+        case Outside(members=members):
+            return _unless(sender in members and site.server not in members, NOT_ITS_VIEW)
+        case Reach():
             return None
         case _:
             assert_never(message)
@@ -147,6 +170,12 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool
         # A process of a server that is away is told of by the homes of its groups.
         and all(home_of(member.node) in (sender, None) or member.kind == NodeKind.PROCESS for member in ready.members)
     )
+
+
+def _can_be(known: KnownArc | SettleArc) -> bool:
+    """Whether an arc can be there, if it is said to be."""
+    parent, child = known.arc if isinstance(known, KnownArc) else (known.parent, known.child)
+    return parent != child and (known.kind is not NodeKind.ABSENT or not known.is_present)
 
 
 def _are_between(arcs: Iterable[KnownArc], *, parents: ServerId, children: ServerId, site: Site) -> bool:

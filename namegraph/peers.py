@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.records import NodeKind, ProtocolRow
+from namegraph.records import NodeIndex, NodeKind, ProtocolRow
 from namegraph.refusals import Reason, refuse
 from namegraph.site import Site
 
@@ -66,30 +66,54 @@ class Peers:
 
     def remove(self, subnet: Subnet) -> None:
         """An operator says that a subnet is nobody's any more; raises `RefusedError`."""
-        if subnet in self._configured:
-            raise refuse(
-                Reason.INVALID_REQUEST,
-                f"the peer of {subnet} is in the configuration; take it out there",
-                subnet=subnet,
-                field="subnet",
-            )
-        if subnet not in self._added:
-            raise refuse(
-                Reason.INVALID_REQUEST, f"there is no peer of the subnet {subnet}", subnet=subnet, field="subnet"
-            )
+        self._require_added(subnet)
         self._require_unused(subnet)
-        del self._added[subnet]
+        self._added.pop(subnet, None)
         server = self._site.table.owner_of(subnet)
         self._site.table.forget(subnet)
         if server is not None and server not in self._site.table.servers():
             # Whatever it has done, nobody learns it any more.
             self._site.doubts.healed((server,))
+            self._site.retired.pop(server, None)
         self._site.rows += [ProtocolRow(ADDRESS, subnet, None), ProtocolRow(OWNER, subnet, None)]
+
+    def is_anothers(self, subnet: Subnet) -> bool:
+        """Whether a server that was met owns a subnet, and it is not this one."""
+        return self._site.table.owner_of(subnet) not in (None, self._site.server)
+
+    def retire(self, subnet: Subnet) -> ServerId | None:
+        """An operator says that the server of a subnet is gone for good: this one may leave all arcs between the two.
+
+        Returns that server, None where it was never met; raises `RefusedError` where it is not out of reach.
+        """
+        site = self._site
+        self._require_added(subnet)
+        server = site.table.owner_of(subnet)
+        if server is None:
+            return None
+        if site.is_in_view(server):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the server {server} of {subnet} is in one view with this one, so it is not gone for good: leave what "
+                "is between the two as always, or stop it, and wait until `shadowtree status` shows a view without it",
+                subnet=subnet,
+                server=server,
+                field="subnet",
+            )
+        if site.is_frozen or not site.is_open:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                "the servers are just agreeing on who is there; nothing was done, try again in a moment",
+                server=site.server,
+            )
+        site.retired[server] = None
+        return server
 
     def met(self, server: ServerId, subnets: Iterable[Subnet]) -> None:
         """A server introduced itself. What another server owns it does not get."""
         site = self._site
         site.lost.pop(server, None)
+        site.retired.pop(server, None)
         for subnet in subnets:
             owner = site.table.owner_of(subnet)
             if owner is not None and owner != server:
@@ -97,6 +121,9 @@ class Peers:
             elif owner is None and subnet in self.addresses:
                 site.table.learn(subnet, server)
                 site.rows.append(ProtocolRow(OWNER, subnet, server.encode()))
+                if any(subnet_of(node) == subnet for node in site.graph.ids):
+                    # Another server spoke of them before, and whoever is known to nobody counts as one of ours.
+                    site.count_own()
 
     def require_all_met(self) -> None:
         """Raise `RefusedError` where a server of whose address is known was never met."""
@@ -118,14 +145,54 @@ class Peers:
                 unreachable=name,
             )
 
+    def require_configured_unused(self) -> None:
+        """As for `add`: raise `RefusedError` where the configuration names a subnet that came to be in use before."""
+        for subnet in self._configured:
+            if self._site.table.owner_of(subnet) is None:
+                self._require_unused(subnet)
+
+    def _require_added(self, subnet: Subnet) -> None:
+        """Raise `RefusedError` where a subnet is not another server's, or that is for the configuration to say.
+
+        One that was taken out of the configuration has no address any more, but its server is known.
+        """
+        if subnet in self._configured:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the peer of {subnet} is in the configuration; take it out there",
+                subnet=subnet,
+                field="subnet",
+            )
+        if subnet not in self._added and not self.is_anothers(subnet):
+            raise refuse(
+                Reason.INVALID_REQUEST, f"there is no peer of the subnet {subnet}", subnet=subnet, field="subnet"
+            )
+
     def _require_unused(self, subnet: Subnet) -> None:
         """Nodes of the subnet that are here are at home where they are; that cannot change under them."""
-        graph = self._site.graph
-        for node, name in enumerate(graph.ids):
-            if graph.kinds[node] != NodeKind.ABSENT and subnet_of(name) == subnet:
-                raise refuse(
-                    Reason.NAME_IN_USE,
-                    f"{name} of the subnet {subnet} is in use here; take it out of its groups first",
-                    name=name,
-                    subnet=subnet,
+        graph, site = self._site.graph, self._site
+        for number, name in enumerate(graph.ids):
+            node = NodeIndex(number)
+            # Of a node above others' groups all may have been forgotten but its suspended arcs.
+            is_apart = node in graph.suspended_into or node in graph.suspended_from
+            if not (is_apart or graph.kinds[node] != NodeKind.ABSENT) or subnet_of(name) != subnet:
+                continue
+            ends = {*graph.parents[node], *graph.children[node]}
+            ends.update(graph.suspended_into.get(node, ()), graph.suspended_from.get(node, ()))
+            homes = {site.home_of(graph.ids[end]) for end in ends} - {site.server, site.table.owner_of(subnet)}
+            if site.table.owner_of(subnet) in site.retired and homes:
+                what = (
+                    f"it is still a member or a parent of what the server {min(homes)} owns; end that there first, by "
+                    f"`shadowtree peers remove {subnet} --force`, then repeat this"
                 )
+            else:
+                what = (
+                    "take it out of its groups first; where its server is gone for good, `shadowtree peers remove "
+                    f"{subnet} --force` ends its memberships"
+                )
+            raise refuse(
+                Reason.NAME_IN_USE,
+                f"{name} of the subnet {subnet} is in use here; {what}",
+                name=name,
+                subnet=subnet,
+            )

@@ -6,6 +6,10 @@ from typing import NamedTuple
 
 from namegraph.names import ServerId
 
+NUMBER_LIMIT = 2**62
+"""No counter, version or other number of a correct server reaches it: it takes millions of the leaps of incarnations.
+Stores and messages hold numbers nearly twice as large, so there is room for what is counted on from there."""
+
 
 class Priority(NamedTuple):
     """A point in the order of updates: compared by counter, then by the server that chose it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from namegraph.graph import NameGraph, VirtualNode
@@ -16,18 +15,16 @@ class InconsistentStateError(Exception):
 
 
 def restore_graph(state: StoredState, site: Site) -> None:
-    """Fill the site's empty graph with a stored state; raises `InconsistentStateError`."""
+    """Fill the site's empty graph with a stored state; raises `InconsistentStateError`.
+
+    Where there are several servers, kinds and loops are as others told them: they need not fit.
+    """
     graph = site.graph
     components = _restore_nodes(graph, state.nodes)
-    # While an update arrives from other servers, one component of a virtual node may be known before the others.
-    _restore_virtual_nodes(graph, state.virtual_nodes, components, fewest=2 if site.is_alone else 1)
-    _restore_arcs(graph, state.arcs)
-    if site.is_alone:
-        return
-    owned = [node for node in map(NodeIndex, range(len(graph.ids))) if site.owns(node)]
-    kinds = Counter(graph.kinds[node] for node in owned)
-    graph.group_count, graph.process_count = kinds[NodeKind.GROUP], kinds[NodeKind.PROCESS]
-    graph.arc_count = sum(len(graph.children[node]) + len(graph.suspended_from.get(node, ())) for node in owned)
+    _restore_virtual_nodes(graph, state.virtual_nodes, components, site)
+    _restore_arcs(graph, state.arcs, site)
+    if not site.is_alone:
+        site.count_own()
 
 
 def _restore_nodes(graph: NameGraph, rows: Iterable[NodeRecord]) -> dict[int, list[NodeIndex]]:
@@ -47,8 +44,10 @@ def _restore_nodes(graph: NameGraph, rows: Iterable[NodeRecord]) -> dict[int, li
 
 
 def _restore_virtual_nodes(
-    graph: NameGraph, rows: Iterable[VirtualNodeRecord], components: dict[int, list[NodeIndex]], *, fewest: int
+    graph: NameGraph, rows: Iterable[VirtualNodeRecord], components: dict[int, list[NodeIndex]], site: Site
 ) -> None:
+    # While an update arrives from other servers, one component of a virtual node may be known before the others.
+    fewest = 2 if site.is_alone else 1
     for number, smallest, counter, server, present in rows:
         graph.next_virtual_node = max(graph.next_virtual_node, number + 1)
         if not present:
@@ -56,7 +55,7 @@ def _restore_virtual_nodes(
         inside = components.pop(number, [])
         if len(inside) < fewest:
             raise InconsistentStateError(f"virtual node {number} has {len(inside)} components")
-        if any(graph.kinds[component] != NodeKind.GROUP for component in inside):
+        if site.is_alone and any(graph.kinds[component] != NodeKind.GROUP for component in inside):
             raise InconsistentStateError(f"virtual node {number} has a component that is no group")
         virtual_node = VirtualNode(number, smallest, Priority(counter, server), tuple(inside))
         graph.virtual_nodes[number] = virtual_node
@@ -66,7 +65,7 @@ def _restore_virtual_nodes(
         raise InconsistentStateError(f"node {min(components.values())[0]} is in a virtual node that is not there")
 
 
-def _restore_arcs(graph: NameGraph, rows: Iterable[ArcRecord]) -> None:
+def _restore_arcs(graph: NameGraph, rows: Iterable[ArcRecord], site: Site) -> None:
     children, parents, kinds = graph.children, graph.parents, graph.kinds
     known = len(graph.ids)
     count = 0
@@ -77,7 +76,7 @@ def _restore_arcs(graph: NameGraph, rows: Iterable[ArcRecord]) -> None:
         if arc.suspended:
             graph.suspend(arc)
         elif arc.present:
-            if kinds[parent] != NodeKind.GROUP or kinds[child] == NodeKind.ABSENT:
+            if site.is_alone and (kinds[parent] != NodeKind.GROUP or kinds[child] == NodeKind.ABSENT):
                 raise InconsistentStateError(
                     f"an arc joins {graph.ids[parent]} to {graph.ids[child]}, one of which is gone"
                 )

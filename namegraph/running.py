@@ -50,6 +50,8 @@ class Plan:
     is_own: bool = False
     """Whether this server does it by itself: nobody waits, and no outcome is remembered."""
     cut: str | None = None
+    without: ServerId | None = None
+    """A server that must be out of reach: where it is back, nothing is done."""
 
 
 @dataclass(frozen=True, slots=True)

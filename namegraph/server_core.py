@@ -1,4 +1,5 @@
 """One name server's protocol state, driven by `step`. This file only routes: each idea has a file of its own.
+What may be asked of it between two steps is in `core_reads.py`.
 
     command --> concerns this server alone (scope)?
                   yes --> collect (changes) -> compute (virtual_nodes) -> commit --------> records, replies
@@ -10,18 +11,18 @@ that it affects is under way. Source: protocol.md sections 3 and 5.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 from msgspec import structs
 
-from namegraph.ancestry import AncestorSets
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary
-from namegraph.changes import Changes, Collector, collect_import, no_group_here
+from namegraph.changes import Changes, Collector, collect_import
 from namegraph.channels import Channels
 from namegraph.commit import commit, name_effects
 from namegraph.coordinator import Coordinator
+from namegraph.core_reads import CoreReads
 from namegraph.cuts import CutsWaiting
 from namegraph.early_letters import EarlyLetters
 from namegraph.events import (
@@ -47,13 +48,14 @@ from namegraph.events import (
     RemovePeer,
     Reply,
     Restored,
+    RetirePeer,
     Tick,
     UpdateCommand,
 )
 from namegraph.graph import NameGraph
 from namegraph.import_operations import ImportOperations
 from namegraph.incarnations import FIRST_INCARNATION, Incarnations
-from namegraph.message_parts import ArcId, UpdateId
+from namegraph.legal_values import are_legal
 from namegraph.messages import (
     Abort,
     Block,
@@ -76,19 +78,18 @@ from namegraph.messages import (
     decode_in_view,
     encode,
 )
-from namegraph.names import NodeId, ServerId, Subnet
+from namegraph.names import ServerId, Subnet
 from namegraph.ordering import Entries
 from namegraph.outcomes import REQUEST_ID_LENGTH_LIMIT, OutcomeMemory, digest_of
 from namegraph.own_part import own_part
 from namegraph.participant import Participant
-from namegraph.peer_faults import fault_in
+from namegraph.peer_faults import NOT_LEGAL, fault_in
 from namegraph.peers import Peers
 from namegraph.priorities import Priority, parse_revision, revision_of
-from namegraph.records import NodeIndex, NodeKind, ProtocolRow, Records, RequestId, StoredState
+from namegraph.records import NodeKind, ProtocolRow, Records, RequestId, StoredState
 from namegraph.refusals import Reason, Refusal, RefusedError, refuse
 from namegraph.requests import Asked, Requests
 from namegraph.restore import restore_graph
-from namegraph.revisions import Wait, waits_for
 from namegraph.running import Plan
 from namegraph.scope import (
     concerns_one_server,
@@ -97,18 +98,20 @@ from namegraph.scope import (
     not_for_this_server,
     require_kinds_of_waiting,
 )
-from namegraph.site import NEVER, Site, doubted_above, doubted_below
-from namegraph.snapshot import Snapshot
+from namegraph.site import NEVER, Site
 from namegraph.subnets import SubnetTable
-from namegraph.suspension import suspended_arcs
+from namegraph.suspension import suspended_with_subnet
 from namegraph.view_change import ViewChange
 from namegraph.virtual_nodes import compute_topology
+
+RETIRED_AT_ONCE = 5_000
+"""Arcs with a server that is gone for good which are left by one update: others wait for it."""
 
 UNREADABLE = "unreadable message"
 """A fault of a peer."""
 
 
-class ServerCore:
+class ServerCore(CoreReads):
     """The state of one server. `graph` and `ancestors` may be read by everybody and are changed by `step` alone."""
 
     def __init__(
@@ -145,7 +148,7 @@ class ServerCore:
 
     def _start(self, site: Site, *, configured: Mapping[Subnet, str], rows: Sequence[ProtocolRow]) -> None:
         self.server = site.server
-        self.told_revision: str | None = None
+        self.told_revision = None
         self.graph = site.graph
         self._site = site
         self._table = site.table
@@ -165,8 +168,7 @@ class ServerCore:
         self._cuts_waiting = CutsWaiting(self.channels)
         self._cuts_taken: list[Cut] = []
         """In this step."""
-        self._turns_wait_since: float | None = None
-        """The time of the last step, where that began no turn, because it took a cut."""
+        self._turns_wait_since = None
 
     def _restore_requests(self, rows: Iterable[ProtocolRow]) -> None:
         for found in self._coordinator.restore(rows):
@@ -183,154 +185,6 @@ class ServerCore:
         its own. For simulations, whose updates are small."""
         self._coordinator.own_part_later_from = 0
 
-    @property
-    def ancestors(self) -> AncestorSets:
-        """The ancestor sets of all nodes that are known here."""
-        return self._site.ancestors
-
-    @property
-    def subnets(self) -> tuple[Subnet, ...]:
-        """The subnets this server owns, sorted."""
-        return self._table.owned_by(self.server)
-
-    @property
-    def peer_addresses(self) -> Mapping[Subnet, str]:
-        """Where the servers of other subnets are reached, by subnet."""
-        return self.peers.addresses
-
-    @property
-    def servers_met(self) -> list[ServerId]:
-        """All other servers that are known by name, sorted."""
-        return [server for server in self._table.servers() if server != self.server]
-
-    @property
-    def view(self) -> str:
-        """Names the view that this server is in; the same text at all that are in it."""
-        view = self._site.view
-        return f"{view.number}@{view.leader}" if view.number else ""
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether a new view is being agreed on: updates over several servers wait."""
-        return self._site.is_frozen
-
-    @property
-    def is_healed(self) -> bool:
-        """Whether all is known here that was done while servers were apart, and what this one may have forgotten."""
-        return self._site.is_healed and not self._site.to_catch_up_with()
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether others may know what this server forgot when it went back to an older copy of its database."""
-        return bool(self._site.to_catch_up_with())
-
-    def may_know_better(self) -> list[str]:
-        """Who may know of arcs of which nothing is known here: servers, and subnets of those that were not met.
-
-        Most often it is nobody.
-        """
-        if self._site.is_frozen or not self._site.is_healed:
-            # Also those outside the view: what enters from there may not be suspended yet.
-            return [*self.servers_met, *self._table.expected()]
-        return self._site.to_catch_up_with()
-
-    @property
-    def in_doubt_with(self) -> list[ServerId]:
-        """Who may have done updates that this server was ready for and dropped when it was cut off: often nobody."""
-        return self._site.doubts.servers()
-
-    @property
-    def in_doubt_about(self) -> Collection[NodeId]:
-        """The nodes that these updates were to change."""
-        return self._site.doubts.nodes
-
-    def doubted_above(self, name: NodeId) -> list[ServerId]:
-        """Of these, those whose updates may have changed what a node is below, or the node itself."""
-        return doubted_above(self._site, name) if self._site.doubts else []
-
-    def doubted_below(self, group: NodeIndex) -> list[ServerId]:
-        """Of these, those whose updates may have changed what is below a group, or the group itself."""
-        return doubted_below(self._site, group) if self._site.doubts else []
-
-    @property
-    def members(self) -> tuple[ServerId, ...]:
-        """The servers of the view; empty while nobody was ever lost."""
-        return tuple(self._site.members)
-
-    def is_in_view(self, server: ServerId) -> bool:
-        """Whether a server agrees with this one on being within reach."""
-        return self._site.is_in_view(server)
-
-    def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
-        """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
-        return self._site.is_unconfirmed(parent, child)
-
-    def has_answered(self, request_id: str) -> bool:
-        """Whether this server remembers an outcome of this request id."""
-        return self._outcomes.digest_of_first(RequestId(request_id)) is not None
-
-    def suspended_arcs(self) -> list[tuple[ArcId, str]]:
-        """The suspended arcs with an end here, sorted, and why they are."""
-        return suspended_arcs(self._site, self._views.healing.rejected)
-
-    @property
-    def revision(self) -> str:
-        """Names the newest update that was committed here, or what is to be told instead."""
-        if self.told_revision is not None:
-            return self.told_revision
-        return revision_of(Priority(self._site.counter, self.server), coordinator=self.server)
-
-    @property
-    def next_deadline(self) -> float | None:
-        """When a `Tick` is due, on the clock of `step`'s `now`."""
-        if self._turns_wait_since is not None:
-            return self._turns_wait_since
-        return self._coordinator.next_deadline()
-
-    @property
-    def in_doubt(self) -> list[UpdateId]:
-        """The updates that this server is ready for and whose outcome it does not know, sorted."""
-        return sorted(update_id for update_id, entry in self.entries.by_update.items() if entry.is_ready)
-
-    def has_decided(self, update_id: UpdateId) -> bool:
-        """Whether this server coordinates an update that is decided, and not done everywhere."""
-        return self._coordinator.has_decided(update_id)
-
-    def home_of(self, node: NodeId) -> ServerId:
-        """The server that owns a node that exists here."""
-        return self._site.home_of(node)
-
-    def owns(self, node: NodeIndex) -> bool:
-        """Whether a node that is known here lives here."""
-        return self._site.owns(node)
-
-    def owner_of(self, subnet: Subnet) -> ServerId | None:
-        """The server that owns a subnet, where it was met."""
-        return self._table.owner_of(subnet)
-
-    def knows_subnet_of(self, name: NodeId) -> bool:
-        """Whether somebody is known to own the name's subnet."""
-        return self._table.home_of(name) is not None or self._table.is_expected(name)
-
-    def no_group(self, group: NodeId) -> RefusedError:
-        """The refusal for a group that this server does not know; UNAVAILABLE where it may have forgotten it."""
-        return no_group_here(group, self._site)
-
-    def is_on_loop(self, group: NodeId) -> bool:
-        """Whether a group that is owned here is a component of a virtual node."""
-        node = self.graph.group(group)
-        return node is not None and node in self.graph.virtual_node_of
-
-    def snapshot(self) -> Snapshot:
-        """Begin to read the whole state; the snapshot must be told of every step until it is finished."""
-        return Snapshot(
-            site=self._site,
-            records=self.records,
-            entries=self.entries,
-            boundary=self.boundary,
-            coordinator=self._coordinator,
-        )
-
     def step(self, event: Event, now: float) -> Effects:
         """Take one event in; return what the shell must make durable and then let out. `now` is in seconds."""
         effects = Effects(Records())
@@ -340,12 +194,14 @@ class ServerCore:
                 reply = self._take_update(event, now, effects.records)
                 if reply is not None:
                     effects.replies.append(reply)
-                    if not self.entries.by_update:
+                    if not (self.entries.by_update or self._views.healing.has_new_groups):
                         return effects
             case ReadCommand():
                 self._read(event, now, effects)
             case CutCommand():
                 self._cut(event, now, effects)
+            case RetirePeer():
+                self._retire(event, now, effects)
             case PeerMessage():
                 self._take_letter(event)
             case PeerReceived(peer, through):
@@ -376,24 +232,6 @@ class ServerCore:
         self._finish_step(effects, counter)
         self._turns_wait_since = now if effects.cuts else None
         return effects
-
-    def is_idle(self) -> bool:
-        """Whether no update is under way here."""
-        return not self.entries.by_update and not self._coordinator.under_way()
-
-    def is_finishing(self) -> bool:
-        """Whether an update is under way that servers which are there will bring to its end."""
-        return any(update_id.coordinator not in self._site.lost for update_id in self.entries.by_update)
-
-    def waits_for(self, revision: str) -> Wait:
-        """Whether the state here reflects a revision; raises `RefusedError` where it never can."""
-        return waits_for(
-            revision,
-            site=self._site,
-            incarnations=self.incarnations,
-            entries=self.entries,
-            coordinator=self._coordinator,
-        )
 
     def _take_update(self, command: UpdateCommand | ImportCommand, now: float, records: Records) -> Reply | None:
         """The reply, or None where it must wait for others."""
@@ -434,6 +272,8 @@ class ServerCore:
             self._requests.begin(update_id, Asked(command.request_id, digest, [command.ticket]))
             return None
         outcome = self._execute(command, records)
+        if _left_no_trace(outcome):
+            return Reply(command.ticket, outcome)
         self._outcomes.remember(command.request_id, digest, outcome, records)
         return Reply(command.ticket, outcome, self._place_of(outcome))
 
@@ -495,12 +335,32 @@ class ServerCore:
         )
         self._requests.begin(update_id, Asked(RequestId(f"cut {update_id.number}"), "", [command.ticket]))
 
+    def _retire(self, command: RetirePeer, now: float, effects: Effects) -> None:
+        site = self._site
+        try:
+            server = self.peers.retire(command.subnet)
+            if command.deadline is not None and now > command.deadline:
+                raise _deadline_passed()
+        except RefusedError as error:
+            effects.replies.append(Reply(command.ticket, error.refusal))
+            return
+        arcs = suspended_with_subnet(site, command.subnet)[:RETIRED_AT_ONCE]
+        if not arcs:
+            effects.replies.append(Reply(command.ticket, Committed(self.revision)))
+            return
+        steps = tuple((1, _marked(LeaveArc(*arc, if_needed=True), site)) for arc in arcs)
+        plan = Plan(steps, 1, without=server)
+        update_id = self._coordinator.start(plan, request_id=RequestId(""), deadline=command.deadline)
+        self._requests.begin(update_id, Asked(RequestId(f"retire {update_id.number}"), "", [command.ticket]))
+
     def _change_peers(self, command: AddPeer | RemovePeer) -> Outcome:
         try:
             match command:
                 case AddPeer(_, subnet, address):
                     self.peers.add(subnet, address)
                 case RemovePeer(_, subnet):
+                    if self.peers.is_anothers(subnet):
+                        self.records.forget_unused(subnet)
                     self.peers.remove(subnet)
         except RefusedError as error:
             return error.refusal
@@ -539,6 +399,9 @@ class ServerCore:
         self._receive_from(sender, message)
 
     def _receive_from(self, sender: ServerId, message: Message) -> None:
+        if not are_legal(message, self._table):
+            self.channels.faults[sender, NOT_LEGAL] += 1
+            return
         if isinstance(message, Commit):
             try:
                 message = own_part(message, self._site)
@@ -546,6 +409,8 @@ class ServerCore:
                 self.channels.faults[sender, UNREADABLE] += 1
                 return
         fault = fault_in(message, sender=sender, site=self._site, entries=self.entries)
+        if fault is None and isinstance(message, Commit):
+            fault = self._participant.fault_in(message)
         if fault is not None:
             self.channels.faults[sender, fault] += 1
             return
@@ -593,6 +458,8 @@ class ServerCore:
         records.protocol += site.doubts.take_rows()
         records.protocol += site.rows
         site.rows = []
+        self.channels.faults.update(site.faults)
+        site.faults = []
         records.protocol += self.channels.take_rows()
 
     def _take_turns(self, effects: Effects) -> None:
@@ -679,6 +546,7 @@ class ServerCore:
         self._site.counter = final_priority.counter
         self.records.all_recorded()
         records.extend(written)
+        records.protocol += self._site.groups_apart.take_rows()
         revision = revision_of(final_priority, coordinator=self.server)
         if isinstance(command, ImportCommand):
             counts = ImportCounts(len(changes.added), changes.groups_created, changes.already_there)

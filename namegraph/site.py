@@ -6,7 +6,7 @@ takes seconds is a letter like others instead (`send_letter`): those to other se
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 
 from namegraph.ancestry import AncestorSets
@@ -17,7 +17,7 @@ from namegraph.message_parts import FIRST_VIEW, ArcId, Origin, ViewId
 from namegraph.messages import Message
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
-from namegraph.records import NodeIndex, ProtocolRow
+from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.subnets import SubnetTable
 
@@ -50,8 +50,12 @@ class Site:
         self.own_messages: deque[Message] = deque()
         self.rows: list[ProtocolRow] = []
         """What this step must make durable besides the graph."""
+        self.faults: list[tuple[ServerId, str]] = []
+        """What other servers did wrong, as it is found in this step where their messages fit together or do not."""
         self.lost: dict[ServerId, str] = {}
         """Servers out of reach, and why."""
+        self.retired: dict[ServerId, None] = {}
+        """Of these, those that are gone for good, as an operator says."""
         self.view: ViewId = FIRST_VIEW
         self.members: dict[ServerId, Origin] = {}
         """Who is in the view, and where each comes from. In the first view it is whoever was met."""
@@ -101,9 +105,14 @@ class Site:
         """Whether a server is out of reach, or in another view."""
         return server in self.lost or not self.is_in_view(server)
 
+    def has_met(self, server: ServerId) -> bool:
+        """Whether it is this server, or one that introduced itself. Others may know servers that are not known here."""
+        return server == self.server or server in self.table.servers()
+
     def out_of_reach(self, server: ServerId) -> RefusedError:
-        """The refusal of an update that needs a server which is away."""
-        why = self.lost.get(server, "no connection")
+        """The refusal of an update that needs a server which is away, or is not known here."""
+        unknown = f"not known to {self.server}, which needs its address too"
+        why = self.lost.get(server, "no connection" if self.has_met(server) else unknown)
         return refuse(
             Reason.UNAVAILABLE,
             f"the server {server} is out of reach ({why}); nothing was done",
@@ -114,6 +123,11 @@ class Site:
     def is_apart(self, server: ServerId) -> bool:
         """Whether what a server knows does not fit what is known here: it comes from elsewhere."""
         return self.view != FIRST_VIEW and self.members.get(server) != self.members[self.server]
+
+    @property
+    def speaker(self) -> ServerId:
+        """Who speaks for all of this server's origin: the smallest of them."""
+        return min((server for server in self.members if not self.is_apart(server)), default=self.server)
 
     def go_back(self) -> None:
         """Learn that the database is an older copy of itself."""
@@ -139,8 +153,12 @@ class Site:
                 self.unconfirmed[ArcId(NodeId(parent), NodeId(child))] = None
 
     def note_group(self, group: NodeId, final: Priority, *, is_present: bool) -> None:
-        """A group of this server was created or deleted: others may not know, or know of arcs that it missed."""
-        if self.is_parted or not self.is_healed:
+        """A group of this server was created or deleted: others may not know, or know of arcs that it missed.
+
+        While nobody is away that matters only once one was deleted: who coordinated that may not hear that it is done.
+        """
+        is_again = not is_present or self.groups_apart.is_noted(group)
+        if self.is_parted or not self.is_healed or (is_again and not self.is_alone):
             self.groups_apart.note(group, final, is_present=is_present)
 
     def send(self, to: ServerId, message: Message) -> None:
@@ -189,6 +207,35 @@ class Site:
         index = self.graph.index
         return parent in index and child in index and (index[parent], index[child]) in self.graph.suspended
 
+    def is_rejected(self, arc: ArcRecord) -> bool:
+        """Whether a suspended arc cannot be: the homes of its ends have settled all between them, and did not join it.
+
+        What was made in this view was not compared yet: it waits for the next one.
+        """
+        if not self.is_healed or arc.writer >= self.view_begins.counter:
+            return False
+        ids = self.graph.ids
+        return self.is_in_view(self.home_of(ids[arc.parent])) and self.is_in_view(self.home_of(ids[arc.child]))
+
+    def apart_from(self, node: NodeIndex) -> list[NodeIndex]:
+        """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer."""
+        suspended = self.graph.suspended
+        children = self.graph.suspended_from.get(node, ())
+        return [child for child in children if not self.is_rejected(suspended[node, child])]
+
+    def apart_into(self, node: NodeIndex) -> list[NodeIndex]:
+        """The parents of suspended arcs that enter a node, but for rejected ones."""
+        suspended = self.graph.suspended
+        parents = self.graph.suspended_into.get(node, ())
+        return [parent for parent in parents if not self.is_rejected(suspended[parent, node])]
+
+    def is_only_rejected(self, node: NodeIndex) -> bool:
+        """Whether all that is known here of a node of another server are arcs that are rejected."""
+        graph = self.graph
+        if not (node in graph.suspended_from or node in graph.suspended_into) or self.owns(node):
+            return False
+        return not (graph.children[node] or graph.parents[node] or self.apart_from(node) or self.apart_into(node))
+
     def judge_of(self, *, parent: NodeId, child: NodeId) -> ServerId:
         """Who says whether an arc is there: the home of its parent, or that of its child while the other is away."""
         home = self.home_of(parent)
@@ -207,10 +254,12 @@ class Site:
         """Whether this server may leave a suspended arc at its child's end, since its parent's home is away.
 
         Not one to a process: that is a member without question, whoever is away, so only its parent's home may leave
-        it. What is below a group that is away, nobody takes for known.
+        it, unless that is gone for good. What is below a group that is away, nobody takes for known.
         """
         if not (self.stands_in(parent=parent, child=child) and self.is_suspended(parent, child)):
             return False
+        if self.home_of(parent) in self.retired:
+            return True
         return self.graph.group(child) is not None or self.is_unconfirmed(parent, child)
 
     def stands_in(self, *, parent: NodeId, child: NodeId) -> bool:
@@ -230,6 +279,14 @@ class Site:
         """Whether a node that is known here lives here."""
         home = self.table.home_of(self.graph.ids[node])
         return home is None or home == self.server
+
+    def count_own(self) -> None:
+        """Count the nodes that live here, and the arcs that leave them."""
+        graph = self.graph
+        owned = [node for node in map(NodeIndex, range(len(graph.ids))) if self.owns(node)]
+        kinds = Counter(graph.kinds[node] for node in owned)
+        graph.group_count, graph.process_count = kinds[NodeKind.GROUP], kinds[NodeKind.PROCESS]
+        graph.arc_count = sum(len(graph.children[node]) + len(graph.suspended_from.get(node, ())) for node in owned)
 
     def id_of(self, node: NodeIndex) -> NodeId:
         """The id of a node."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import filterfalse
 
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 
@@ -39,6 +40,17 @@ class SubnetTable:
             self._homes.clear()
         home = self._homes[node] = self._owners.get(subnet_of(node))
         return home
+
+    def homes_of(self, names: Sequence[NodeId]) -> list[ServerId | None]:
+        """As `home_of`, for many names: several times faster where they were looked up before."""
+        try:
+            return list(map(self._homes.__getitem__, names))
+        except KeyError:
+            return list(map(self.home_of, names))
+
+    def never_looked_up(self, names: Iterable[NodeId]) -> set[NodeId]:
+        """Those of the names whose home was not asked for here, as far as that is remembered."""
+        return set(filterfalse(self._homes.__contains__, names))
 
     def owner_of(self, subnet: Subnet) -> ServerId | None:
         """The server that owns a subnet, where it was met."""

@@ -16,9 +16,12 @@ from collections.abc import Mapping, Sequence
 
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.message_parts import ArcChange, ArcId, ChildTruth, KnownArc, SettleArc, SuspendArc
-from namegraph.names import NodeId, ServerId
+from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from namegraph.site import NEVER, Site
+
+UNEXPLAINED = "the home of its other end did not join it"
+"""Why an arc was rejected, where the reason is known at its other end alone, or was forgotten when a server stopped."""
 
 InnerFindings = tuple[tuple[ArcChange, ...], tuple[ChildTruth, ...], tuple[ArcId, ...]]
 """Arcs, children, and arcs that are declined."""
@@ -47,6 +50,9 @@ def find_inner(site: Site, records: AncestryRecords, operations: Sequence[Suspen
         if owns_child:
             node = site.graph.index.get(name.child)
             kind = operation.kind if isinstance(operation, SettleArc) else NodeKind.ABSENT
+            if isinstance(operation, SettleArc) and node is not None and site.graph.kind(node) is NodeKind.GROUP:
+                # Who left the arc may have taken a group for a process; its record is changed all the same.
+                kind = NodeKind.GROUP
             version = NEVER if node is None else records.version_of(node)
             children[name.child] = ChildTruth(name.child, kind, version)
     return tuple(arcs), tuple(children.values()), tuple(declined)
@@ -81,6 +87,17 @@ def suspended_with(site: Site, server: ServerId, *, leaving: bool) -> list[Known
     return sorted(found)
 
 
+def suspended_with_subnet(site: Site, subnet: Subnet) -> list[ArcId]:
+    """The suspended arcs between nodes of this server and those of another one's subnet; sorted."""
+    graph = site.graph
+    found = []
+    for parent, child in graph.suspended:
+        away = [node for node in (parent, child) if not site.owns(node)]
+        if len(away) == 1 and subnet_of(graph.ids[away[0]]) == subnet:
+            found.append(ArcId(graph.ids[parent], graph.ids[child]))
+    return sorted(found)
+
+
 def _active(site: Site, name: ArcId) -> ArcRecord | None:
     """The arc, where it is there for resolution, as this end of it knows it."""
     graph = site.graph
@@ -111,22 +128,21 @@ def can_be_child(site: Site, child: NodeId, kind: NodeKind) -> bool:
     return now is kind or (now is NodeKind.ABSENT and kind is NodeKind.PROCESS)
 
 
-def suspended_arcs(site: Site, rejected: Mapping[ArcId, str]) -> list[tuple[ArcId, str]]:
+def suspended_arcs(site: Site, why_rejected: Mapping[ArcId, str]) -> list[tuple[ArcId, str]]:
     """The suspended arcs with an end here, sorted, each with the reason in one line."""
     graph = site.graph
     found = []
-    for parent, child in graph.suspended:
+    for (parent, child), arc in graph.suspended.items():
         ends = [node for node in (parent, child) if not site.owns(node)]
         name = ArcId(graph.ids[parent], graph.ids[child])
         if len(ends) != 1:
             continue
         server = site.home_of(graph.ids[ends[0]])
-        if name in rejected:
-            reason = f"rejected: {rejected[name]}"
+        if site.is_rejected(arc):
+            unknown = f"the group {name.parent} is not there" if name in site.unconfirmed else UNEXPLAINED
+            reason = f"rejected: {why_rejected.get(name, unknown)}"
         elif site.is_away(server):
             reason = f"the server {server} is out of reach"
-        elif site.is_healed and name in site.unconfirmed:
-            reason = f"rejected: the group {name.parent} is not there"
         else:
             reason = f"being joined again with the server {server}"
         found.append((name, reason))

@@ -129,7 +129,7 @@ class ViewChange:
             case AllHealed():
                 self._site.catch_up()
                 if not self._site.is_parted:
-                    self._site.groups_apart.forget_all()
+                    self._site.groups_apart.forget_all(self._site.view_begins)
             case Offer():
                 self.healing.offer(sender, message)
             case _:
@@ -222,6 +222,11 @@ class ViewChange:
         """Go on with what this server does by itself. Called within each step, until nothing is left to do."""
         if self._must_resume:
             self._resume()
+        begun_again, self._coordinator.own_begun_again = self._coordinator.own_begun_again, []
+        for before, now in begun_again:
+            self.healing.begun_again(before, now)
+        if self.healing.has_new_groups:
+            self.healing.try_again()
         ended, self._coordinator.own_ended = self._coordinator.own_ended, []
         for update_id, is_done in ended:
             if update_id == self._suspending:

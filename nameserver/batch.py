@@ -48,7 +48,7 @@ class Batch:
         """Say that nobody knows when the records will be durable, or whether."""
         for waiter, outcome in self.replies:
             if not waiter.done():
-                waiter.set_result(_outcome_unknown(why) if isinstance(outcome, Committed) else unavailable(why))
+                waiter.set_result(outcome_unknown(why) if isinstance(outcome, Committed) else unavailable(why))
         for reader in self.held_reads:
             if not reader.done():
                 reader.set_result(unavailable(why))
@@ -59,7 +59,8 @@ class Batch:
         self.held_reads = []
 
 
-def _outcome_unknown(why: str) -> Refusal:
+def outcome_unknown(why: str) -> Refusal:
+    """What is told of an update that was under way when the database could not be written any more."""
     return Refusal(
         Reason.OUTCOME_UNKNOWN,
         f"the database cannot be written, so this update may or may not be kept; repeat its request id to learn: {why}",

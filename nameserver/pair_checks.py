@@ -45,10 +45,10 @@ class PairChecks:
         """One `PairFinding` for each pair of canonical names; `settles` where others might know better."""
         known = self.all_known(groups, members)
         found = known if known is not None else bytearray(map(self.finding, groups, members))
+        denied = [place for place, finding in enumerate(found) if finding == PairFinding.NOT_BELOW] if settles else []
         if self._gaps.are_possible():
             self._mark_apart(groups, members, found)
-        if settles:
-            self._settle(groups, members, found)
+        self._settle(groups, members, found, denied)
         return found
 
     @property
@@ -98,7 +98,7 @@ class PairChecks:
     def finding(self, group: str, member: str) -> PairFinding:
         """What is known of one pair of canonical names."""
         node = self._core.graph.group(NodeId(group))
-        if node is None:
+        if node is None or not self._core.may_be_group(node):
             is_own = self._core.owner_of(subnet_of(NodeId(group))) == self._core.server
             is_denied = not (self._core.is_behind or self._core.doubted_above(NodeId(group)))
             return PairFinding.NO_GROUP if is_denied or not is_own else PairFinding.APART
@@ -112,18 +112,16 @@ class PairChecks:
             return []
         return self._resolver.explain(NodeId(group), NodeId(member))
 
-    def _settle(self, groups: Sequence[str], members: Sequence[str], found: bytearray) -> None:
-        """Find which are not below and can be below nowhere else."""
+    def _settle(self, groups: Sequence[str], members: Sequence[str], found: bytearray, denied: list[int]) -> None:
+        """Find, of the members that are not below by any known arc, which can be below nowhere else."""
         core = self._core
         if not core.is_healed:
             return
         room = SETTLING_NODES_LIMIT
         is_closed: dict[str, bool] = {}
-        for place, (group, member) in enumerate(zip(groups, members, strict=True)):
-            if (
-                found[place] not in (PairFinding.NOT_BELOW, PairFinding.APART)
-                or core.owner_of(subnet_of(NodeId(member))) == core.server
-            ):
+        for place in denied:
+            group, member = groups[place], members[place]
+            if found[place] == PairFinding.BELOW or core.owner_of(subnet_of(NodeId(member))) == core.server:
                 continue
             if group not in is_closed:
                 reached = core.graph.descendants((core.graph.index[NodeId(group)],), limit=room) if room > 0 else None
@@ -135,9 +133,14 @@ class PairChecks:
 
     def _owns_groups_of(self, nodes: Iterable[NodeIndex]) -> bool:
         core, kinds, suspended = self._core, self._core.graph.kinds, self._core.graph.suspended_from
-        return all((kinds[node] == NodeKind.PROCESS or core.owns(node)) and node not in suspended for node in nodes)
+        return all(
+            (kinds[node] == NodeKind.PROCESS or core.owns(node)) and not (node in suspended and core.apart_from(node))
+            for node in nodes
+        )
 
     def _are_groups(self, nodes: list[NodeIndex | None]) -> bool:
         kinds = self._core.graph.kinds
         distinct = set(nodes)
-        return None not in distinct and all(kinds[cast("NodeIndex", node)] == NodeKind.GROUP for node in distinct)
+        if None in distinct or not all(kinds[cast("NodeIndex", node)] == NodeKind.GROUP for node in distinct):
+            return False
+        return not self._core.graph.suspended or all(map(self._core.may_be_group, cast("set[NodeIndex]", distinct)))

@@ -9,7 +9,7 @@ Source: interfaces.md, gRPC (any server accepts any call); protocol.md section 1
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Protocol
@@ -55,6 +55,9 @@ class PeerDirectory(Protocol):
 
     def unheard(self) -> list[ServerId]:
         """The servers of the view that may have lost this one by now."""
+
+    def unknown_here(self) -> Iterable[ServerId]:
+        """The servers that others know, and this one does not."""
 
     async def channel_to(self, server: ServerId) -> CallChannel:
         """A connection to a server; raises `RefusedError` (UNAVAILABLE) where there is none."""
@@ -106,13 +109,18 @@ class Routing:
             return await self._directory.home_of_subnet(Subnet(name[name.find("@") + 1 :].lower()))
         return owner
 
-    async def others(self) -> tuple[list[ServerId], list[Subnet]]:
-        """All other servers, sorted, and the subnets whose servers were not met even after a moment's wait, sorted."""
+    async def others(self) -> tuple[list[ServerId], list[str]]:
+        """All other servers, sorted, and who cannot be asked, sorted.
+
+        That are the subnets whose servers were not met even after a moment's wait, and the servers that only others
+        know.
+        """
         servers = set(self._directory.others())
         expected = sorted(subnet for subnet in self._known.peer_addresses if self._known.owner_of(subnet) is None)
         found = await asyncio.gather(*map(self._owner_or_none, expected))
         servers.update(owner for owner in found if owner is not None)
-        return sorted(servers), [subnet for subnet, owner in zip(expected, found, strict=True) if owner is None]
+        never_met = [subnet for subnet, owner in zip(expected, found, strict=True) if owner is None]
+        return sorted(servers), sorted({*never_met, *self._directory.unknown_here()})
 
     async def _owner_or_none(self, subnet: Subnet) -> ServerId | None:
         try:

@@ -13,8 +13,9 @@ could undo.
 
 When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
 until it works), and reads that may rest on it and further updates are refused, since nothing could be confirmed; the
-letters of other servers wait. One flush that works ends this. A server that has nothing to write looks now and then
-whether it could, and refuses updates while it could not; reads go on. A database that is lost for good ends the server.
+letters of other servers wait. Where that lasts, these are told, and all callers that wait (`peers/writing`). One flush
+that works ends it. A server that has nothing to write looks now and then whether it could, and refuses updates while it
+could not; reads go on. A database that is lost for good ends the server.
 
 Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait.
 """
@@ -26,13 +27,14 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from namegraph.channels import Channels
 from namegraph.events import (
     AddPeer,
     Command,
     Committed,
+    CutCommand,
     Effects,
     Event,
     ImportCommand,
@@ -41,6 +43,7 @@ from namegraph.events import (
     PeerMet,
     PeerReceived,
     PeerRestored,
+    ReadCommand,
     RemovePeer,
     Restored,
     Tick,
@@ -48,7 +51,7 @@ from namegraph.events import (
 from namegraph.names import ServerId
 from namegraph.records import Records
 from namegraph.refusals import Reason, Refusal, RefusedError, refuse
-from nameserver.batch import Batch, unavailable
+from nameserver.batch import Batch, outcome_unknown, unavailable
 from nameserver.collector import growing_graph
 from storage.errors import DatabaseLostError, StorageError
 
@@ -109,6 +112,13 @@ class DurableStore(Protocol):
         """Raise `StorageError` where a commit would, as far as that can be told."""
 
 
+class Waiting(NamedTuple):
+    """A caller of this server."""
+
+    command: Command
+    outcome: asyncio.Future[Outcome]
+
+
 class RunLoop:
     """Owns the core's input and the store's output. All methods belong to the thread of the event loop."""
 
@@ -128,7 +138,7 @@ class RunLoop:
         self._clock = clock
         self._on_storage_state = on_storage_state
         self._tickets = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[Outcome]] = {}
+        self._waiting: dict[int, Waiting] = {}
         self._collecting: Batch | None = None
         self._flushing: Batch | None = None
         self._expected_replies = 0
@@ -180,7 +190,7 @@ class RunLoop:
         if deadline is not None and deadline <= self._clock():
             raise refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before the update was begun; nothing was done")
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._waiting[command.ticket] = waiter
+        self._waiting[command.ticket] = Waiting(command, waiter)
         try:
             if isinstance(command, ImportCommand):
                 await self.before_long_step()
@@ -238,8 +248,15 @@ class RunLoop:
     async def until_answered(self) -> None:
         """Wait until no command is under way."""
         while self._waiting:
-            await asyncio.wait(list(self._waiting.values()))
+            await asyncio.wait([waiting.outcome for waiting in self._waiting.values()])
             await asyncio.sleep(0)
+
+    def answer_all_waiting(self, why: str) -> None:
+        """Let no caller wait any longer: nobody knows when the database can be written."""
+        for command, outcome in self._waiting.values():
+            if not outcome.done():
+                is_question = isinstance(command, ReadCommand | CutCommand)
+                outcome.set_result(unavailable(why) if is_question else outcome_unknown(why))
 
     async def until_durable(self) -> None:
         """Wait until all that could be seen by now is durable; raise `RefusedError` where the database fails."""
@@ -339,9 +356,10 @@ class RunLoop:
                 self._collecting.handled_before.setdefault(event.sender, event.number - 1)
         batch = self.newest_batch
         for reply in effects.replies:
-            waiter = self._waiting.get(reply.ticket)
-            if waiter is None:
+            waiting = self._waiting.get(reply.ticket)
+            if waiting is None:
                 continue
+            waiter = waiting.outcome
             if batch is not None and not reply.is_confirmed:
                 batch.replies.append((waiter, reply.outcome))
             elif not waiter.done():

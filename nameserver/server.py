@@ -20,6 +20,7 @@ import grpc
 from grpc_reflection.v1alpha import reflection
 
 from namegraph.names import ServerId
+from namegraph.refusals import RefusedError
 from namegraph.restore import InconsistentStateError
 from namegraph.server_core import ServerCore
 from nameserver.collector import growing_graph, tune_collector
@@ -58,7 +59,8 @@ CHANNEL_OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # Other servers ask as often; more than twice as often is too often.
+    # Other servers ask as often, without calls too; more than twice as often is too often.
+    ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 4_000),
 )
 
@@ -185,6 +187,11 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
     except InconsistentStateError as error:
         store.close()
         raise StartError(str(contradictory(settings.database, str(error)))) from None
+    try:
+        core.peers.require_configured_unused()
+    except RefusedError as error:
+        store.close()
+        raise StartError(f"the configuration names a new peer, but {error.refusal.message}") from None
     return store, core
 
 
@@ -249,5 +256,7 @@ def _line(core: ServerCore, address: str) -> str:
 
 
 def _complain(line: str) -> None:
-    sys.stderr.write(f"shadowtree: {line}\n")
-    sys.stderr.flush()
+    # What takes it may be a file on the disk that is full.
+    with suppress(OSError):
+        sys.stderr.write(f"shadowtree: {line}\n")
+        sys.stderr.flush()

@@ -176,9 +176,11 @@ def _read_peers(value: object) -> dict[Subnet, str]:
         if not isinstance(address_value, str):
             raise _WrongValueError(f"the address of {subnet_name} is {_kind(address_value)}, not a text", culprit)
         try:
-            peers[subnet_name] = _address(address_value, lowest_port=1)
+            address = _address(address_value, lowest_port=1)
         except _WrongValueError as error:
             raise _WrongValueError(f"{subnet_name}: {error}", culprit) from None
+        if peers.setdefault(subnet_name, address) != address:
+            raise _WrongValueError(f"{subnet_name} has two addresses, {peers[subnet_name]} and {address}", culprit)
     return peers
 
 

@@ -63,11 +63,11 @@ class MembershipResolver:
         That is sure, as nobody else can leave such an arc; `without` resting on groups of some servers. Of a group that
         is below a suspended arc it is not: its home, which is away, may have left it there, or deleted the group.
         """
-        if self._graph.kind(member) is not NodeKind.PROCESS:
+        if not self._graph.suspended or self._graph.kind(member) is not NodeKind.PROCESS:
             return False
         return any(
             parent == group or self._is_above(group, parent, without)
-            for parent in self._graph.suspended_into.get(member, ())
+            for parent in self._core.apart_into(member)
             if self._core.owns(parent)
         )
 
@@ -100,7 +100,7 @@ class MembershipResolver:
         chain = list(prove(self._graph, self._ancestors, group=node, member=of_member))
         if chain or not self.is_above_suspended(node, of_member):
             return [self._graph.ids[step] for step in chain]
-        for parent in sorted(filter(self._core.owns, self._graph.suspended_into[of_member])):
+        for parent in sorted(filter(self._core.owns, self._core.apart_into(of_member))):
             above = [node] if parent == node else prove(self._graph, self._ancestors, group=node, member=parent)
             if above:
                 chain = [*above, of_member]
@@ -114,7 +114,7 @@ class MembershipResolver:
             return []
         ids = self._graph.ids
         found = set(ancestor_groups(self._graph, self._ancestors, node))
-        for parent in self._graph.suspended_into.get(node, ()):
+        for parent in self._core.apart_into(node) if self._graph.suspended else ():
             # That is known, whoever is away.
             found.update([parent], ancestor_groups(self._graph, self._ancestors, parent))
         return sorted([ids[group] for group in found])
@@ -139,8 +139,10 @@ class MembershipResolver:
         if node is None or not graph.suspended_into:
             return [*doubted]
         above = self._ancestors.of(node)
-        ends = [(tail, head) for head, tails in graph.suspended_into.items() if head in above for tail in tails]
-        owns, home_of = self._core.owns, self._core.home_of
+        core = self._core
+        heads = (head for head in graph.suspended_into if head in above)
+        ends = [(tail, head) for head in heads for tail in core.apart_into(head)]
+        owns, home_of = core.owns, core.home_of
         return sorted({*doubted, *(home_of(graph.ids[head if owns(tail) else tail]) for tail, head in ends)})
 
     def describe(self, group: NodeId, *, pathname_limit: int) -> GroupDescription:
@@ -188,7 +190,7 @@ class MembershipResolver:
             node = graph.group(group)
             if node is None:
                 continue
-            known = [*graph.children[node], *graph.suspended_from.get(node, ())]
+            known = [*graph.children[node], *(self._core.apart_from(node) if graph.suspended else ())]
             children = sorted([(graph.ids[child], graph.kind(child)) for child in known])
             for child, kind in children:
                 yield ExportRow(group, child, kind)

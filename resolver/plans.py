@@ -49,7 +49,7 @@ class Plan:
     onward: tuple[Onward, ...] = ()
     """Where the walk leaves this server, sorted by server."""
     apart: tuple[Onward, ...] = ()
-    """Where it cannot go on: the arcs that lead there are suspended."""
+    """Where it cannot go on: the arcs that lead there are suspended. Rejected ones lead nowhere."""
     number: int = 0
     """No two plans of one cache have the same."""
     encoded: dict[str, object] = field(default_factory=dict)
@@ -74,6 +74,8 @@ class PlanCache:
         self._graph = core.graph
         self._plans: OrderedDict[NodeIndex, tuple[Plan, int]] = OrderedDict()
         """Plan and the update count at which it was last known to hold, by representative of the originator."""
+        self._standing = core.standing
+        """Of suspended arcs, by which the plans were made."""
         self._made = 0
         self._weight = 0
         self._weight_limit = weight_limit
@@ -81,6 +83,8 @@ class PlanCache:
     def plan(self, group: NodeIndex) -> Plan:
         """The plan of a group: the same object as long as nothing below it changes."""
         graph = self._graph
+        if graph.suspended and self._standing != self._core.standing:
+            self._forget_all()
         originator = graph.representative(group)
         kept = self._plans.pop(originator, None)
         if kept is not None:
@@ -97,6 +101,12 @@ class PlanCache:
             _, (oldest, _) = self._plans.popitem(last=False)
             self._weight -= len(oldest.reached)
         return plan
+
+    def _forget_all(self) -> None:
+        """No arc has changed, but which of the suspended ones are rejected."""
+        self._standing = self._core.standing
+        self._plans.clear()
+        self._weight = 0
 
     def _still_holds(self, plan: Plan, held_at: int) -> bool:
         # What a plan reaches, and how, changes only with an arc that leaves a node it reaches.
@@ -124,13 +134,13 @@ def make_plan(core: ServerCore, group: NodeIndex, *, number: int = 0) -> Plan:
         groups.remove(ids[group])
     children = graph.children
     onward = _by_server(core, set().union(*[children[node] for node in owned]) & elsewhere) if elsewhere else ()
-    apart = _by_server(core, suspended_below(graph, owned)) if graph.suspended else ()
+    apart = _by_server(core, apart_below(core, owned)) if graph.suspended else ()
     return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, apart, number)
 
 
-def suspended_below(graph: NameGraph, nodes: Iterable[NodeIndex]) -> set[NodeIndex]:
-    """The children of suspended arcs that leave some nodes."""
-    return set().union(*[graph.suspended_from.get(node, ()) for node in nodes])
+def apart_below(core: ServerCore, nodes: Set[NodeIndex]) -> set[NodeIndex]:
+    """The children of suspended arcs that leave some nodes, but for rejected ones."""
+    return set().union(*map(core.apart_from, nodes & core.graph.suspended_from.keys()))
 
 
 def nodes_elsewhere(records: AncestryRecords, nodes: Set[NodeIndex]) -> set[NodeIndex]:

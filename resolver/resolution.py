@@ -259,7 +259,8 @@ class Resolution:
         united = set(processes)
         steps = (delivery for part in parts for delivery in part.steps)
         return Resolved(
-            processes=tuple(sorted(united | named)),
+            # A process that is joined while its server is away may turn out to be a group.
+            processes=tuple(sorted(united | (named - groups))),
             groups=tuple(sorted(groups)),
             # Where anything may be missing anywhere below, it is the group itself that could not be entered.
             unreachable=tuple(sorted(unreachable - groups)) if is_healed else (self._originator,),

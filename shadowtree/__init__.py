@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from shadowtree.results import ServerStatus as ServerStatus
     from shadowtree.results import SkippedLine as SkippedLine
     from shadowtree.results import SuspendedArc as SuspendedArc
+    from shadowtree.results import UnknownServer as UnknownServer
     from shadowtree.results import VirtualNode as VirtualNode
     from shadowtree.results import WalkStep as WalkStep
     from shadowtree.updates import Arc as Arc
@@ -106,6 +107,7 @@ _PUBLIC_NAMES = {
         "ServerStatus",
         "SkippedLine",
         "SuspendedArc",
+        "UnknownServer",
         "VirtualNode",
         "WalkStep",
     ),

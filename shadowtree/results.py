@@ -266,8 +266,9 @@ class PeerState:
     """Another name server, as the one that was asked sees it, with what its operator may want to know.
 
     `server` is the name of the server that was met at the address; empty before that. `state` is ``connecting``,
-    ``connected``, ``refused: WHY``, ``silent since WHEN: WHY`` or ``stopped since WHEN: WHY``. `letters_waiting` counts
-    what the other server has not confirmed yet.
+    ``connected``, ``connected, but cannot be dialled at HOST:PORT; WHAT FOLLOWS``, ``refused: WHY``,
+    ``silent since WHEN: WHY`` or ``stopped since WHEN: WHY``. `letters_waiting` counts what the other server has not
+    confirmed yet.
 
     `life` is what is thought of the server: ``up``, ``suspected``, ``lost``, ``stopped`` or ``never met``; `why` says
     why it is suspected, lost or stopped. `phi` says how unlikely its silence is (-log10 of the chance that it still
@@ -293,11 +294,29 @@ class PeerState:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownServer:
+    """A server that is not in the table of the one that was asked, though the servers `known_to` know it.
+
+    What only that one knows is missing from answers, which name it as unreachable. `subnets` are what the others say.
+    """
+
+    server: str
+    subnets: tuple[SubnetName, ...]
+    known_to: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PeerList:
-    """All other servers that a name server knows; iterates over them. `strangers`: faults of those it does not."""
+    """All other servers that a name server knows; iterates over them. `strangers`: faults of those it does not.
+
+    `unknown` are those that it should know, by what the others say. `memberships_ended`: how many were, where a server
+    was removed that is gone for good.
+    """
 
     peers: tuple[PeerState, ...]
     strangers: tuple[PeerFault, ...]
+    unknown: tuple[UnknownServer, ...] = ()
+    memberships_ended: int = 0
 
     def __iter__(self) -> Iterator[PeerState]:
         return iter(self.peers)

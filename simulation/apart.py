@@ -16,7 +16,6 @@ from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operat
 from namegraph.message_parts import SettleArc, SuspendArc
 from namegraph.messages import Held, HeldToo, Install, Offer, Order
 from namegraph.names import NodeId
-from namegraph.records import NodeKind
 from namegraph.server_core import ServerCore
 from simulation.invariants import InvariantViolatedError
 from simulation.networks import Sent
@@ -33,7 +32,9 @@ class Apart:
         """Of these, arcs that were joined and left, or of which an end was made or deleted, while servers were apart:
         in what order, nobody can say."""
         self.rejected: set[ArcName] = set()
-        """Of these, arcs that could not be when they were compared: they wait at one end, whatever the other does."""
+        """Of these, arcs that cannot be as all is at rest: they wait at one end, whatever the other does."""
+        self.rejected_before: set[ArcName] = set()
+        """Those that could not be as all was at rest before."""
         self.groups: set[NodeId] = set()
         """Groups that were made or deleted as others heard later."""
         self.is_in_burst = False
@@ -55,8 +56,6 @@ class Apart:
                 case Held(arcs) | HeldToo(arcs):
                     self.is_in_burst = self.is_in_burst or bool(arcs)
                     self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
-                    denied = [known.arc for known in arcs if known.kind is NodeKind.ABSENT and not known.is_present]
-                    self.rejected.update((arc.parent, arc.child) for arc in denied)
                 case Offer(_, groups, arcs):
                     self.is_in_burst = True
                     self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
@@ -69,11 +68,21 @@ class Apart:
         self._seen = len(sent)
 
     def look(self, cores: Iterable[ServerCore]) -> None:
-        """Take notice of what is suspended now: if both ends leave it while they are apart, no message tells of it."""
+        """Take notice of what is suspended now: if both ends leave it while they are apart, no message tells of it.
+
+        What is rejected has no part in any answer.
+        """
         for core in cores:
             graph = core.graph
-            self.is_in_burst = self.is_in_burst or bool(graph.suspended)
+            if not graph.suspended:
+                continue
+            self.is_in_burst = self.is_in_burst or any(map(core.apart_from, graph.suspended_from))
             self.arcs.update((graph.ids[parent], graph.ids[child]) for parent, child in graph.suspended)
+
+    def come_to_rest(self, cores: Iterable[ServerCore]) -> None:
+        """Take notice of what is rejected, now that nothing is under way."""
+        self.rejected_before = self.rejected
+        self.rejected = {(arc.parent, arc.child) for core in cores for arc, _ in core.suspended_arcs()}
 
     def note_done(self, done: Iterable[Sequence[Operation]]) -> None:
         """Take notice of the updates that were committed since all was at rest.
@@ -96,11 +105,12 @@ class Apart:
         """Raise where an arc that was only left since all was at rest is there, or one that was only joined is not.
 
         `done`: the updates that were committed since, in their order. Where both was done it depends on which end did
-        what; but what was deleted later than all its joins is gone, unless one of them was to wait for the other end.
-        What was joined as a process is rejected where a group of that name was made meanwhile.
+        what; but what was deleted later than all its joins is gone, unless it waited for that end, or was rejected by
+        it. What was joined as a process is rejected where a group of that name was made meanwhile. What is rejected as
+        all is at rest is nowhere, whoever joined or left it.
         """
         joined, left, made, deleted = set[ArcName](), set[ArcName](), set[NodeId](), set[NodeId]()
-        joined_since, waiting = set[ArcName](), set[ArcName]()
+        joined_since, waiting = set[ArcName](), set(self.rejected_before)
         for operation in chain.from_iterable(done):
             match operation:
                 case JoinArc(parent, child):
@@ -118,7 +128,7 @@ class Apart:
         for arc in sorted(self.arcs - self.rejected):
             is_gone = not deleted.isdisjoint(arc)
             is_left = arc in left or is_gone
-            if ((is_left and arc not in joined) or (is_gone and arc not in joined_since | waiting)) and arc in arcs:
+            if ((arc in left and arc not in joined) or (is_gone and arc not in joined_since | waiting)) and arc in arcs:
                 raise InvariantViolatedError(f"I9: {arc} was left, and is there")
             if arc in joined and not is_left and arc[1] not in made and arc not in arcs:
                 raise InvariantViolatedError(f"I9: {arc} was joined, and is not there")

@@ -16,6 +16,7 @@ from namegraph.message_parts import ArcId, Vnid
 from namegraph.names import NodeId, ServerId
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
+from namegraph.suspension import UNEXPLAINED
 from simulation.invariants import InvariantViolatedError
 from simulation.serial import ArcName, TrueGraph
 
@@ -32,12 +33,20 @@ def check_quiet(servers: Servers, commands: Mapping[int, UpdateCommand], answers
 
 
 def check_settled(servers: Servers) -> None:
-    """No arc between servers that are there is suspended, unless it cannot be; nobody waits to learn from others."""
+    """No arc between servers that are there is suspended, unless it cannot be, and one of its ends says why.
+
+    Nobody waits to learn from others.
+    """
+    explained, rejected = set[ArcId](), set[ArcId]()
     for server, core in servers.items():
         waiting = [arc for arc, why in core.suspended_arcs() if not why.startswith("rejected")]
         _require("stuck", not waiting, f"{server} has suspended {waiting}")
+        rejected.update(arc for arc, _ in core.suspended_arcs())
+        explained.update(arc for arc, why in core.suspended_arcs() if not why.endswith(UNEXPLAINED))
+        _require("stuck", core.is_healed, f"{server} is not healed with {core.members}")
         _require("stuck", not core.is_behind, f"{server} has not caught up with all others")
         _require("stuck", not core.in_doubt_with, f"{server} is in doubt of updates of {core.in_doubt_with}")
+    _require("stuck", rejected == explained, f"nobody says why {sorted(rejected - explained)} are rejected")
 
 
 def check_all(servers: Servers, truth: TrueGraph, groups: Set[NodeId] | None = None) -> None:

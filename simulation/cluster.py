@@ -17,6 +17,8 @@ from random import Random
 from typing import Protocol
 
 from namegraph.events import (
+    AddPeer,
+    Command,
     Event,
     Outcome,
     PeerLetter,
@@ -35,6 +37,7 @@ from namegraph.messages import Message, decode
 from namegraph.names import ServerId, Subnet
 from namegraph.priorities import Priority
 from namegraph.server_core import ServerCore
+from simulation.blame import require_no_fault
 from simulation.conversation import update_of
 from simulation.disk import Disk, Held, Queue, Taken
 from simulation.networks import Arrival, Errand, Network, Sent
@@ -56,6 +59,10 @@ GONE_SHARE = 0.2
 
 WORLD = ServerId("")
 """Where that happens which is no server's doing."""
+
+
+NO_TICKET = -1
+"""Of a command whose answer nobody waits for."""
 
 
 class NeverEndsError(AssertionError):
@@ -104,9 +111,11 @@ class Cluster:
         crashes: Random | None = None,
         restart_share: float = 0.0,
         own_parts_later: bool = False,
+        is_configured: bool = True,
     ) -> None:
         """One server for each subnet, named after it.
 
+        `is_configured`: where the others are, the configuration says, and not an operator.
         `own_parts_later`: coordinators do their own part of an update after the others were told, as with large ones.
         `restart_share`: of all steps, those at which the server crashes and starts again, before or after what the
         step changes is durable, as `crashes` has it.
@@ -147,6 +156,7 @@ class Cluster:
         self._crashes = crashes
         self._restart_share = restart_share
         self._own_parts_later = own_parts_later
+        self._is_configured = is_configured
         self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
         self._asking: dict[int, tuple[ServerId, UpdateCommand | ReadCommand]] = {}
@@ -158,6 +168,8 @@ class Cluster:
             self._disks[server] = Disk(server)
             self.queues[server] = Queue()
             self._start(server)
+            if not is_configured:
+                self._add_peers(server)
             self._meet_all(server)
 
     @property
@@ -165,7 +177,7 @@ class Cluster:
         """The time of the last step."""
         return self.network.now
 
-    def submit(self, server: ServerId, command: UpdateCommand | ReadCommand, *, delay: float = 0.0) -> None:
+    def submit(self, server: ServerId, command: Command, *, delay: float = 0.0) -> None:
         """Let a client ask a server, some time from now."""
         self.network.put(server, command, delay=delay)
 
@@ -223,12 +235,13 @@ class Cluster:
             self.queues[server].begin_again([event.peer])
         is_next = isinstance(event, PeerMessage) and event.number == core.channels.handled_through(event.sender) + 1
         effects = core.step(event, self.now)
+        require_no_fault(server, core)
         self._note_places(server, effects.replies)
         self._name_updates(server, event)
         handled_through = core.channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0
         taken = Taken(event, effects, effects.replies, handled_through, self.instant, place, crash_at, is_next)
         queue = self.queues[server]
-        if queue.is_empty and not queue.mean_delay:
+        if queue.is_quick:
             self._disks[server].write(effects.records)
             self._let_out(server, taken)
             return
@@ -236,7 +249,7 @@ class Cluster:
         self._answer([reply for reply in effects.replies if reply.is_confirmed])
         self._arm(server)
         queue.waiting.append(taken)
-        if not queue.writing:
+        if not queue.writing and not queue.failures:
             self._begin_write(server)
 
     def asked_at(self, ticket: int) -> ServerId:
@@ -250,6 +263,17 @@ class Cluster:
             steps[-1].held.append(answer)
         else:
             answer.let_out()
+
+    def begin_failing(self, server: ServerId) -> None:
+        """Let nothing more be written on a server's disk: what it steps waits."""
+        self.queues[server].failures += 1
+
+    def end_failing(self, server: ServerId) -> None:
+        """End one such trouble; with the last, what waits is written."""
+        queue = self.queues[server]
+        queue.failures -= 1
+        if not queue.failures and queue.waiting and not queue.writing:
+            self._begin_write(server)
 
     def copy_of_disk(self, server: ServerId) -> Disk:
         """What a backup of a server holds that is made now."""
@@ -411,13 +435,16 @@ class Cluster:
         queue = self.queues[server]
         queue.writing, queue.waiting = queue.waiting, []
         assert self._crashes is not None
-        delay = self._crashes.expovariate(1.0) * queue.mean_delay
+        delay = self._crashes.expovariate(1.0) * queue.mean_delay if queue.mean_delay else 0.0
         self.network.put(server, Errand(partial(self._end_write, server, queue.writing)), delay=delay)
 
     def _end_write(self, server: ServerId, written: list[Taken]) -> None:
         queue = self.queues[server]
         if queue.writing is not written:
             return  # The server has crashed since.
+        if queue.failures:
+            queue.put_back()
+            return
         for taken in written:
             self._disks[server].write(taken.effects.records)
         queue.writing = []
@@ -477,11 +504,17 @@ class Cluster:
 
     def _start(self, server: ServerId) -> None:
         own = Subnet(server)
-        peers = {subnet: f"{subnet}:7400" for subnet in self.subnets if subnet != own}
+        peers = {subnet: _address(subnet) for subnet in self.subnets if subnet != own and self._is_configured}
         self.servers[server] = ServerCore.restore(self._disks[server].read(), subnets=[own], peers=peers)
         if self._own_parts_later:
             self.servers[server].leave_own_parts_for_later()
         self._armed.pop(server, None)
+
+    def _add_peers(self, server: ServerId) -> None:
+        for subnet in self.subnets:
+            if subnet != Subnet(server):
+                added = AddPeer(NO_TICKET, subnet, _address(subnet))
+                self._disks[server].write(self.servers[server].step(added, self.now).records)
 
     def _meet_all(self, server: ServerId) -> None:
         for subnet in self.subnets:
@@ -519,3 +552,7 @@ class Cluster:
 
     def _some_time(self) -> float:
         return 0.0 if self._crashes is None else self._crashes.expovariate(1.0)
+
+
+def _address(subnet: Subnet) -> str:
+    return f"{subnet}:7400"

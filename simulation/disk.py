@@ -1,7 +1,8 @@
 """A simulated disk: rows as a database would keep them, each step's records written whole or not at all.
 
 A quick disk writes at once. On a slow one steps pile up while a write is under way, and go into the next one together
-(group commit): a crash loses what waits, and what is being written is then wholly there, or wholly not.
+(group commit): a crash loses what waits, and what is being written is then wholly there, or wholly not. On one that
+fails nothing is written, and steps pile up until it works again.
 """
 
 from __future__ import annotations
@@ -63,10 +64,22 @@ class Queue:
     def __init__(self) -> None:
         self.mean_delay = 0.0
         """Of a write; 0: it is done at once."""
+        self.failures = 0
+        """Troubles in which nothing can be written: what waits then is written when the last of them is over."""
         self.writing: list[Taken] = []
         self.waiting: list[Taken] = []
         self.leaving: list[Taken] = []
         """Durable, and about to let out what they hold."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a step can be written at once."""
+        return self.is_empty and not self.mean_delay and not self.failures
+
+    def put_back(self) -> None:
+        """What is being written could not be: it is tried again, before what came later."""
+        self.waiting = self.writing + self.waiting
+        self.writing = []
 
     @property
     def is_empty(self) -> bool:

@@ -4,6 +4,10 @@
       ^                                                                |
       +---- PeerMet, receipts, letters sent again <-- all is whole again
 
+    open -- a server says that it cannot write (`unwritable`) --> PeerLost, at the other end alone; it stays open
+      ^                                                              |
+      +---- PeerMet, at that end <-- it says that it can ------------+
+
 Each pair of servers has one connection, and it needs both channels. While one is cut, what is on its way waits; if it
 is whole again before an end has noticed, all goes on as if nothing had been. An end that notices closes the connection:
 what is under way is lost. Each end takes notice at its own time, or not at all where the connection is back by then.
@@ -21,7 +25,7 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import combinations
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from namegraph.events import Event, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored
 from namegraph.names import ServerId, Subnet
@@ -49,6 +53,22 @@ class Pair(NamedTuple):
     other: ServerId
 
 
+class Words(Protocol):
+    """What servers say over their connections of their disks."""
+
+    def is_given_up(self, end: ServerId, other: ServerId) -> bool:
+        """Whether a server has lost another one since that cannot write, and heard nothing else since."""
+
+    def can_be_heard(self, end: ServerId, other: ServerId) -> None:
+        """What a server says arrives at another one again."""
+
+    def crashed(self, server: ServerId) -> None:
+        """A server is no more."""
+
+    def started(self, server: ServerId) -> None:
+        """A server is back."""
+
+
 class Links:
     """All connections of a cluster."""
 
@@ -62,6 +82,7 @@ class Links:
         self._sessions = dict.fromkeys(pairs, 0)
         """How many connections there were before."""
         self._closed: set[Pair] = set()
+        self.words: Words | None = None
         self._met: set[Channel] = set()
         """Who has met whom since both have started."""
 
@@ -72,6 +93,10 @@ class Links:
     def carries(self, sender: ServerId, receiver: ServerId) -> bool:
         """Whether what is sent arrives."""
         return self.is_open(sender, receiver) and not self._cuts[Channel(sender, receiver)]
+
+    def session(self, one: ServerId, other: ServerId) -> int:
+        """How many connections two servers had before the present one, or the next."""
+        return self._sessions[_pair(one, other)]
 
     def cut(self, channels: Iterable[Channel]) -> None:
         """Let nothing through on some channels."""
@@ -92,8 +117,11 @@ class Links:
                 continue
             self._network.go_on(channel)
             one, other = channel
-            if self._is_whole(one, other) and self.is_open(one, other):
-                self._exchange_receipts(one, other)
+            if self.is_open(one, other):
+                if self._is_whole(one, other):
+                    self._exchange_receipts(one, other)
+                if self.words is not None:
+                    self.words.can_be_heard(other, one)
             self._later(one, partial(self._connect, one, other), CONNECTED_AFTER)
 
     def paused(self, server: ServerId) -> None:
@@ -107,6 +135,8 @@ class Links:
         """A server is no more: what it had sent may arrive until the other end notices."""
         self._network.thaw(server)
         self._met = {channel for channel in self._met if server not in channel}
+        if self.words is not None:
+            self.words.crashed(server)
         for other in self._others(server):
             if not self.is_open(server, other):
                 continue
@@ -121,6 +151,8 @@ class Links:
         for other in self._others(server):
             self._expect(server, other, self._sessions[_pair(server, other)])
             self._later(server, partial(self._connect, server, other), CONNECTED_AFTER)
+        if self.words is not None:
+            self.words.started(server)
 
     def _notice_cut(self, end: ServerId, other: ServerId, session: int) -> None:
         if not self._is_whole(end, other):
@@ -172,8 +204,9 @@ class Links:
         for channel in (Channel(*pair), Channel(*reversed(pair))):
             self._network.drop(channel)
         for one, other in (pair, reversed(pair)):
-            self._take(one, PeerMet(other, (Subnet(other),)))
-            self._met.add(Channel(one, other))
+            if self.words is None or not self.words.is_given_up(one, other):
+                self._take(one, PeerMet(other, (Subnet(other),)))
+                self._met.add(Channel(one, other))
         if not self._can_connect(*pair):
             for one, other in (pair, reversed(pair)):
                 self._expect(one, other, self._sessions[pair])
@@ -184,6 +217,8 @@ class Links:
         for sender, receiver in (pair, reversed(pair)):
             if self.is_open(sender, receiver):
                 self._cluster.send_kept(sender, receiver)
+                if self.words is not None:
+                    self.words.can_be_heard(receiver, sender)
 
     def _fit(self, one: ServerId, other: ServerId) -> bool:
         """Whether each has what the other one knows of it; if not, they take notice."""
@@ -195,6 +230,8 @@ class Links:
                 self._go_back(server)
                 return False
             if known.of(server) != incarnation:
+                # Letters of before that come later are not taken for those of now.
+                self._network.drop(Channel(server, peer))
                 self._take(peer, PeerRestored(server, incarnation))
                 self._forget_receipts(_pair(server, peer))
                 return False

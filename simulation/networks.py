@@ -98,10 +98,12 @@ class RandomNetwork:
         self._last_arrival: dict[Channel, float] = {}
         self._losses: dict[Channel, int] = {}
         """How often all messages of a channel were lost."""
-        self._stopped: dict[Channel, list[tuple[int, Arrival]]] = {}
-        """What would have arrived on channels that let nothing through, with the losses of its time."""
+        self._stopped: dict[Channel, list[tuple[int, int, Arrival]]] = {}
+        """What would have arrived on channels that let nothing through, with its place and the losses of its time."""
         self._frozen: dict[ServerId, float] = {}
         """Servers that take nothing, and until when."""
+        self._deaf: dict[ServerId, float] = {}
+        """Servers that take no messages, and until when."""
 
     def put(self, server: ServerId, event: Event | Errand, *, delay: float) -> None:
         """Let a server take an event of its own some time from now."""
@@ -134,8 +136,8 @@ class RandomNetwork:
 
     def go_on(self, channel: Channel) -> None:
         """Let through what has waited, at once and in order."""
-        for losses, arrival in self._stopped.pop(channel, []):
-            self._push(losses, replace(arrival, time=self.now))
+        for place, losses, arrival in self._stopped.pop(channel, []):
+            self._put_off(self.now, place, losses, arrival)
 
     def freeze(self, server: ServerId, until: float) -> None:
         """Let a server take nothing until then; what arrives waits, in order."""
@@ -148,6 +150,14 @@ class RandomNetwork:
     def is_frozen(self, server: ServerId) -> bool:
         """Whether a server takes nothing."""
         return self._frozen.get(server, 0.0) > self.now
+
+    def deafen(self, server: ServerId, until: float) -> None:
+        """Let a server take no message until then; they wait, in order, and all else goes on."""
+        self._deaf[server] = max(until, self._deaf.get(server, 0.0))
+
+    def arrived_by(self, channel: Channel) -> float:
+        """By what time all that was sent on a channel has arrived, unless it is held up."""
+        return self._last_arrival.get(channel, 0.0)
 
     def forget(self, is_void: Callable[[Arrival], bool]) -> None:
         """Let some of what is under way never arrive."""
@@ -162,18 +172,25 @@ class RandomNetwork:
             if channel is not None and losses != self._losses.get(channel, 0):
                 continue
             if channel in self._stopped:
-                self._stopped[channel].append((losses, arrival))
-            elif self.is_frozen(arrival.server):
-                # In its old place: what was sent later may have been put off to the same time before.
-                until = self._frozen[arrival.server]
-                heapq.heappush(self._arrivals, (until, place, losses, replace(arrival, time=until)))
+                self._stopped[channel].append((place, losses, arrival))
+            elif (until := self._put_off_until(arrival)) > self.now:
+                self._put_off(until, place, losses, arrival)
             else:
                 return arrival
         return None
 
+    def _put_off_until(self, arrival: Arrival) -> float:
+        """Until when a server does not take this; a time that is over, where it does."""
+        deaf_until = 0.0 if arrival.sent is None else self._deaf.get(arrival.server, 0.0)
+        return max(deaf_until, self._frozen.get(arrival.server, 0.0))
+
     def _push(self, losses: int, arrival: Arrival) -> None:
         self._count += 1
         heapq.heappush(self._arrivals, (arrival.time, self._count, losses, arrival))
+
+    def _put_off(self, until: float, place: int, losses: int, arrival: Arrival) -> None:
+        """In its old place: what was sent later may have been put off to the same time before."""
+        heapq.heappush(self._arrivals, (until, place, losses, replace(arrival, time=until)))
 
 
 Choice = Callable[[list[Channel]], Channel]

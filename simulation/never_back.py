@@ -85,9 +85,9 @@ class NeverBack:
             _require("stuck", core.is_healed, f"{server} is not healed with {core.members}")
             _require("view", set(core.members) == others.keys(), f"{server} is in a view of {core.members}")
             graph = core.graph
-            for parent, child in graph.suspended:
-                arc = graph.ids[parent], graph.ids[child]
-                _require("stuck", not self._is_elsewhere(arc), f"{server} has suspended {arc}")
+            for suspended, why in core.suspended_arcs():
+                is_over = why.startswith("rejected") or not self._is_elsewhere(suspended)
+                _require("stuck", is_over, f"{server} has suspended {suspended}: {why}")
             for record in graph.present_arcs():
                 arc = graph.ids[record.parent], graph.ids[record.child]
                 _require("view", self._is_elsewhere(arc), f"{server} has not suspended {arc}")

@@ -83,7 +83,7 @@ class OldCopies:
         """Nothing that a server with its newest disk knows of is lost, or comes back that was removed."""
         if not self._gone_back:
             return
-        doubtful = self._doubtful() | apart.decided_apart | self._apart_before
+        doubtful = self._doubtful(state) | apart.decided_apart | self._apart_before
         present = set(self._present())
         for arc in sorted((present ^ state.arcs.keys()) - doubtful):
             if self._ends(arc) - self._gone_back.keys():
@@ -119,10 +119,14 @@ class OldCopies:
         delay = self._chance.random() * self._chance.choice(SPREADS)
         self._cluster.send_errand(WORLD, Errand(run), delay=delay)
 
-    def _doubtful(self) -> set[ArcName]:
+    def _doubtful(self, state: TrueState) -> set[ArcName]:
         """Arcs of which a server that has gone back may alone have known the newest."""
         found: set[ArcName] = set()
         lost_groups = {group for group in self._population.spare_groups if self._home(group) in self._gone_back}
+        # That a group is none any more may be forgotten too, and what became of the process of its name is rejected.
+        for server in self._gone_back:
+            found_there = _groups_of(self._cluster.servers[server])
+            lost_groups |= {group for group in found_there ^ state.groups if self._home(group) == server}
         found.update(arc for arc in self._known_arcs() if lost_groups.intersection(arc))
         heard = self._heard()
         for ticket, command in self._population.commands.items():

@@ -199,7 +199,7 @@ class Resolvers:
         _require(told, missed <= hidden and not extra, f"missed {sorted(missed)}, met {sorted(extra)}")
         may_be_named = expected | {originator} | ends
         _require(told, set(resolved.unreachable) <= may_be_named, f"unreachable {resolved.unreachable}")
-        created = set(self._population.spare_groups).intersection(resolved.groups)
+        created = self._population.made_anew.union(self._population.spare_groups).intersection(resolved.groups)
         # Who was joined while there was no such group is a process of that name.
         joined = self._population.made_anew.intersection(resolved.processes)
         groups = found.intersection([*self._population.groups, *created]) - joined

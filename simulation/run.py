@@ -11,6 +11,7 @@ from namegraph.events import Committed, CreateGroup, UpdateCommand
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.records import RequestId
 from namegraph.refusals import Reason, Refusal
+from namegraph.scope import names_in
 from namegraph.server_core import ServerCore
 from simulation.apart import Apart
 from simulation.checkers import check_all, check_quiet, check_settled
@@ -19,6 +20,7 @@ from simulation.cluster import Cluster
 from simulation.decisions import Decisions
 from simulation.effects import EffectsCheck
 from simulation.invariants import InvariantViolatedError
+from simulation.joins_that_wait import JoinsThatWait
 from simulation.leaves_apart import LeavesApart
 from simulation.made_anew import GroupsMadeAnew
 from simulation.networks import RandomNetwork, Sent
@@ -29,6 +31,7 @@ from simulation.recording import record
 from simulation.resolutions import Resolvers
 from simulation.scenario import Scenario
 from simulation.serial import ArcName, TrueGraph, TrueState, run_serially
+from simulation.told_at_rest import check_told
 from simulation.troubles import Troubles
 
 BURSTS_AT_MOST = 6
@@ -42,6 +45,9 @@ OLD_COPIES_SHARE = 0.4
 NEVER_BACK_SHARE = 0.2
 """Of the others with faults, those at the end of which a server stays away, for good or until the rest is at rest."""
 
+JOINS_THAT_WAIT_SHARE = 0.4
+"""Of seeds with faults, those whose clients join what is away and may never be there."""
+
 CALM_UPDATES = 4
 """After all that went wrong: none of them may be refused because of it."""
 
@@ -53,6 +59,7 @@ EXPECTED_REFUSALS = frozenset(
         Reason.GROUP_IN_USE,
         Reason.GROUP_NOT_FOUND,
         Reason.NAME_IN_USE,
+        Reason.WRONG_KIND,
         Reason.DEADLINE_EXCEEDED,
     }
 )
@@ -112,7 +119,8 @@ class SeedRun:
         own_chance = Random(seed)  # noqa: S311 - as above
         self._resolvers = Resolvers(self._cluster, self._decisions, self._population, own_chance)
         troubled = Random(f"troubles of {seed}")  # noqa: S311 - as above
-        self._troubles = Troubles(self._cluster, network, self._population, troubled) if faults else None
+        failing = Random(f"unwritable disks of {seed}")  # noqa: S311 - as above
+        self._troubles = Troubles(self._cluster, network, self._population, troubled, failing) if faults else None
         self._apart = Apart()
         copying = Random(f"old copies of {seed}")  # noqa: S311 - as above
         has_old_copies = faults and count > 1 and copying.random() < OLD_COPIES_SHARE
@@ -126,6 +134,9 @@ class SeedRun:
         self._leaves_apart = LeavesApart(self._cluster, self._population, leaving, self._apart)
         making = Random(f"made anew of {seed}")  # noqa: S311 - as above
         self._made_anew = GroupsMadeAnew(self._cluster, self._population, making, self._apart)
+        waiting = Random(f"joins that wait of {seed}")  # noqa: S311 - as above
+        has_waiting = faults and waiting.random() < JOINS_THAT_WAIT_SHARE
+        self._waiting = JoinsThatWait(self._cluster, self._population, waiting, self._apart) if has_waiting else None
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
@@ -147,6 +158,8 @@ class SeedRun:
             self._troubles.submit_burst()
             self._leaves_apart.submit_burst()
             self._made_anew.submit_burst()
+            if self._waiting is not None:
+                self._waiting.submit_burst()
             if self._old_copies is not None:
                 self._old_copies.make_copies()
             self._run_burst(size)
@@ -209,6 +222,7 @@ class SeedRun:
         if not may_go_back:
             self._resolvers.check(population.commands, self._apart)
         state = self._compare()
+        self._apart.come_to_rest(cluster.servers.values())
         if not may_go_back:
             self._apart.check_outcome(done, state.arcs)
         if self._troubles is not None and not may_go_back:
@@ -251,9 +265,13 @@ class SeedRun:
         submit_burst(chance, cluster, others, never_back.arcs_without(state.arcs), updates=CALM_UPDATES)
         cluster.run(self._watch)
         self._compare_without(never_back)
+        # What the one that is gone may have done keeps uncertain what it was done to.
+        in_doubt = set().union(*(core.in_doubt_about for core in never_back.others().values()))
         for ticket in cluster.answers.keys() - troubled:
             answer = cluster.answers[ticket]
-            if isinstance(answer, Refusal) and answer.reason is Reason.UNAVAILABLE:
+            if not (isinstance(answer, Refusal) and answer.reason is Reason.UNAVAILABLE):
+                continue
+            if in_doubt.isdisjoint(names_in(population.commands[ticket].operations)):
                 raise InvariantViolatedError(f"an update of the others was refused: {answer.message}")
         troubles.tally["servers that were gone"] += 1
         if never_back.is_back_at_last:
@@ -296,7 +314,9 @@ class SeedRun:
             state.groups = old_copies.agree_on_groups(state.groups)
         check_settled(cluster.servers)
         agree_on(cluster.servers, state.arcs, self._apart.arcs)
-        check_all(cluster.servers, TrueGraph(state.arcs), state.groups)
+        truth = TrueGraph(state.arcs)
+        check_all(cluster.servers, truth, state.groups)
+        check_told(cluster.servers, truth)
         return state
 
     def _start_again(self) -> None:
@@ -322,6 +342,8 @@ class SeedRun:
         tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally)
         if self._troubles is not None:
             tally.troubles = self._troubles.tally + self._leaves_apart.tally + self._made_anew.tally
+            if self._waiting is not None:
+                tally.troubles += self._waiting.tally
             tally.reads = self._reads.tally
         for ticket, outcome in cluster.answers.items():
             if isinstance(outcome, Committed):

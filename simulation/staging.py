@@ -85,6 +85,8 @@ class Stage:
         """The arcs there were, with their costs, at the last quiet point."""
         self.passed_over: set[int] = set()
         """The places of deliveries that found nothing."""
+        self._apart: dict[tuple[ServerId, ServerId], None] = {}
+        """Who has found whom out of reach."""
         self.done: list[Step] = []
         """What was done: updates, arrivals as `Deliver`, quiet points."""
 
@@ -153,8 +155,10 @@ class Stage:
             case Crash(server):
                 self._cluster.restart(server)
             case Lose(server, peer):
+                self._apart[server, peer] = None
                 self._cluster.take(Arrival(now, server, PeerLost(peer, "no connection"), None))
             case Meet(server, peer):
+                self._apart.pop((server, peer), None)
                 self._cluster.take(Arrival(now, server, PeerMet(peer, (Subnet(peer),)), None))
             case Expire():
                 pass  # The time of its step is past the deadline.
@@ -194,6 +198,9 @@ class Stage:
         while self._held:
             del self._held[next(iter(self._held))]
             self._let_arrive()
+        if self._apart:
+            pairs = ", ".join(f"{server} {peer}" for server, peer in self._apart)
+            raise ScenarioFailedError(f"nothing can be said of servers that are apart; let them meet: {pairs}")
         self.done.append(Quiet())
         cluster = self._cluster
         check_quiet(cluster.servers, self._commands, cluster.answers)

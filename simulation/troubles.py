@@ -21,6 +21,7 @@ from simulation.cluster import NOTHING_DURABLE, WORLD, Cluster
 from simulation.invariants import InvariantViolatedError
 from simulation.links import Links
 from simulation.networks import Channel, Errand, RandomNetwork
+from simulation.unwritable import UnwritableDisks
 
 TROUBLES_AT_MOST = 12
 """In each burst."""
@@ -42,6 +43,12 @@ NOTHING_DURABLE_SHARE = 0.3
 
 WRITES_TAKE = (0.5, 3.0, 20.0)
 """Means on slow disks."""
+
+UNWRITABLE_SHARE = 0.3
+"""Of bursts, those in which a disk takes no writes for a while."""
+
+UNWRITABLE_AT_MOST = 3
+"""Of them in such a burst."""
 
 KILLED_SHARE = 0.4
 """Of servers with a slow disk, those that crash with steps that wait for it."""
@@ -66,18 +73,30 @@ class Trouble(Enum):
     CRASH = "crash"
     FRAGILE = "crash within a step"
     SLOW_DISK = "slow disk"
+    UNWRITABLE_DISK = "unwritable disk"
 
 
 class Troubles:
     """The troubles of one seed."""
 
-    def __init__(self, cluster: Cluster, network: RandomNetwork, population: Population, chance: Random) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: RandomNetwork,
+        population: Population,
+        chance: Random,
+        disk_chance: Random,
+    ) -> None:
+        """`disk_chance` is that of disks that take no writes: the other troubles are the same without them."""
         self._cluster = cluster
         self._network = network
         self._population = population
         self._chance = chance
         self._links = Links(cluster, network, chance)
-        kinds = [kind for kind in Trouble if len(cluster.servers) > 1 or kind not in _OF_LINKS]
+        self._disk_chance = disk_chance
+        self._unwritable = UnwritableDisks(cluster, network, self._links, disk_chance)
+        others = [kind for kind in Trouble if kind is not Trouble.UNWRITABLE_DISK]
+        kinds = [kind for kind in others if len(cluster.servers) > 1 or kind not in _OF_LINKS]
         self._kinds = chance.sample(kinds, chance.choice([1, 3, len(kinds), len(kinds)]))
         self._fragile: Counter[ServerId] = Counter()
         self._over_at = 0.0
@@ -97,6 +116,20 @@ class Troubles:
         for _ in range(chance.choice([2, 5, TROUBLES_AT_MOST])):
             kind = chance.choice(self._kinds)
             self._at(chance.random() * spread, partial(self._begin, kind))
+        self._submit_unwritable(spread)
+
+    def _submit_unwritable(self, spread: float) -> None:
+        chance = self._disk_chance
+        if chance.random() >= UNWRITABLE_SHARE:
+            return
+        for _ in range(chance.randint(1, UNWRITABLE_AT_MOST)):
+            server, lasts = chance.choice(list(self._cluster.servers)), _some_time(chance)
+            self._at(chance.random() * spread, partial(self._begin_unwritable, server, lasts))
+
+    def _begin_unwritable(self, server: ServerId, lasts: float) -> None:
+        self.tally[Trouble.UNWRITABLE_DISK.value] += 1
+        self._unwritable.begin(server, lasts)
+        self._ends_after(lasts)
 
     def check_over(self) -> None:
         """Call when nothing is under way: raise where it took too long, or something is left."""
@@ -202,7 +235,7 @@ class Troubles:
         self._cluster.submit(self._cluster.asked_at(ticket), again, delay=self._some_time())
 
     def _some_time(self) -> float:
-        return self._chance.expovariate(1.0) * self._chance.choice(LASTING)
+        return _some_time(self._chance)
 
     def _at(self, delay: float, run: Callable[[], None]) -> None:
         self._cluster.send_errand(WORLD, Errand(run), delay=delay)
@@ -210,6 +243,10 @@ class Troubles:
 
     def _ends_after(self, delay: float) -> None:
         self._over_at = max(self._over_at, self._cluster.now + delay)
+
+
+def _some_time(chance: Random) -> float:
+    return chance.expovariate(1.0) * chance.choice(LASTING)
 
 
 _OF_LINKS = frozenset({Trouble.CUT, Trouble.ONE_WAY, Trouble.SPLIT, Trouble.FLAPS})

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from functools import cache
-from pathlib import Path
-from urllib.parse import quote
 
 from sqlalchemy import Connection, text
 from sqlalchemy.dialects.sqlite import dialect
@@ -16,20 +13,18 @@ from storage.errors import RESTORE, DatabaseDamagedError
 from storage.models import Base
 
 
-def check_pages(path: Path) -> None:
-    """Look at every page; raise `DatabaseDamagedError` or, where SQLite cannot even begin, `sqlite3.Error`.
-
-    The connection is one that only reads, so that a file which is refused stays as it is, with its write-ahead log.
-    """
-    if not path.exists() or path.stat().st_size == 0:
-        return
-    with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, isolation_level=None)) as connection:
-        connection.text_factory = bytes
-        # The first line is "ok", or says what is wrong, and so do the next ones.
-        (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+def check_pages(connection: Connection, *, database: str) -> None:
+    """Look at every page; raise `DatabaseDamagedError` or, where SQLite cannot even begin, an error of the driver."""
+    driver_connection = connection.connection.driver_connection
+    assert isinstance(driver_connection, sqlite3.Connection)
+    # What is wrong may quote a text that is none.
+    driver_connection.text_factory = bytes
+    # The first line is "ok", or says what is wrong, and so do the next ones.
+    ((found,), *_) = driver_connection.execute("PRAGMA integrity_check(1)").fetchall()
+    driver_connection.text_factory = str
     if found != b"ok":
         what = " ".join(found.decode("utf-8", "replace").replace("*** in database main ***", "").split())
-        raise DatabaseDamagedError(database=str(path), problem=f"the file is damaged ({what})", remedy=RESTORE)
+        raise DatabaseDamagedError(database=database, problem=f"the file is damaged ({what})", remedy=RESTORE)
 
 
 def check_layout(connection: Connection, *, database: str) -> None:

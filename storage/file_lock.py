@@ -18,7 +18,7 @@ class FileLock:
     """Held from the moment it is made until `release`, or until the process ends."""
 
     def __init__(self, database: Path) -> None:
-        self.path = database.with_name(database.name + ".lock")
+        self.path = lock_path(database)
         self._database = database
         try:
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -68,6 +68,11 @@ class FileLock:
                 problem=f"cannot write {self.path}: {error.strerror}",
                 remedy="make room on the disk",
             ) from error
+
+
+def lock_path(database: Path) -> Path:
+    """Where the lock of a database is."""
+    return database.with_name(database.name + ".lock")
 
 
 def names_open_file(path: Path, descriptor: int) -> bool:

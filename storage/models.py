@@ -26,6 +26,10 @@ class ServerRow(Base):
     counter: Mapped[int] = mapped_column(BigInteger)
     commits: Mapped[int | None] = mapped_column(BigInteger)
     """The number of the last commit: rises by one with each."""
+    generation: Mapped[str | None] = mapped_column(String)
+    """Of SQLite's write-ahead log: drawn at random whenever it begins anew."""
+    base: Mapped[str | None] = mapped_column(String)
+    """The commit that SQLite's file held when the generation began: GENERATION:NUMBER."""
     checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 

@@ -47,7 +47,7 @@ from storage.errors import (
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row, Slice, sealed
 from storage.schema import require_newest
-from storage.sql_store import SqlStore, stored_server, stored_state, take_over
+from storage.sql_store import Generation, ServerState, SqlStore, open_sql_store, stored_server, stored_state
 from storage.urls import show_url
 
 LOCK_TIMEOUT_MS = 2_000
@@ -90,10 +90,12 @@ def open_postgresql_store(url: URL, *, server: ServerId | None) -> SqlStore:
     try:
         engine.take_lock()
         engine.check_settings()
-        return SqlStore(engine, take_over(engine, server=server))
+        store = open_sql_store(engine, server=server)
+        store.begin()
     except BaseException:
         engine.close()
         raise
+    return store
 
 
 @contextmanager
@@ -199,11 +201,12 @@ class _PostgresqlEngine:
         with self.translate_errors(), self._connection.begin():
             self._connection.execute(text("SELECT 1"))
 
-    def require_commits(self, commits: int) -> None:
-        """PostgreSQL knows the end of its log."""
+    def generation_after(self, _state: ServerState, /) -> Generation:
+        """PostgreSQL knows its log."""
+        return Generation()
 
-    def acknowledge(self, commits: int) -> None:
-        """Nothing: see `require_commits`."""
+    def acknowledge(self, state: ServerState) -> None:
+        """Nothing: PostgreSQL knows the end of its log."""
 
     def write(self, table: Table, records: Sequence[Row]) -> None:
         if len(records) < COPY_FROM_ROWS:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, String, column, inspect, select, table
 from storage.errors import RESTORE, DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
 from storage.models import SERVER
 
-NEWEST_REVISION = "0004"
+NEWEST_REVISION = "0005"
 """The last migration; a test compares it with the folder `migrations`."""
 
 VERSION_TABLE = "alembic_version"
@@ -22,10 +22,15 @@ VERSION_TABLE = "alembic_version"
 
 def bring_up_to_date(connection: Connection, *, database: str) -> None:
     """Run the migrations that are missing, in the transaction of the caller."""
+    if stated_revision(connection, database=database) != NEWEST_REVISION:
+        _upgrade(connection)
+
+
+def stated_revision(connection: Connection, *, database: str) -> str | None:
+    """The layout of a database, one that this program knows; None if it is empty. Raises `StorageError`; only reads."""
     tables = inspect(connection).get_table_names()
     if not tables:
-        _upgrade(connection)
-        return
+        return None
     if VERSION_TABLE not in tables or SERVER.name not in tables:
         raise NotOurDatabaseError(
             database=database,
@@ -41,15 +46,13 @@ def bring_up_to_date(connection: Connection, *, database: str) -> None:
             remedy=RESTORE,
         )
     revision = str(revisions[0])
-    if revision == NEWEST_REVISION:
-        return
-    if not _is_known(revision):
+    if revision != NEWEST_REVISION and not _is_known(revision):
         raise DatabaseVersionError(
             database=database,
             problem=f"a newer shadowtree wrote it (layout {revision!r}, known up to {NEWEST_REVISION!r})",
             remedy="run that newer shadowtree, or restore a backup made before the upgrade",
         )
-    _upgrade(connection)
+    return revision
 
 
 def require_newest(connection: Connection, *, database: str) -> None:

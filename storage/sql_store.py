@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
 from sqlalchemy import Connection, Select, Table, delete, insert, select, update
@@ -62,12 +62,12 @@ class SqlEngine(Protocol):
         """Raise the `StorageError` that a commit would meet, as far as that shows without writing."""
         ...
 
-    def require_commits(self, commits: int) -> None:
-        """Raise `DatabaseDamagedError` if more commits than these are known to have been acknowledged."""
+    def generation_after(self, state: ServerState, /) -> Generation:
+        """Get ready for the commit that follows this state; return what its row shall say of the log."""
         ...
 
-    def acknowledge(self, commits: int) -> None:
-        """Learn the number of a commit that is durable."""
+    def acknowledge(self, state: ServerState) -> None:
+        """Learn of a commit that is durable."""
         ...
 
     def write(self, table: Table, records: Sequence[Row]) -> None:
@@ -88,35 +88,54 @@ class SqlEngine(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Generation:
+    """What a row says of the write-ahead log of SQLite: see `storage.inspection`."""
+
+    generation: str | None = None
+    base: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ServerState:
-    """The one row of `server`."""
+    """The one row of `server`. Layouts before 0005 have no generation."""
 
     name: ServerId
     counter: int
     commits: int
+    generation: str | None = None
+    base: str | None = None
+
+    @property
+    def commit_id(self) -> str:
+        """Names the last commit among those of all copies of the database."""
+        return f"{self.generation}:{self.commits}"
+
+    def next(self, *, counter: int | None, generation: Generation) -> ServerState:
+        """The row after one commit more."""
+        return replace(
+            self,
+            counter=self.counter if counter is None else counter,
+            commits=self.commits + 1,
+            generation=generation.generation,
+            base=generation.base,
+        )
 
     def values(self) -> dict[str, object]:
         """The columns of the row."""
-        row = (self.name, self.counter, self.commits)
-        return dict(zip(("name", "counter", "commits", "checksum"), (*row, row_checksum(row)), strict=True))
+        row = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**row, "checksum": row_checksum([*row.values()])}
 
 
-def take_over(engine: SqlEngine, *, server: ServerId | None) -> ServerState:
-    """Bring the layout up to date and settle whose database it is, in one transaction; return how it stands."""
+def open_sql_store(engine: SqlEngine, *, server: ServerId | None) -> SqlStore:
+    """Bring the layout up to date and settle whose database it is, in one transaction."""
     with engine.translate_errors(), engine.connection.begin():
         bring_up_to_date(engine.connection, database=engine.database)
         stored = stored_server(engine)
         name = settle_identity(stored=None if stored is None else stored.name, given=server, database=engine.database)
-        engine.require_commits(0 if stored is None else stored.commits)
+        state = ServerState(name, 0, 0) if stored is None else stored
         if stored is None:
-            stored = ServerState(name, 0, 0)
-            engine.connection.execute(insert(SERVER).values(key=SERVER_KEY, **stored.values()))
-        else:
-            # It counts as a commit, so that a server which was cut off finds that another one was here.
-            stored = ServerState(name, stored.counter, stored.commits + 1)
-            engine.connection.execute(update(SERVER).values(**stored.values()))
-    engine.acknowledge(stored.commits)
-    return stored
+            engine.connection.execute(insert(SERVER).values(key=SERVER_KEY, **state.values()))
+    return SqlStore(engine, state, has_begun=stored is None)
 
 
 def stored_state(engine: SqlEngine, state: ServerState) -> StoredState:
@@ -159,18 +178,18 @@ def server_of_row(row: Row, *, database: str) -> ServerState:
         is_right = False
     if not is_right:
         refuse_row(SERVER, row, database=database)
-    name, counter, commits = values
-    return ServerState(name, counter, commits)
+    return ServerState(*values)
 
 
 class SqlStore:
     """A `Store` in a SQL database."""
 
-    def __init__(self, engine: SqlEngine, state: ServerState) -> None:
+    def __init__(self, engine: SqlEngine, state: ServerState, *, has_begun: bool) -> None:
         self._engine = engine
         self._state = state
         self._is_closed = False
         self._is_interrupted = False
+        self._has_begun = has_begun
 
     @property
     def server(self) -> ServerId:
@@ -190,7 +209,18 @@ class SqlStore:
         if records.is_empty():
             return
         with self._noticing_interruptions():
+            self.begin()
             self._commit(records)
+
+    def begin(self) -> None:
+        """Count the start as a commit, so that a server which was cut off finds that another one was here.
+
+        The first commit does this. Until then nothing is written to a database that is up to date: it may yet be
+        refused while it is loaded.
+        """
+        if not self._has_begun:
+            self._commit(Records())
+            self._has_begun = True
 
     def probe(self) -> None:
         """See `Store`."""
@@ -226,15 +256,14 @@ class SqlStore:
 
     def _commit(self, records: Records) -> None:
         self._engine.check_exclusive()
-        before = self._state
-        counter = before.counter if records.counter is None else records.counter
-        state = ServerState(before.name, counter, before.commits + 1)
+        generation = self._engine.generation_after(self._state)
+        state = self._state.next(counter=records.counter, generation=generation)
         with self._engine.translate_errors(), self._engine.connection.begin():
             self._write(records)
             self._engine.connection.execute(update(SERVER).values(**state.values()))
         self._engine.check_exclusive()
         self._state = state
-        self._engine.acknowledge(state.commits)
+        self._engine.acknowledge(state)
 
     def close(self) -> None:
         """See `Store`."""

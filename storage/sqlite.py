@@ -7,9 +7,11 @@ commit.
 
 from __future__ import annotations
 
+import os
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from zlib import crc32
 
@@ -21,8 +23,8 @@ from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from namegraph.names import ServerId
 from storage.checksums import pack_arc
-from storage.commit_mark import CommitMark
-from storage.damage import check_layout, check_pages
+from storage.commit_mark import MarkWriter
+from storage.damage import check_layout
 from storage.errors import (
     RESTORE,
     DatabaseDamagedError,
@@ -34,19 +36,20 @@ from storage.errors import (
     ServerIdentityError,
     StorageError,
 )
-from storage.file_lock import FileLock
+from storage.file_lock import FileLock, lock_path
+from storage.inspection import file_size, inspect, log_path, refuse_foreign
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row, Slice, sealed
-from storage.sql_store import SqlStore, take_over
+from storage.sql_store import Generation, ServerState, SqlStore, open_sql_store
 
 BUSY_TIMEOUT_MS = 5_000
 """How long to wait for another program that holds the file, such as a database browser that writes."""
 
+LOG_LIMIT_BYTES = 4 * 1024 * 1024
+"""From this length on the write-ahead log is copied into the file, and begins anew with the next commit."""
+
 CACHE_KIB = 16_384
 """Keeps the inner pages of a graph of some hundred thousand arcs in memory while a batch is written."""
-
-LOG_SIZE_LIMIT_BYTES = 64 * 1024 * 1024
-"""The log shrinks back to this after a large import."""
 
 ROWS_PER_SLICE = 256
 """Few enough that the rows of a slice are gone again before the garbage collector would look at them."""
@@ -55,20 +58,25 @@ ROWS_PER_SLICE = 256
 def open_sqlite_store(url: URL, *, server: ServerId | None) -> SqlStore:
     """Open, or make, the file that the URL names. See `storage.open_store`."""
     path = _check_place(url, server=server)
+    if not lock_path(path).exists():
+        # Where no server has been yet, none leaves its traces beside the file of another program.
+        with _translating(str(path)):
+            refuse_foreign(path)
     lock = FileLock(path)
     try:
-        engine = _SqliteEngine(path, lock)
+        engine = _SqliteEngine(path, lock, server=server)
     except BaseException:
         lock.release()
         raise
     try:
-        state = take_over(engine, server=server)
+        store = open_sql_store(engine, server=server)
         with engine.translate_errors(), engine.connection.begin():
             check_layout(engine.connection, database=engine.database)
-        return SqlStore(engine, state)
+        engine.watch_files()
     except BaseException:
         engine.close()
         raise
+    return store
 
 
 def _check_place(url: URL, *, server: ServerId | None) -> Path:
@@ -95,6 +103,12 @@ def _check_place(url: URL, *, server: ServerId | None) -> Path:
             problem="it is a folder, not a file",
             remedy="name a file in it, such as names.db",
         )
+    if exists and not os.access(path, os.W_OK, effective_ids=True):
+        raise DatabaseUnavailableError(
+            database=str(path),
+            problem="the file cannot be written",
+            remedy="let this user write the file and its folder",
+        )
     if server is None and not exists:
         raise ServerIdentityError(
             database=str(path),
@@ -107,9 +121,12 @@ def _check_place(url: URL, *, server: ServerId | None) -> Path:
 class _SqliteEngine:
     """The `SqlEngine` of SQLite."""
 
-    def __init__(self, path: Path, lock: FileLock) -> None:
+    def __init__(self, path: Path, lock: FileLock, *, server: ServerId | None) -> None:
         self._path = path
         self._lock = lock
+        self._mark: MarkWriter | None = None
+        self._generation: Generation | None = None
+        self._watched: dict[Path, tuple[int, int]] = {}
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)),
             poolclass=NullPool,
@@ -122,11 +139,13 @@ class _SqliteEngine:
         event.listen(self._engine, "connect", _set_up)
         event.listen(self._engine, "begin", _begin)
         with self.translate_errors():
-            check_pages(path)
-            self._connection = self._engine.connect()
-        self._mark = CommitMark(path)
-        found = path.stat()
-        self._identity = (found.st_dev, found.st_ino)
+            # Kept until this server writes: what is refused until then stays as it is.
+            self._keeper = inspect(path, server=server)
+            try:
+                self._connection = self._engine.connect()
+            except BaseException:
+                self._release_log()
+                raise
 
     @property
     def database(self) -> str:
@@ -152,14 +171,24 @@ class _SqliteEngine:
                 yield rows
 
     def check_exclusive(self) -> None:
-        """Notice that the file or its lock file was exchanged: SQLite would go on writing to a removed
-        one."""
-        if not (self._lock.is_in_place() and self._is_in_place()):
+        """Notice that a file was exchanged: SQLite would go on writing to a removed one."""
+        missing = [path.name for path, identity in self._watched.items() if _identity(path) != identity]
+        if not self._lock.is_in_place():
+            missing.append(self._lock.path.name)
+        if missing:
             raise DatabaseInterruptedError(
                 database=self.database,
-                problem="the file or its lock file was removed, renamed or replaced while in use",
+                problem=f"{' and '.join(missing)} was removed, renamed or replaced while in use",
                 remedy="put it back, or stop this server, restore a backup and start again",
             )
+
+    def watch_files(self) -> None:
+        """From now on the file, its log and the index of that must stay where they are."""
+        index = self._path.with_name(self._path.name + "-shm")
+        for path in (self._path, log_path(self._path), index):
+            identity = _identity(path)
+            if identity is not None:
+                self._watched[path] = identity
 
     def resume(self) -> None:
         """The file is still open: all that matters is that it is in its place again."""
@@ -168,38 +197,81 @@ class _SqliteEngine:
     def probe(self) -> None:
         self.check_exclusive()
 
-    def require_commits(self, commits: int) -> None:
-        self._mark.require(commits)
+    def generation_after(self, state: ServerState, /) -> Generation:
+        """Begin a generation of the log with the first commit, and whenever the log is long.
 
-    def acknowledge(self, commits: int) -> None:
-        self._mark.note(commits)
+        A copy of the database that goes on elsewhere has other generations from there on.
+        """
+        self._release_log()
+        if self._mark is None:
+            self._mark = MarkWriter(self._path)
+        is_due = self._generation is None or file_size(log_path(self._path)) >= LOG_LIMIT_BYTES
+        if is_due and self._empty_log():
+            self._generation = Generation(secrets.token_hex(8), base=state.commit_id)
+        return self._generation or Generation(state.generation, state.base)
+
+    def acknowledge(self, state: ServerState) -> None:
+        assert self._mark is not None
+        self._mark.note(commits=state.commits, server=state.name)
 
     def close(self) -> None:
+        if _identity(log_path(self._path)) is None:
+            # Unless it is copied into the file now, what a removed log holds is lost.
+            self._release_log()
         self._connection.close()
         self._engine.dispose()
-        self._mark.close()
+        self._release_log()
+        if self._mark is not None:
+            self._mark.close()
         self._lock.release()
 
-    @contextmanager
-    def translate_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, DBAPIError) as error:
-            explained = _explain(error.orig if isinstance(error, DBAPIError) else error, self.database)
-            if explained is None:
-                raise
-            raise explained from error
-        except UnicodeDecodeError as error:
-            raise DatabaseDamagedError(
-                database=self.database, problem="the file is damaged (a text in it is no text)", remedy=RESTORE
-            ) from error
+    def _release_log(self) -> None:
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
 
-    def _is_in_place(self) -> bool:
+    def _empty_log(self) -> bool:
+        """Copy the log into the file and cut it off, unless another program is just reading in it."""
+        cursor = self._connection.connection.cursor()
         try:
-            found = self._path.stat()
-        except OSError:
+            ((timeout_ms,),) = cursor.execute("PRAGMA busy_timeout").fetchall()
+            cursor.execute("PRAGMA busy_timeout = 0").fetchall()
+            try:
+                ((is_busy, _, _),) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            finally:
+                cursor.execute(f"PRAGMA busy_timeout = {timeout_ms}").fetchall()
+        except sqlite3.OperationalError:
+            # The log grows on; if the commit fails too, that says why.
             return False
-        return (found.st_dev, found.st_ino) == self._identity
+        finally:
+            cursor.close()
+        return not is_busy
+
+    def translate_errors(self) -> AbstractContextManager[None]:
+        return _translating(self.database)
+
+
+@contextmanager
+def _translating(database: str) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, DBAPIError) as error:
+        explained = _explain(error.orig if isinstance(error, DBAPIError) else error, database)
+        if explained is None:
+            raise
+        raise explained from error
+    except UnicodeDecodeError as error:
+        raise DatabaseDamagedError(
+            database=database, problem="the file is damaged (a text in it is no text)", remedy=RESTORE
+        ) from error
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
@@ -209,7 +281,8 @@ def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None
         raise sqlite3.OperationalError("this file system cannot hold a write-ahead log")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    connection.execute(f"PRAGMA journal_size_limit = {LOG_SIZE_LIMIT_BYTES}")
+    # A generation of the log begins when we say so: see `storage.inspection`.
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
 
 
 def _begin(connection: Connection) -> None:

@@ -5,6 +5,9 @@ import signal
 
 from hypothesis import HealthCheck, settings
 
+# Before gRPC is imported: it would go on in processes that are forked to become other programs, and end them.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
 # What a shell starts in the background ignores SIGINT, and so would every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,13 +3,8 @@
 from itertools import count
 
 from namegraph.events import (
-    ChildKind,
     Committed,
-    CreateGroup,
-    DeleteGroup,
     ImportCommand,
-    JoinArc,
-    LeaveArc,
     UpdateCommand,
 )
 from namegraph.names import NodeId, ServerId, Subnet, parse_name
@@ -18,10 +13,11 @@ from namegraph.refusals import Refusal
 from namegraph.server_core import ServerCore
 from resolver.membership import MembershipResolver
 from simulation.invariants import ExternalView, check_all
+from tests.verbs import Verbs
 
 
-class CoreUnderTest:
-    """One core that owns the given subnets. Verbs return `Committed` or `Refusal`; `do` insists on a commit."""
+class CoreUnderTest(Verbs):
+    """One core that owns the given subnets. `ask` returns `Committed` or `Refusal`."""
 
     def __init__(self, *subnets):
         self.core = ServerCore(server=ServerId(min(subnets)), subnets=map(Subnet, subnets))
@@ -32,23 +28,6 @@ class CoreUnderTest:
         number = next(self._numbers)
         command = UpdateCommand(number, RequestId(request_id or f"r{number}"), operations, deadline)
         return self._step(command, now)
-
-    def do(self, *operations):
-        outcome = self.ask(*operations)
-        assert isinstance(outcome, Committed), outcome
-        return outcome
-
-    def create(self, *groups):
-        return [self.do(CreateGroup(parse_name(group))) for group in groups]
-
-    def delete(self, group, *, force=False):
-        return self.do(DeleteGroup(parse_name(group), force))
-
-    def join(self, parent, child, kind=ChildKind.AUTO):
-        return self.do(JoinArc(parse_name(parent), parse_name(child), kind))
-
-    def leave(self, parent, child):
-        return self.do(LeaveArc(parse_name(parent), parse_name(child)))
 
     def bring(self, rows, *, request_id=None, groups=()):
         """Import rows of (parent, child, kind number)."""

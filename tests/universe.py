@@ -18,16 +18,17 @@ from random import Random
 from namegraph.ancestry import ancestor_groups, pathnames
 from namegraph.changes import group_not_found
 from namegraph.duplication import blocked_originators
-from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc, UpdateCommand
+from namegraph.events import JoinArc, LeaveArc, UpdateCommand
 from namegraph.graph import ArcState
 from namegraph.message_parts import ArcId
-from namegraph.names import ServerId, Subnet, parse_name, subnet_of
+from namegraph.names import ServerId, Subnet, subnet_of
 from namegraph.records import NodeIndex, NodeKind, RequestId
 from resolver.membership import MembershipResolver
 from simulation.checkers import blocked_at, check_all
 from simulation.cluster import Cluster
 from simulation.networks import RandomNetwork
 from simulation.serial import TrueGraph
+from tests.verbs import Verbs
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ class Members:
     groups: list
 
 
-class Universe:
-    """One server for each subnet. Verbs return `Committed` or `Refusal`; `do` insists on a commit."""
+class Universe(Verbs):
+    """One server for each subnet. `ask` returns `Committed` or `Refusal`."""
 
     def __init__(self, *subnets, seed=0):
         self.cluster = Cluster([Subnet(subnet) for subnet in subnets], RandomNetwork(Random(seed)))
@@ -76,23 +77,6 @@ class Universe:
         command = UpdateCommand(ticket, RequestId(request_id or f"r{ticket}"), operations)
         self.cluster.submit(asked or min(self.servers), command)
         return ticket
-
-    def do(self, *operations):
-        outcome = self.ask(*operations)
-        assert isinstance(outcome, Committed), outcome
-        return outcome
-
-    def create(self, *groups):
-        return [self.do(CreateGroup(parse_name(group))) for group in groups]
-
-    def delete(self, group, *, force=False):
-        return self.do(DeleteGroup(parse_name(group), force))
-
-    def join(self, parent, child, kind=ChildKind.AUTO):
-        return self.do(JoinArc(parse_name(parent), parse_name(child), kind))
-
-    def leave(self, parent, child):
-        return self.do(LeaveArc(parse_name(parent), parse_name(child)))
 
     def restart(self):
         """Let every server go on with what was made durable."""

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from namegraph.names import ServerId
-from nameserver.peers.frames import Frame, Goodbye, Relay, decode, encode
+from nameserver.peers.frames import Frame, Goodbye, KnownServer, Relay, decode, encode
 from nameserver.peers.pulse import Pulse
 from nameserver.peers.session import Session, SessionEvent, State
 from nameserver.peers.streams import FrameStream, StreamBrokenError
@@ -38,12 +38,14 @@ class Conversation:
         heard: Callable[[Conversation], None],
         pulse: Pulse,
         view: Callable[[], str],
+        cannot_write: Callable[[], str],
         clock: Callable[[], float],
         via: ServerId | None = None,
     ) -> None:
         """`handle` is given what comes, in order; while it waits, nothing more is read.
 
-        `heard` is told of each frame. `via`: the server through which the stream leads.
+        `heard` is told of each frame. `view` and `cannot_write` give what heartbeats say. `via`: the server through
+        which the stream leads.
         """
         self.session = session
         self.pulse = pulse
@@ -54,6 +56,7 @@ class Conversation:
         self._handle = handle
         self._heard = heard
         self._view = view
+        self._cannot_write = cannot_write
         self._clock = clock
         self._relays: deque[Relay] = deque()
         self._busy_seconds: int | None = None
@@ -68,7 +71,7 @@ class Conversation:
 
     def wake_to_beat(self) -> None:
         """Send a heartbeat if one is due."""
-        if self.pulse.is_due(self._clock(), self._view()):
+        if self._is_due():
             self.wake()
 
     def pass_on(self, relay: Relay) -> bool:
@@ -86,6 +89,11 @@ class Conversation:
         self._waiting.append(told)
         self.wake()
         await told
+
+    def tell_known(self, known: tuple[KnownServer, ...]) -> None:
+        """Tell the peer which other servers were met here."""
+        self.session.tell_known(known)
+        self.wake()
 
     def leave(self) -> None:
         """Tell the peer that this server is being stopped."""
@@ -144,7 +152,7 @@ class Conversation:
         try:
             while True:
                 self._wake.clear()
-                busy_seconds = self._busy_seconds if session.state is State.OPEN else None
+                busy_seconds = self._busy_seconds if session.is_open_there else None
                 if busy_seconds is not None:
                     self._busy_seconds = None
                     await self._stream.write(encode(self._beat(busy_seconds=busy_seconds)))
@@ -170,14 +178,23 @@ class Conversation:
 
     def _relay(self) -> Frame | None:
         """The next frame of another stream. They go first: windows keep them few."""
-        if self._relays and self.session.state is State.OPEN:
+        if self._relays and self.session.is_open_there:
             return replace(self._relays.popleft(), session=self.session.number)
         return None
 
     def _heartbeat(self) -> Frame | None:
-        if self.session.state is State.OPEN and self.pulse.is_due(self._clock(), self._view()):
+        if self.session.is_open_there and self._is_due():
             return self._beat()
         return None
 
+    def _is_due(self) -> bool:
+        return self.pulse.is_due(self._clock(), self._view(), self._cannot_write())
+
     def _beat(self, *, busy_seconds: int = 0) -> Frame:
-        return self.pulse.beat(self.session.number, self._clock(), busy_seconds=busy_seconds, view=self._view())
+        return self.pulse.beat(
+            self.session.number,
+            self._clock(),
+            busy_seconds=busy_seconds,
+            view=self._view(),
+            cannot_write=self._cannot_write(),
+        )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
 
 import grpc
 
 from namegraph.names import ServerId, Subnet
 from namegraph.refusals import Reason, RefusedError, refuse
+from nameserver.peers.detours import DIALLED_SECONDS
 from nameserver.peers.link import Call, Link
 from nameserver.peers.relayed_channel import CallChannel, RelayedChannel
 from nameserver.peers.transport import PeerCore, PeerTransport
@@ -18,7 +19,8 @@ from nameserver.peers.transport import PeerCore, PeerTransport
 CONNECT_WAIT_SECONDS = 2.0
 """How long a call waits for a server that may come soon, as when all servers of a place start together."""
 
-READY = grpc.ChannelConnectivity.READY
+DIAL_WAIT_SECONDS = DIALLED_SECONDS + 0.5
+"""How long a call waits for the channel to a server that has just dialled this one: until the way of calls is known."""
 
 Found = TypeVar("Found")
 
@@ -38,6 +40,10 @@ class PeerDirectory:
         """The servers of the view that may have lost this one by now, sorted."""
         return self._transport.unheard()
 
+    def unknown_here(self) -> list[ServerId]:
+        """The servers that others know, and this one does not, sorted."""
+        return [each.server for each in self._transport.unknown_here()]
+
     async def channel_to(self, server: ServerId) -> CallChannel:
         """The channel to a server, directly or through one that reaches it.
 
@@ -46,8 +52,10 @@ class PeerDirectory:
         transport = self._transport
         await self._wait_while(lambda: (link := transport.link_of(server)) is not None and link.may_come_soon)
         link = transport.link_of(server)
-        if link is not None and link.via is not None:
-            return RelayedChannel(await self.direct_channel_to(link.via), server)
+        is_direct = link is not None and link.is_direct and await _is_dialled(link)
+        via = None if link is None or is_direct else link.calls_via or link.via
+        if via is not None:
+            return RelayedChannel(await self.direct_channel_to(via), server)
         return await self.direct_channel_to(server)
 
     async def direct_channel_to(self, server: ServerId) -> grpc.aio.Channel:
@@ -65,10 +73,11 @@ class PeerDirectory:
             )
         if not link.is_direct:
             raise _out_of_reach(link, f"the server {server} at {link.address}", server)
-        if not await _is_ready(link):
+        if not await _is_dialled(link):
             raise refuse(
                 Reason.UNAVAILABLE,
-                f"the server {server} has dialled this one, but cannot be dialled at {link.address}",
+                f"the server {server} has dialled this one, but cannot be dialled at {link.address}, and no other "
+                "server passes calls on to it; correct its address in the table of peers, or let connections pass",
                 unreachable=server,
                 server=server,
                 address=link.address,
@@ -113,24 +122,12 @@ class PeerDirectory:
             return
 
 
-async def _is_ready(link: Link) -> bool:
-    """Whether calls over the channel of a link arrive.
-
-    Of a peer that dialled us the channel may not know yet: it tried in vain before, pauses, and fails calls meanwhile.
-    Where the link takes another channel meanwhile, that one is waited for.
-    """
-    try:
-        async with asyncio.timeout(CONNECT_WAIT_SECONDS):
-            while (state := (channel := link.channel).get_state(try_to_connect=True)) is not READY:
-                try:
-                    await channel.wait_for_state_change(state)
-                except grpc.aio.UsageError:
-                    # It was closed, as by a link that takes another one.
-                    if channel is link.channel:
-                        return False
-    except TimeoutError:
-        return False
-    return True
+async def _is_dialled(link: Link) -> bool:
+    """Whether calls over the channel of a link arrive; waits until that is known."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DIAL_WAIT_SECONDS):
+            return await link.is_dialled()
+    return False
 
 
 def _out_of_reach(link: Link, who: str, unreachable: str) -> RefusedError:

@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from google.protobuf.message import DecodeError
 
 from namegraph.names import InvalidNameError, ServerId, Subnet, parse_subnet
 from shadowtree.v1 import peer_pb2
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """Servers of different versions do not talk to one another."""
 
-GOODBYE_TEXT_LIMIT = 500
+TEXT_LIMIT = 500
 """Characters of a reason that are kept: it is shown to operators, whoever wrote it."""
+
+
+KNOWN_SERVERS_LIMIT = 10_000
+"""Servers that one can say it has met: far more than there are, few enough to be compared with the table here."""
 
 
 class GoodbyeReason(IntEnum):
@@ -60,6 +64,14 @@ _PASSING = frozenset(
 )
 
 
+class KnownServer(NamedTuple):
+    """A server that the sender of a frame has met."""
+
+    server: ServerId
+    subnets: tuple[Subnet, ...]
+    """Those of the sender's table; sorted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hello:
     """A server introduces itself."""
@@ -73,6 +85,8 @@ class Hello:
     addressed_subnets: tuple[Subnet, ...]
     incarnation: int = 0
     """Drawn when it last found that its database is an older copy; durable."""
+    known: tuple[KnownServer, ...] = ()
+    """The other servers that it has met."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +132,8 @@ class Heartbeat:
     """For how long it may be silent from now on."""
     view: str = ""
     """Names the view that it is in."""
+    cannot_write: str = ""
+    """Why it has not been able to write its database for a while; empty while it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +158,14 @@ class Relay:
 
 
 @dataclass(frozen=True, slots=True)
+class Acquaintances:
+    """The other servers that the sender has met, where these are not those of its hello any more."""
+
+    session: int
+    known: tuple[KnownServer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Leaving:
     """The other server is being stopped: it finishes what is under way, and begins nothing new."""
 
@@ -163,14 +187,14 @@ class Malformed:
     why: str
 
 
-Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Relay | Leaving | Goodbye
+Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Relay | Acquaintances | Leaving | Goodbye
 
 
 def encode(frame: Frame) -> bytes:
     """The bytes of a frame."""
     message = peer_pb2.PeerFrame
     match frame:
-        case Hello(version, server, subnets, start, session, addressed_subnets, incarnation):
+        case Hello(version, server, subnets, start, session, addressed_subnets, incarnation, known):
             wire = message(
                 hello=message.Hello(
                     protocol_version=version,
@@ -180,6 +204,7 @@ def encode(frame: Frame) -> bytes:
                     session=session,
                     addressed_subnets=addressed_subnets,
                     incarnation=incarnation,
+                    known=map(_wire_of_known, known),
                 )
             )
         case Letters(session, first_number, letters, handled_through):
@@ -196,9 +221,15 @@ def encode(frame: Frame) -> bytes:
             )
         case Receipt(session, handled_through):
             wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
-        case Heartbeat(session, number, heard, held_us, busy_seconds, view):
+        case Heartbeat(session, number, heard, held_us, busy_seconds, view, cannot_write):
             beat = message.Heartbeat(
-                session=session, number=number, heard=heard, held_us=held_us, busy_seconds=busy_seconds, view=view
+                session=session,
+                number=number,
+                heard=heard,
+                held_us=held_us,
+                busy_seconds=busy_seconds,
+                view=view,
+                cannot_write=cannot_write,
             )
             wire = message(heartbeat=beat)
         case Relay():
@@ -215,6 +246,8 @@ def encode(frame: Frame) -> bytes:
                     end=frame.end,
                 )
             )
+        case Acquaintances(session, known):
+            wire = message(acquaintances=message.Acquaintances(session=session, known=map(_wire_of_known, known)))
         case Leaving(session):
             wire = message(leaving=message.Leaving(session=session))
         case Goodbye(reason, text):
@@ -247,9 +280,19 @@ def decode(data: bytes) -> Frame | Malformed:
             return Receipt(wire.receipt.session, wire.receipt.handled_through)
         case "heartbeat":
             beat = wire.heartbeat
-            return Heartbeat(beat.session, beat.number, beat.heard, beat.held_us, beat.busy_seconds, beat.view)
+            return Heartbeat(
+                beat.session,
+                beat.number,
+                beat.heard,
+                beat.held_us,
+                beat.busy_seconds,
+                beat.view,
+                _printable(beat.cannot_write),
+            )
         case "relay":
             return _relay(wire.relay)
+        case "acquaintances":
+            return _acquaintances(wire.acquaintances)
         case "leaving":
             return Leaving(wire.leaving.session)
         case "goodbye":
@@ -266,10 +309,13 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
         server = ServerId(parse_subnet(hello.server))
         subnets = _subnets(hello.subnets)
         addressed_subnets = _subnets(hello.addressed_subnets)
+        known = _known(hello.known)
     except InvalidNameError as error:
         return Malformed(f"a hello with an {error}")
     if not subnets or not hello.session:
         return Malformed("a hello without subnets or without a session")
+    if len(known) > KNOWN_SERVERS_LIMIT:
+        return Malformed(f"a hello with more than {KNOWN_SERVERS_LIMIT} acquaintances")
     return Hello(
         hello.protocol_version,
         server,
@@ -278,7 +324,25 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
         hello.session,
         addressed_subnets,
         hello.incarnation,
+        known,
     )
+
+
+def _acquaintances(frame: peer_pb2.PeerFrame.Acquaintances) -> Acquaintances | Malformed:
+    if len(frame.known) > KNOWN_SERVERS_LIMIT:
+        return Malformed(f"more than {KNOWN_SERVERS_LIMIT} acquaintances")
+    try:
+        return Acquaintances(frame.session, _known(frame.known))
+    except InvalidNameError as error:
+        return Malformed(f"acquaintances with an {error}")
+
+
+def _wire_of_known(known: KnownServer) -> peer_pb2.PeerFrame.KnownServer:
+    return peer_pb2.PeerFrame.KnownServer(server=known.server, subnets=known.subnets)
+
+
+def _known(known: Iterable[peer_pb2.PeerFrame.KnownServer]) -> tuple[KnownServer, ...]:
+    return tuple(sorted(KnownServer(ServerId(parse_subnet(each.server)), _subnets(each.subnets)) for each in known))
 
 
 def _subnets(texts: Iterable[str]) -> tuple[Subnet, ...]:
@@ -310,4 +374,4 @@ def _relay(relay: peer_pb2.PeerFrame.Relay) -> Relay | Malformed:
 
 
 def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)[:GOODBYE_TEXT_LIMIT]
+    return "".join(character if character.isprintable() else " " for character in text)[:TEXT_LIMIT]

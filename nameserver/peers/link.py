@@ -33,7 +33,9 @@ CHANNEL_OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # This is also how long an attempt may take: after an interruption a new one gets through sooner than an old one.
     ("grpc.min_reconnect_backoff_ms", 2_000),
-    # A server that vanished without closing its connection is missed after 15 seconds.
+    # A server that vanished without closing its connection is missed after 15 seconds, with calls under way or without:
+    # the first call after long rest must not be the one that finds out.
+    ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.ping_timeout_ms", 5_000),
@@ -74,8 +76,13 @@ class Link:
         self.is_connected = False
         self.via: ServerId | None = None
         """The server through which it is connected; None: directly, or not at all."""
+        self.cannot_be_dialled = False
+        """Whether it is connected, but calls over its channel do not arrive."""
+        self.calls_via: ServerId | None = None
+        """The server through which calls go meanwhile; None: nobody passes them on."""
         self.backoff = Backoff(chance)
         self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._detouring = asyncio.Event()
         self._old_channels: set[asyncio.Task[None]] = set()
         self._is_missed = False
         self._calls: set[Call] = set()
@@ -98,6 +105,8 @@ class Link:
     @property
     def state(self) -> str:
         """For operators: how the address stands."""
+        if self.is_direct and self.cannot_be_dialled:
+            return f"connected, but cannot be dialled at {self.address}; {self._detour}"
         if self.is_connected:
             return "connected"
         if self._refusal is not None:
@@ -112,6 +121,51 @@ class Link:
     def is_direct(self) -> bool:
         """Whether it is connected, and not through another server."""
         return self.is_connected and self.via is None
+
+    @property
+    def _detour(self) -> str:
+        return f"calls go through {self.calls_via}" if self.calls_via else "no other server passes calls on to it"
+
+    def is_ready(self) -> bool:
+        """Whether calls over its channel arrive. If not, the channel tries to connect from now on."""
+        return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+
+    async def is_dialled(self) -> bool:
+        """As `is_ready`, as soon as that is known.
+
+        Of a peer that dialled us the channel may not know yet: it tried in vain before, pauses, and fails calls
+        meanwhile. Where the link takes another channel meanwhile, that one is waited for.
+        """
+        while not self.is_ready():
+            channel = self.channel
+            if self.cannot_be_dialled or channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN:
+                return False
+            await self._until_channel_changes(channel)
+        return True
+
+    async def _until_channel_changes(self, channel: grpc.aio.Channel) -> None:
+        """Or until it is taken for one that leads nowhere."""
+        changing = asyncio.ensure_future(channel.wait_for_state_change(channel.get_state()))
+        detouring = asyncio.ensure_future(self._detouring.wait())
+        try:
+            await asyncio.wait((changing, detouring), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changing.cancel()
+            detouring.cancel()
+            # A channel that was closed meanwhile says so by an error: it has changed.
+            await asyncio.gather(changing, detouring, return_exceptions=True)
+
+    def take_detour(self, via: ServerId | None) -> None:
+        """It cannot be dialled: calls go through another server, or nowhere."""
+        self.cannot_be_dialled = True
+        self.calls_via = via
+        self._detouring.set()
+
+    def can_be_dialled(self) -> None:
+        """Calls go directly, or nowhere because it is not connected."""
+        self.cannot_be_dialled = False
+        self.calls_via = None
+        self._detouring.clear()
 
     @property
     def is_silent(self) -> bool:
@@ -133,6 +187,7 @@ class Link:
         """A session, or the attempt to open one, has ended."""
         self.is_connected = False
         self.via = None
+        self.can_be_dialled()
         if ending.reason is not None and ending.reason.is_refusal:
             self._refusal = ending.message
             self._silent_since = self._silent_from = None

@@ -1,8 +1,9 @@
 """The heartbeats of one session: when one is due, what they prove, and how long the way there and back takes.
 
 A heartbeat names the last one that came and how long ago that was, so the round trip is what is left of the time since
-that one was sent; and whoever names one was there when it came, however late this end reads it. It tells the view that
-its sender is in too. Nothing here reads a clock; times are seconds on one clock that does not go back.
+that one was sent; and whoever names one was there when it came, however late this end reads it. It also tells the view
+that its sender is in, and whether that can write its database. Nothing here reads a clock; times are seconds on one
+clock that does not go back.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Pulse:
         self._interval_seconds = interval_seconds
         self._spoke_at = self._beat_at = now
         self._number = 0
-        self._view_told: str | None = None
+        self._told: tuple[str, str] | None = None
+        """The view, and why this end cannot write, as it last said."""
         self._sent_at: OrderedDict[int, float] = OrderedDict()
         self._heard = 0
         self._heard_at = now
@@ -43,23 +45,26 @@ class Pulse:
         """Something was sent: no heartbeat is needed for a while."""
         self._spoke_at = now
 
-    def is_due(self, now: float, view: str = "") -> bool:
-        """Whether nothing was sent for an interval, or no heartbeat for a few, or none since this view began."""
-        if view != self._view_told:
+    def is_due(self, now: float, view: str = "", cannot_write: str = "") -> bool:
+        """Whether nothing was sent for an interval, or no heartbeat for a few, or none that told this."""
+        if (view, cannot_write) != self._told:
             return True
         interval = self._interval_seconds
         return now - self._spoke_at >= interval or now - self._beat_at >= LONGEST_INTERVALS * interval
 
-    def beat(self, session: int, now: float, *, busy_seconds: int = 0, view: str = "") -> Heartbeat:
+    def beat(
+        self, session: int, now: float, *, busy_seconds: int = 0, view: str = "", cannot_write: str = ""
+    ) -> Heartbeat:
         """The next heartbeat; it counts as sent."""
         self._number += 1
         self._sent_at[self._number] = now
         if len(self._sent_at) > REMEMBERED_LIMIT:
             self._sent_at.popitem(last=False)
         held_us = round(1e6 * (now - self._heard_at)) if self._heard else 0
-        self._beat_at, self._view_told = now, view
+        self._beat_at, self._told = now, (view, cannot_write)
         self.spoke(now)
-        return Heartbeat(session, self._number, self._heard, min(held_us, HELD_LIMIT_US), busy_seconds, view)
+        held_us = min(held_us, HELD_LIMIT_US)
+        return Heartbeat(session, self._number, self._heard, held_us, busy_seconds, view, cannot_write)
 
     def take(self, heartbeat: Heartbeat, now: float) -> None:
         """A heartbeat came."""

@@ -25,11 +25,13 @@ from typing import Protocol, assert_never
 from namegraph.events import PeerLetter
 from namegraph.names import ServerId
 from nameserver.peers.frames import (
+    Acquaintances,
     Frame,
     Goodbye,
     GoodbyeReason,
     Heartbeat,
     Hello,
+    KnownServer,
     Leaving,
     LetterPart,
     Letters,
@@ -120,11 +122,20 @@ class RelayCame:
 
 
 @dataclass(frozen=True, slots=True)
+class AcquaintancesCame:
+    """The other server has met others since its hello, or forgotten them."""
+
+    known: tuple[KnownServer, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LeavingCame:
     """The other server is being stopped."""
 
 
-SessionEvent = Opened | LettersCame | ReceiptCame | HeartbeatCame | RelayCame | LeavingCame | Faulted
+SessionEvent = (
+    Opened | LettersCame | ReceiptCame | HeartbeatCame | RelayCame | AcquaintancesCame | LeavingCame | Faulted
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +205,10 @@ class Session:
         """To be given before the goodbye: it shows the peer whether its database, too, is an older copy."""
         self._leaves = False
         """Whether the peer is still to be told that this server is being stopped."""
+        self._known = () if self._greeting is None else self._greeting.known
+        """What the peer is told of the servers that were met here, by the hello or later."""
+        self._has_met_others = False
+        """Whether that is still to be told."""
         self._sent_through = 0
         self._sent_of_next = 0
         """Bytes of the next letter that have left in parts."""
@@ -216,6 +231,11 @@ class Session:
 
     # -- what leaves
 
+    @property
+    def is_open_there(self) -> bool:
+        """Whether the peer, once it has read all that was sent, counts the session as open too."""
+        return self.state is State.OPEN and self._told is not None
+
     def next_frame(self) -> Frame | None:
         """What to send now; None: nothing before something happens. It counts as sent."""
         if self._last_receipt is not None:
@@ -229,9 +249,12 @@ class Session:
             return greeting
         if self.state not in (State.RESUMING, State.OPEN):
             return None
-        if self._leaves and self.state is State.OPEN:
+        if self._leaves and self.is_open_there:
             self._leaves = False
             return Leaving(self.number)
+        if self._has_met_others and self.is_open_there:
+            self._has_met_others = False
+            return Acquaintances(self.number, self._known)
         handled_through = self._post.handled_through(self.peer)
         if self._told is None:
             self._next_expected = handled_through + 1
@@ -291,6 +314,8 @@ class Session:
                 return self._while_open(session, HeartbeatCame(frame))
             case Relay(session):
                 return self._while_open(session, RelayCame(frame))
+            case Acquaintances(session, known):
+                return self._while_open(session, AcquaintancesCame(known))
             case Leaving(session):
                 return self._while_open(session, LeavingCame())
             case Goodbye(reason, message):
@@ -308,6 +333,12 @@ class Session:
     def leave(self) -> None:
         """Tell the peer that this server is being stopped; letters go on."""
         self._leaves = True
+
+    def tell_known(self, known: tuple[KnownServer, ...]) -> None:
+        """Tell the peer which other servers were met here, unless it was told just that."""
+        if known != self._known:
+            self._known = known
+            self._has_met_others = True
 
     def part(self, goodbye: Goodbye) -> None:
         """End the session with a word."""
@@ -346,6 +377,7 @@ class Session:
         else:
             self.number = self._numbers.settle(hello.session)
             self._greeting = self._introduce(self.number)
+            self._known = self._greeting.known
         self.hello = hello
         self.state = State.RESUMING
         return []

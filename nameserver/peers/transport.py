@@ -7,8 +7,9 @@
                                                                                       +--> run loop, core
 
 A connection that breaks is no news at once: it is made again, and what was not confirmed is sent again. Only a server
-that stays away, or silent (`watch`), is lost, and the core told so. Its session ends then: a lost server never has one,
-and a link that carries one way only is broken for both its ends.
+that stays away, or silent (`watch`), is lost, and the core told so. Its session ends then, and a link that carries one
+way only is broken for both its ends. A server that says that it cannot write its database is lost too, but keeps its
+session, over which it says when it can.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from namegraph.incarnations import Incarnations
 from namegraph.names import ServerId, Subnet
 from nameserver.peers.acquaintance import judge
 from nameserver.peers.conversation import PARTING_SECONDS, Conversation
+from nameserver.peers.detours import Detours
 from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
 from nameserver.peers.going_back import GoingBack
+from nameserver.peers.hearsay import Hearsay, UnknownServer, servers_known
 from nameserver.peers.link import Link
 from nameserver.peers.links import Links
 from nameserver.peers.phi import DetectorLimits
@@ -40,6 +43,7 @@ from nameserver.peers.report import Complaints, FaultCounts, PeerReport, report_
 from nameserver.peers.rivals import SessionNumbers, Standing, newcomer_stays
 from nameserver.peers.seeking import Seeking
 from nameserver.peers.session import (
+    AcquaintancesCame,
     Ending,
     Faulted,
     HeartbeatCame,
@@ -53,6 +57,7 @@ from nameserver.peers.session import (
 )
 from nameserver.peers.streams import FrameStream
 from nameserver.peers.watches import Watches
+from nameserver.peers.writing import Writing
 
 DEFAULT_LIMITS = DetectorLimits()
 
@@ -103,6 +108,13 @@ class PeerLoop(UndurableLetters, Protocol):
     notify_peers: Callable[[Iterable[ServerId]], None]
     before_long_step: Callable[[], Awaitable[None]]
 
+    @property
+    def storage_failure(self) -> str | None:
+        """Why the database cannot be written; None while it can."""
+
+    def answer_all_waiting(self, why: str) -> None:
+        """Let no caller wait any longer: nobody knows when the database can be written."""
+
     async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
         """Have the core handle letters, in order."""
 
@@ -130,7 +142,11 @@ class PeerTransport:
         self._limits = limits
         self._clock = clock
         self._watches = Watches(limits, clock)
+        self._writing = Writing(limits.acceptable_pause_seconds)
         self._complaints = Complaints(say)
+        self._hearsay = Hearsay(core)
+        self._told_known = servers_known(core)
+        """What those with whom a session is open know, or are being told."""
         self._faults = FaultCounts()
         self._post = DurablePost(core.channels, run_loop)
         self._numbers = SessionNumbers()
@@ -166,6 +182,14 @@ class PeerTransport:
             server_of=self._links.server_of,
             clock=clock,
             chance=chance,
+        )
+        self._detours = Detours(
+            here=core.server,
+            links=self._links,
+            link_of=self.link_of,
+            between=self._relays.between,
+            clock=clock,
+            notify=self._notify,
         )
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
@@ -203,9 +227,14 @@ class PeerTransport:
             refusal = judge(hello, self._core)
             if refusal is not None:
                 conversation.part(refusal)
-            else:
-                self._mark_connected(conversation)
-        self._watches.forget_all_but(frozenset(self.others()))
+                continue
+            if any(self._core.owner_of(subnet) is None for subnet in hello.subnets):
+                # It is learnt that it owns those that are new here too.
+                self._run_loop.take(PeerMet(hello.server, hello.subnets))
+            self._mark_connected(conversation)
+        others = frozenset(self.others())
+        self._watches.forget_all_but(others)
+        self._hearsay.forget_all_but(others)
         self._notify()
 
     def leave(self) -> None:
@@ -223,9 +252,10 @@ class PeerTransport:
                 task.cancel()
 
     def is_delivering(self) -> bool:
-        """Whether servers that are connected have not confirmed all letters to them."""
+        """Whether servers that are connected, and not lost, have not confirmed all letters to them."""
         channels = self._core.channels
-        return any(channels.sent_through(server) > channels.forgotten_through(server) for server in self._open)
+        there = [server for server in self._open if not self._watches.of(server).is_gone]
+        return any(channels.sent_through(server) > channels.forgotten_through(server) for server in there)
 
     async def close(self) -> None:
         """Say goodbye to all, and end."""
@@ -236,6 +266,7 @@ class PeerTransport:
             async with asyncio.timeout(2 * PARTING_SECONDS):
                 while self._conversations:
                     await self.until_change()
+        self._detours.close()
         for task in self._seekers.values():
             task.cancel()
 
@@ -261,6 +292,10 @@ class PeerTransport:
     def faults_of_strangers(self) -> Mapping[str, int]:
         """What servers that are no peers did wrong, by kind, sorted."""
         return dict(sorted(self._faults.of_strangers.items()))
+
+    def unknown_here(self) -> list[UnknownServer]:
+        """The servers that others know, and this one does not; sorted."""
+        return self._hearsay.unknown
 
     def others(self) -> list[ServerId]:
         """All other servers that were met, sorted."""
@@ -324,6 +359,7 @@ class PeerTransport:
             heard=self._heard,
             pulse=pulse,
             view=lambda: self._core.view,
+            cannot_write=lambda: self._writing.cannot_write,
             clock=clock,
             via=via,
         )
@@ -340,7 +376,16 @@ class PeerTransport:
         core = self._core
         addressed = () if link is None else link.subnets
         incarnation = core.incarnations.own
-        return Hello(PROTOCOL_VERSION, core.server, core.subnets, self._start, number, addressed, incarnation)
+        return Hello(
+            PROTOCOL_VERSION,
+            core.server,
+            core.subnets,
+            self._start,
+            number,
+            addressed,
+            incarnation,
+            servers_known(core),
+        )
 
     def _judge(self, hello: Hello, link: Link | None) -> Goodbye | None:
         if link is not None:
@@ -375,11 +420,14 @@ class PeerTransport:
             case HeartbeatCame(heartbeat):
                 conversation.pulse.take(heartbeat, self._clock())
                 self._confirmed(conversation)
+                self._take_word_of_writing(conversation, heartbeat.cannot_write)
                 if heartbeat.busy_seconds:
                     watch = self._watches.of(conversation.session.peer)
                     watch.excuse(self._watches.now(), min(heartbeat.busy_seconds, BUSY_SECONDS))
             case RelayCame(relay):
                 self._relays.take(conversation, relay)
+            case AcquaintancesCame(known):
+                self._hearsay.take(conversation.session.peer, known)
             case LeavingCame():
                 self._run_loop.take(PeerLeaving(conversation.session.peer, "it is being stopped"))
             case _:
@@ -396,10 +444,13 @@ class PeerTransport:
                 return
         self._open[peer] = conversation
         self._starts[peer] = hello.start
-        self._watches.of(peer).met(self._watches.now())
+        self._hearsay.take(peer, hello.known)
+        conversation.tell_known(self._told_known)
+        is_met = self._watches.of(peer).opened(self._watches.now())
         self._watches.heard(peer)
         self._confirmed(conversation)
-        self._run_loop.take(PeerMet(peer, hello.subnets))
+        if is_met:
+            self._run_loop.take(PeerMet(peer, hello.subnets))
         if self._is_leaving:
             conversation.leave()
         self._mark_connected(conversation)
@@ -459,8 +510,43 @@ class PeerTransport:
         if self._open.get(peer) is conversation:
             self._watches.confirmed(peer, conversation.pulse.confirmed_at, conversation.pulse.view_there)
 
+    def _take_word_of_writing(self, conversation: Conversation, cannot_write: str) -> None:
+        """A server says why it cannot write its database, or that it can: it is lost, or met."""
+        hello = conversation.session.hello
+        assert hello is not None
+        if self._open.get(hello.server) is not conversation:
+            return
+        if not self._watches.of(hello.server).says_of_writing(cannot_write):
+            return
+        if cannot_write:
+            self._run_loop.take(PeerLost(hello.server, cannot_write))
+        else:
+            self._run_loop.take(PeerMet(hello.server, hello.subnets))
+        self._notify()
+
+    def _look_at_own_writing(self) -> None:
+        writing = self._writing
+        said_before = writing.cannot_write
+        writing.look(self._run_loop.storage_failure, self._watches.now())
+        if said_before or writing.cannot_write:
+            self._watches.says_that_this_one_cannot_write()
+        if writing.cannot_write and not said_before:
+            self._run_loop.answer_all_waiting(writing.cannot_write)
+
+    def _tell_known(self) -> None:
+        """Tell all who are connected which other servers were met here, where that has changed."""
+        known = servers_known(self._core)
+        if known != self._told_known:
+            self._told_known = known
+            self._hearsay.look()
+            for conversation in self._open.values():
+                conversation.tell_known(known)
+
     def _look_after_all(self) -> None:
-        """Send heartbeats that are due, find who is lost, and who may be found by a detour."""
+        """Send heartbeats that are due, find who is lost, who may be found by a detour, and how calls go."""
+        self._look_at_own_writing()
+        self._tell_known()
+        self._detours.look()
         for server, conversation in self._open.items():
             conversation.wake_to_beat()
             if conversation.is_handling:

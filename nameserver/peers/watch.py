@@ -5,10 +5,12 @@
         |                                 ^                                                                     |
         |                                 +------------------------- heard, or session opened ------------------+
         +--> LOST: phi, with the acceptable pause, reaches the threshold; nobody answers at its address for
-             RESTART_SECONDS; or it says that it does not hear this server (a link must carry both ways)
+             RESTART_SECONDS; or it says that it does not hear this server (a link must carry both ways), or that it
+             cannot write its database
 
 A lost connection is a hint: a new one is tried at once, and if that works in time, nothing was lost. LOST lasts until a
-session is opened, and so does STOPPED, which a server is at once that says so when it ends. Nothing here reads a clock;
+session is opened, and so does STOPPED, which a server is at once that says so when it ends. A server that cannot write
+keeps its session, and is LOST until it says over this one, or another one, that it can. Nothing here reads a clock;
 times are waking seconds (`waking`).
 """
 
@@ -20,7 +22,6 @@ from nameserver.peers.phi import DetectorLimits, PhiAccrual
 
 RESTART_SECONDS = 2.0
 """For how long nobody may answer at the address of a server: enough for a process that is started again."""
-
 
 EXCUSE_OVERLAP_SECONDS = 1.0
 """How long after an excuse things may still come that were sent before it."""
@@ -46,6 +47,8 @@ class Watch:
         """In one line; empty while it is up."""
         self.was_heard = False
         """Whether it was heard of since this server started."""
+        self.cannot_write = ""
+        """Why it cannot write its database, as it last said; empty while it can."""
         self._limits = limits
         self._arrivals = PhiAccrual(limits, now)
         self._is_met = False
@@ -53,12 +56,27 @@ class Watch:
         self._excused: tuple[float, float] | None = None
         """From when until when it said that it might be silent."""
 
-    def met(self, now: float) -> None:
-        """A session with it is open."""
+    def opened(self, now: float) -> bool:
+        """A session with it is open; returns whether it is met: not while it cannot write, as it last said."""
         self._arrivals.resume(now)
         self._refused_since = self._excused = None
         self._is_met = self.was_heard = True
-        self.life, self.why = Life.UP, ""
+        if self.cannot_write:
+            self.life, self.why = Life.LOST, self.cannot_write
+        else:
+            self.life, self.why = Life.UP, ""
+        return not self.cannot_write
+
+    def says_of_writing(self, cannot_write: str) -> bool:
+        """It says why it cannot write its database, or that it can (an empty text); returns whether that is news."""
+        if cannot_write == self.cannot_write:
+            return False
+        self.cannot_write = cannot_write
+        if cannot_write:
+            self.life, self.why = Life.LOST, cannot_write
+        else:
+            self.life, self.why = Life.UP, ""
+        return True
 
     def heard(self, now: float) -> None:
         """It sent something over the open session."""
@@ -121,7 +139,7 @@ class Watch:
 
     def look(self, now: float) -> bool:
         """Judge anew; returns whether it was lost just now."""
-        if self.is_gone:
+        if self.is_gone and not self._is_met:
             return False
         if self._excused is not None and now < self._excused[1]:
             self._arrivals.resume(now)
@@ -130,8 +148,8 @@ class Watch:
         elif self.phi(now) >= self._limits.threshold:
             silence = f"nothing was heard for {self.silence(now):.1f} s"
             self.lose(silence if self._is_met or not self.why else f"{silence}: {self.why}")
-        elif self._is_met:
+        elif self._is_met and not self.is_gone:
             is_late = self._arrivals.phi(now) >= self._limits.threshold
             self.life = Life.SUSPECTED if is_late else Life.UP
             self.why = f"nothing was heard for {self.silence(now):.1f} s" if is_late else ""
-        return self.life is Life.LOST
+        return self.life is Life.LOST and not self._is_met

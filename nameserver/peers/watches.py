@@ -26,6 +26,8 @@ class Watches:
         self._confirmed_at: dict[ServerId, float] = {}
         """By the clock, not by waking time: when this server last said what each is known to have heard."""
         self._view_of: dict[ServerId, str | None] = {}
+        self._given_up_at: float | None = None
+        """By the clock: when this server last said that it cannot write; None: never."""
 
     def __contains__(self, server: object) -> bool:
         return server in self._watches
@@ -58,14 +60,21 @@ class Watches:
         """A server has heard what this one said then, and said so over the open session, and in which view it is."""
         self._confirmed_at[server], self._view_of[server] = at, view
 
+    def says_that_this_one_cannot_write(self) -> None:
+        """This server says that it cannot write: whoever hears that has lost it."""
+        self._given_up_at = self._clock()
+
     def may_have_parted(self, server: ServerId, view: str) -> bool:
         """Whether a server may not be in this view any more, as far as is known here; pauses of this server count.
 
         It has not as long as it heard this one less than the acceptable pause and an interval ago. What
-        it sent before this server was paused, and is read after that, proves nothing.
+        it sent before this server was paused, and is read after that, proves nothing. Nor does what it says until it
+        has heard that this server can write again.
         """
         watch, confirmed_at = self._watches.get(server), self._confirmed_at.get(server)
         if watch is None or confirmed_at is None or watch.life is not Life.UP:
+            return True
+        if self._given_up_at is not None and confirmed_at <= self._given_up_at:
             return True
         # In the first view nobody needs to say so: it ends only where somebody is lost.
         if self._view_of[server] != view and (view or self._view_of[server]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from namegraph.events import AddPeer, RemovePeer
+from namegraph.events import AddPeer, RemovePeer, RetirePeer
 from namegraph.names import Subnet
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.server_core import ServerCore
@@ -12,7 +12,7 @@ from nameserver import wire
 from nameserver.addresses import InvalidAddressError, parse_address
 from nameserver.peers.transport import PeerTransport
 from nameserver.run_loop import RunLoop
-from nameserver.services.calls import Context, Handler, read_call, stream_call, unary_call
+from nameserver.services.calls import Context, Handler, deadline_of, stream_call, unary_call
 from nameserver.services.snapshots import SnapshotCalls
 from resolver.census import Census
 from shadowtree.v1 import admin_pb2 as messages
@@ -33,12 +33,7 @@ class AdminCalls:
         """What this server is, holds and knows of its peers; while the database fails, that it does, and why."""
         del request, context
         status = self._status()
-        if self._run_loop.newest_batch is not None and self._run_loop.storage_failure is None:
-            try:
-                await self._run_loop.until_durable()
-            except RefusedError:
-                return self._status()
-        return status
+        return self._status() if await self._fails_meanwhile() else status
 
     def _status(self) -> messages.ServerStatus:
         core = self._core
@@ -64,10 +59,21 @@ class AdminCalls:
             ],
         )
 
-    def list_peers(self, request: messages.ListPeersRequest) -> messages.PeerList:
-        """All other servers of the table, and how the connections with them stand."""
-        del request
-        return self._peer_list()
+    async def list_peers(self, request: messages.ListPeersRequest, context: Context) -> messages.PeerList:
+        """All other servers of the table, and how the connections with them stand; also while the database fails."""
+        del request, context
+        peers = self._peer_list()
+        return self._peer_list() if await self._fails_meanwhile() else peers
+
+    async def _fails_meanwhile(self) -> bool:
+        """Wait until what was seen by now is durable, if that can be; returns whether the database has failed since."""
+        if self._run_loop.newest_batch is None or self._run_loop.storage_failure is not None:
+            return False
+        try:
+            await self._run_loop.until_durable()
+        except RefusedError:
+            return True
+        return False
 
     async def add_peer(self, request: messages.AddPeerRequest, context: Context) -> messages.PeerList:
         """Learn where the server of a subnet is reached."""
@@ -82,11 +88,30 @@ class AdminCalls:
         return self._peer_list()
 
     async def remove_peer(self, request: messages.RemovePeerRequest, context: Context) -> messages.PeerList:
-        """Learn that a subnet is nobody's any more."""
-        del context
-        await self._run_loop.carry_out(RemovePeer(self._run_loop.new_ticket(), _subnet(request.subnet)))
+        """Learn that a subnet is nobody's any more; with `force`, once all between it and this server ended."""
+        subnet = _subnet(request.subnet)
+        ended = await self._end_memberships(subnet, deadline_of(context, self._run_loop)) if request.force else 0
+        try:
+            await self._run_loop.carry_out(RemovePeer(self._run_loop.new_ticket(), subnet))
+        except RefusedError as error:
+            refusal = error.refusal
+            done = f"{ended} memberships were ended, and the subnet stays in the table: " if request.force else ""
+            raise refuse(refusal.reason, f"{done}{refusal.message}", **refusal.facts) from None
         self._transport.refresh()
-        return self._peer_list()
+        answer = self._peer_list()
+        answer.memberships_ended = ended
+        return answer
+
+    async def _end_memberships(self, subnet: Subnet, deadline: float | None) -> int:
+        """End all memberships between a server that is gone for good and this one; returns how many there were."""
+        core, ended = self._core, 0
+        while True:
+            before = len(core.suspended_with_subnet(subnet))
+            await self._run_loop.carry_out(RetirePeer(self._run_loop.new_ticket(), subnet, deadline))
+            now_ended = before - len(core.suspended_with_subnet(subnet))
+            if now_ended <= 0:
+                return ended
+            ended += now_ended
 
     def _peer_list(self) -> messages.PeerList:
         return messages.PeerList(
@@ -109,6 +134,10 @@ class AdminCalls:
                 for report in self._transport.reports()
             ],
             strangers=_faults(self._transport.faults_of_strangers()),
+            unknown=[
+                messages.PeerList.Unknown(server=unknown.server, subnets=unknown.subnets, known_to=unknown.known_to)
+                for unknown in self._transport.unknown_here()
+            ],
         )
 
 
@@ -118,7 +147,7 @@ def admin_service_handlers(*, core: ServerCore, transport: PeerTransport, run_lo
     snapshots = SnapshotCalls(core=core, run_loop=run_loop)
     return {
         "GetStatus": unary_call(admin.get_status, messages.GetStatusRequest),
-        "ListPeers": read_call(admin.list_peers, messages.ListPeersRequest, run_loop),
+        "ListPeers": unary_call(admin.list_peers, messages.ListPeersRequest),
         "AddPeer": unary_call(admin.add_peer, messages.AddPeerRequest),
         "RemovePeer": unary_call(admin.remove_peer, messages.RemovePeerRequest),
         "MakeCut": unary_call(snapshots.make_cut, messages.MakeCutRequest),

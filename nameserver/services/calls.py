@@ -65,34 +65,25 @@ def read(
     `stands` tells whether the answer holds whatever becomes of what cannot be written at present.
     """
 
+    def may_stand(request: ReadT) -> bool:
+        return not request.at_least_revision and stands(request)
+
     async def method(request: ReadT, context: Context) -> AnswerT:
         if request.at_least_revision:
             await revisions.reflect(request.at_least_revision, context)
         was_failing = run_loop.storage_failure is not None
+        if was_failing and run_loop.newest_batch is not None and not may_stand(request):
+            await run_loop.until_durable()
         try:
             return await answer(request, context)
         finally:
             # A refusal, too, may rest on what is not durable yet.
             if run_loop.newest_batch is not None:
                 is_failing = was_failing and run_loop.storage_failure is not None
-                if not (is_failing and not request.at_least_revision and stands(request)):
+                if not (is_failing and may_stand(request)):
                     await run_loop.until_durable()
 
     return method
-
-
-def read_call(answer: Callable[[RequestT], Message], request_type: type[RequestT], run_loop: RunLoop) -> Handler:
-    """One request, one answer about this server as it is."""
-
-    async def method(request: RequestT, context: Context) -> Message:
-        del context
-        try:
-            return answer(request)
-        finally:
-            if run_loop.newest_batch is not None:
-                await run_loop.until_durable()
-
-    return unary_call(method, request_type)
 
 
 def unary_call(method: Method[RequestT], request_type: type[RequestT]) -> Handler:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from namegraph.changes import group_not_found
-from namegraph.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.refusals import RefusedError
 from namegraph.server_core import ServerCore
 from nameserver.forwarding import Forwarder
@@ -120,7 +120,7 @@ class _Inquiry:
         self._homes: dict[str, ServerId | None] = {}
         """By domain, as they come up; None where the server of a subnet was never met."""
         self._pairs = [_Pair() for _ in question.groups]
-        self._others: tuple[list[ServerId], list[Subnet]] | None = None
+        self._others: tuple[list[ServerId], list[str]] | None = None
         self._pathnames: list[list[str]] = []
         self._revisions: list[str] = [core.revision]
 
@@ -260,8 +260,8 @@ class _Inquiry:
         if names:
             self._pathnames.append(names)
 
-    async def _everybody_else(self) -> tuple[list[ServerId], list[Subnet]]:
-        """All other servers, and the subnets whose servers were never met."""
+    async def _everybody_else(self) -> tuple[list[ServerId], list[str]]:
+        """All other servers, and who cannot be asked."""
         if self._others is None:
             self._others = await self._routing.others()
         return self._others

@@ -37,6 +37,9 @@ from shadowtree.v1 import peer_pb2 as messages
 AGREEMENT_SECONDS = 20.0
 """How long walks are made until two agree, where the caller set no deadline, or a later one."""
 
+AGREEMENT_WHILE_FAILING_SECONDS = 1.0
+"""The same while the database cannot be written: nothing changes here then, and others may have gone on without it."""
+
 AGREEMENT_SHARE = 0.8
 """How much of the caller's time is used for that: the rest is for sending the answer."""
 
@@ -84,7 +87,7 @@ class Resolutions:
             kinds.pop(group, None)
         processes = tuple(sorted(node for node, kind in kinds.items() if kind is NodeKind.PROCESS))
         groups = tuple(sorted(node for node, kind in kinds.items() if kind is NodeKind.GROUP))
-        return Resolved(processes, groups), found.revision
+        return Resolved(processes, groups, found.unreachable), found.revision
 
     async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> tuple[PartAnswer, str]:
         """One server's part, and the revision it reflects; raises as the forwarder does, or `NotAPartError`."""
@@ -113,7 +116,8 @@ class Resolutions:
         await self._run_loop.next_step(seconds)
 
     def _deadline(self, context: Context) -> float:
-        own = self._run_loop.now() + AGREEMENT_SECONDS
+        is_failing = self._run_loop.storage_failure is not None
+        own = self._run_loop.now() + (AGREEMENT_WHILE_FAILING_SECONDS if is_failing else AGREEMENT_SECONDS)
         callers = deadline_of(context, self._run_loop)
         if callers is None:
             return own

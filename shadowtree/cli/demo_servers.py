@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Final
 
 import click
+
+from shadowtree.cli.unused_ports import unused_ports
 
 STOP_PATIENCE_S: Final = 15
 """A server drains within ten seconds; after this it is killed."""
@@ -48,7 +49,7 @@ class DemoServers:
     @classmethod
     def start(cls, folder: Path, shares: Sequence[Sequence[str]]) -> DemoServers:
         """Start one server for each share of subnets; returns once all take calls."""
-        addresses = _free_addresses(len(shares))
+        addresses = [f"127.0.0.1:{port}" for port in unused_ports(len(shares))]
         for name, subnets, address in zip(NAMES, shares, addresses, strict=True):
             (folder / f"{name}-subnets.txt").write_text("\n".join(subnets) + "\n", encoding="utf-8")
             peers = "\n".join(f"{subnet}={address}" for subnet in subnets)
@@ -88,15 +89,6 @@ def command_of(name: str) -> str:
     """The command that starts one of the servers, as one would type it in its folder."""
     peers = " ".join(f"--peer @{other}-as-peer.txt" for other in NAMES if other != name)
     return f"serve --subnet @{name}-subnets.txt {peers} --database sqlite:///{name}.db"
-
-
-def _free_addresses(count: int) -> list[str]:
-    """Addresses that nobody uses: peers are told them before the servers run."""
-    with ExitStack() as taken:
-        sockets = [taken.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
 
 
 def _launch(folder: Path, name: str, address: str) -> subprocess.Popen[str]:

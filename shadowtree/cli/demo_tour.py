@@ -53,8 +53,8 @@ class Tour:
             summary = self._names.import_file(file, progress=progress)
         screen.answer(f"{summary.arcs:,} arcs, {summary.groups_created:,} groups, in {watch}")
         screen.say(
-            "The file was given to one server, which sent each of the others its part: one atomic update for each, on "
-            "disk before anybody said so. Two thirds of the arcs between groups lead from one domain to another."
+            "The file was given to one server, which sent each of the others its part: one atomic update of all three, "
+            "on disk before anybody said so. Two thirds of the arcs between groups lead from one domain to another."
         )
         screen.command("status")
         for name, client in self._clients.items():

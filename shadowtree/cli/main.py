@@ -78,7 +78,7 @@ Examples:
   shadowtree resolve staff@ubc.example --format json
 
 \b
-Exit status: 0 done, or yes; 1 no; 2 wrong usage; 3 incomplete or uncertain; 4 refused or failed.
+Exit status: 0 done, or yes; 1 no; 2 wrong usage; 3 an incomplete or uncertain answer; 4 refused or failed.
 """
 
 
@@ -114,9 +114,10 @@ def run() -> NoReturn:
 
 def status_of(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit status, with every error told in one line on standard error."""
+    session = Session()
     try:
         status = shadowtree_command.main(
-            args=list(arguments), prog_name="shadowtree", standalone_mode=False, obj=Session()
+            args=list(arguments), prog_name="shadowtree", standalone_mode=False, obj=session
         )
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
@@ -128,14 +129,16 @@ def status_of(arguments: Sequence[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     except ShadowtreeError as error:
-        return _complain(error.message, _status_for(error))
+        return _complain(error.message, _status_for(error, is_write=session.is_write))
     except BrokenPipeError:
         return BROKEN_PIPE
     return status if isinstance(status, int) else 0
 
 
-def _status_for(error: ShadowtreeError) -> int:
-    is_uncertain = isinstance(error, OutcomeUnknown) or (isinstance(error, Unavailable) and error.unreachable)
+def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
+    """A write that was refused because a server is out of reach was not done: nothing about it is uncertain."""
+    is_missing_a_part = isinstance(error, Unavailable) and bool(error.unreachable)
+    is_uncertain = isinstance(error, OutcomeUnknown) or (is_missing_a_part and not is_write)
     return UNCERTAIN if is_uncertain else FAILED
 
 

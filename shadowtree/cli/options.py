@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -16,6 +17,17 @@ DEFAULT_SERVER: Final = "127.0.0.1:7400"
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+class Seconds(click.FloatRange):
+    """A time that ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; a usage error where it is none, out of range, or no time at all."""
+        seconds = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{value} is no time.", param, ctx)
+        return float(seconds)
+
+
 @dataclass
 class Session:
     """What the options said. Those after the command's name win over those before it."""
@@ -24,6 +36,8 @@ class Session:
     format: str = "text"
     timeout: float | None = None
     at_least_revision: str | None = None
+    is_write: bool = False
+    """Whether the command asks for an update."""
 
     def connect(self) -> Client:
         """Make a client of the server that was asked for."""
@@ -72,7 +86,7 @@ def everywhere(*, hidden: bool = True) -> Callable[[Function], Function]:
                 click.option(
                     "--timeout",
                     metavar="SECONDS",
-                    type=click.FloatRange(min=0, min_open=True),
+                    type=Seconds(min=0, min_open=True),
                     help="How long to wait for the answer.",
                     **_common(hidden),
                 ),
@@ -94,9 +108,15 @@ def _common(hidden: bool) -> dict[str, Any]:
     return {"expose_value": False, "callback": _remember, "hidden": hidden}
 
 
+def _remember_write(context: click.Context, _: click.Parameter, request_id: str | None) -> str | None:
+    context.find_root().ensure_object(Session).is_write = True
+    return request_id
+
+
 request_id_option = click.option(
     "--request-id",
     metavar="ID",
+    callback=_remember_write,
     help="Your name for this update: repeated with the same, it is done once and gives the first answer again.",
 )
-"""For commands that write."""
+"""For commands that write, and for these alone: what fails then was done, or not, or that is unknown."""

@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 def peers_command(session: Session, context: click.Context) -> None:
     """Show which other servers the server knows, and how the connections with them stand.
 
-    A state is `connecting`, `connected`, `refused` with the reason, `silent since` or `stopped since` a time. What is
-    thought of the server is `up`, `suspected`, `lost`, `stopped` or `never met`, and why; phi says how unlikely its
-    silence is. Letters that wait are those which the other server has not confirmed yet. Faults are what it did wrong
-    since this server started.
+    A state is `connecting`, `connected`, `refused` with the reason, `silent since` or `stopped since` a time. One that
+    is connected, but cannot be dialled, says so, and through whom calls go meanwhile. What is thought of the server is
+    `up`, `suspected`, `lost`, `stopped` or `never met`, and why; phi says how unlikely its silence is. Letters that
+    wait are those which the other server has not confirmed yet. Faults are what it did wrong since this server started.
 
     In a pipe: `peer`, address, state, server, letters that wait, the first subnets (JSON has all); then `life`,
     address, what is thought of it, phi, seconds since it was heard, milliseconds there and back (`-`: not known),
-    through which server, what it sent through this one, why; then its faults.
+    through which server, what it sent through this one, why; then its faults. At the end, `unknown`, a server, who of
+    the others knows it (with commas), and its first subnets: it is missing in the table of the server that is asked.
 
     \b
     Example:
@@ -59,17 +60,29 @@ def add_command(session: Session, peer: str) -> None:
 
 @peers_command.command("remove")
 @click.argument("subnet")
+@click.option(
+    "--force", is_flag=True, help="Its server is gone for good: first end all memberships between it and this server."
+)
 @everywhere()
 @in_session
-def remove_command(session: Session, subnet: str) -> None:
+def remove_command(session: Session, subnet: str, force: bool) -> None:
     """Tell the server that SUBNET is nobody's any more. Nothing of it may be in use.
 
+    With --force, which a server takes only while that of SUBNET is out of reach, all memberships between groups and
+    processes of SUBNET and those of the server that is asked end first, and it is said how many there were (in a pipe:
+    `ended` and the number, last). Repeat it at each of the other servers.
+
     \b
-    Example:
+    Examples:
       shadowtree peers remove sfu.example
+      shadowtree peers remove sfu.example --force
     """
     with session.connect() as names:
-        _print_peers(names.remove_peer(subnet), session)
+        found = names.remove_peer(subnet, force)
+    _print_peers(found, session)
+    if force and not session.is_json:
+        ended = found.memberships_ended
+        print_lines([f"{ended:,} memberships were ended" if is_terminal() else f"ended\t{ended}"])
 
 
 def _print_peers(found: PeerList, session: Session) -> None:
@@ -92,6 +105,8 @@ def _rows(found: PeerList) -> Iterator[tuple[object, ...]]:
             yield "fault", peer.address, fault.kind, fault.count
     for fault in found.strangers:
         yield "fault", "", fault.kind, fault.count
+    for unknown in found.unknown:
+        yield "unknown", unknown.server, ",".join(unknown.known_to), *first_few(unknown.subnets)
 
 
 def _or_dash(number: float | None) -> object:

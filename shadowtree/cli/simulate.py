@@ -98,8 +98,9 @@ def _show_tally(tally: Tally) -> None:
 def _show_shrunk(seed: int, servers: int | None, updates: int | None, faults: bool) -> None:
     from simulation.faults import FAULTS
     from simulation.run import SeedRun
-    from simulation.scenario import write_scenario
+    from simulation.scenario import read_scenario, write_scenario
     from simulation.shrink import NotReproducedError, shrink
+    from simulation.staging import Stage
 
     run = SeedRun(seed, servers=servers, updates=updates, faults=faults)
     with suppress(*FAULTS):
@@ -111,7 +112,13 @@ def _show_shrunk(seed: int, servers: int | None, updates: int | None, faults: bo
         click.echo("  (its schedule alone does not fail: replay the seed)")
         return
     comment = f"From seed {seed}. Run it with: shadowtree simulate --scenario FILE"
-    click.echo("\n" + write_scenario(smaller, comments=[comment]))
+    text = write_scenario(smaller, comments=[comment])
+    try:
+        Stage(read_scenario(text)).run()
+    except FAULTS:
+        click.echo("\n" + text)
+    else:
+        click.echo("  (no short scenario fails as it does: replay the seed)")
 
 
 def _run_scenario(path: Path) -> int:

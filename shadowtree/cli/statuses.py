@@ -16,7 +16,7 @@ UNCERTAIN: Final = 3
 """The answer is incomplete, or it is unknown whether a write was done."""
 
 FAILED: Final = 4
-"""Refused or failed."""
+"""Refused or failed; a write was not done."""
 
 INTERRUPTED: Final = 130
 """Ended by Ctrl-C, as shells say it."""

@@ -110,6 +110,13 @@ def show_peers(found: results.PeerList) -> None:
     console.print(table)
     for fault in found.strangers:
         console.print(escape(f"servers that are no peers: {fault.kind}: {fault.count:,}"))
+    for unknown in found.unknown:
+        console.print(
+            escape(
+                f"{unknown.server} is not in the table here, but known to {', '.join(unknown.known_to)}: answers leave "
+                f"out what only it knows, and say so; add its subnets ({', '.join(first_few(unknown.subnets))})"
+            )
+        )
 
 
 def _life(peer: results.PeerState) -> str:

@@ -237,6 +237,16 @@ def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
             )
         ),
         strangers=_read_faults(message.strangers),
+        unknown=tuple(
+            sorted(
+                (
+                    results.UnknownServer(each.server, tuple(sorted(each.subnets)), tuple(sorted(each.known_to)))
+                    for each in message.unknown
+                ),
+                key=lambda each: each.server,
+            )
+        ),
+        memberships_ended=message.memberships_ended,
     )
 
 

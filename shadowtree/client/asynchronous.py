@@ -369,9 +369,15 @@ class Client:
         """Tell the server where that of another subnet is reached; holds at once, and after a restart."""
         return await self._call(calls.add_peer(subnet, address), timeout)
 
-    async def remove_peer(self, subnet: SubnetName, *, timeout: Seconds | None = None) -> results.PeerList:
-        """Tell the server that a subnet is nobody's any more."""
-        return await self._call(calls.remove_peer(subnet), timeout)
+    async def remove_peer(
+        self, subnet: SubnetName, force: bool = False, *, timeout: Seconds | None = None
+    ) -> results.PeerList:
+        """Tell the server that a subnet is nobody's any more.
+
+        `force`: its server is out of reach, and gone for good; all memberships between the two end first, and
+        `memberships_ended` of what is returned says how many there were.
+        """
+        return await self._call(calls.remove_peer(subnet, force=force), timeout)
 
     # -- how calls are carried out
 

@@ -223,9 +223,10 @@ def add_peer(subnet: SubnetName, address: Address) -> UnaryCall[results.PeerList
     return UnaryCall("AddPeer", request, answers.read_peers)
 
 
-def remove_peer(subnet: SubnetName) -> UnaryCall[results.PeerList]:
+def remove_peer(subnet: SubnetName, *, force: bool) -> UnaryCall[results.PeerList]:
     """Tell a server that a subnet is nobody's any more."""
-    return UnaryCall("RemovePeer", _message(admin_pb2.RemovePeerRequest, subnet=subnet), answers.read_peers)
+    request = _message(admin_pb2.RemovePeerRequest, subnet=subnet, force=force)
+    return UnaryCall("RemovePeer", request, answers.read_peers)
 
 
 ADMIN_METHODS: Final = frozenset({"GetStatus", "ListPeers", "AddPeer", "RemovePeer", "MakeCut"})

@@ -325,9 +325,15 @@ class Client:
         """Tell the server where that of another subnet is reached; holds at once, and after a restart."""
         return self._call(calls.add_peer(subnet, address), timeout)
 
-    def remove_peer(self, subnet: SubnetName, *, timeout: Seconds | None = None) -> results.PeerList:
-        """Tell the server that a subnet is nobody's any more."""
-        return self._call(calls.remove_peer(subnet), timeout)
+    def remove_peer(
+        self, subnet: SubnetName, force: bool = False, *, timeout: Seconds | None = None
+    ) -> results.PeerList:
+        """Tell the server that a subnet is nobody's any more.
+
+        `force`: its server is out of reach, and gone for good; all memberships between the two end first, and
+        `memberships_ended` of what is returned says how many there were.
+        """
+        return self._call(calls.remove_peer(subnet, force=force), timeout)
 
     def make_cut(self, name: str, *, timeout: Seconds | None = None) -> Revision:
         """Have all servers take a cut, one instant of all of them, for the snapshots that wait for it by this name."""

@@ -69,13 +69,15 @@ class AddPeerRequest(_message.Message):
     def __init__(self, subnet: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class RemovePeerRequest(_message.Message):
-    __slots__ = ("subnet",)
+    __slots__ = ("subnet", "force")
     SUBNET_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
     subnet: str
-    def __init__(self, subnet: _Optional[str] = ...) -> None: ...
+    force: bool
+    def __init__(self, subnet: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class PeerList(_message.Message):
-    __slots__ = ("peers", "strangers")
+    __slots__ = ("peers", "strangers", "memberships_ended", "unknown")
     class Fault(_message.Message):
         __slots__ = ("kind", "count")
         KIND_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +85,15 @@ class PeerList(_message.Message):
         kind: str
         count: int
         def __init__(self, kind: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+    class Unknown(_message.Message):
+        __slots__ = ("server", "subnets", "known_to")
+        SERVER_FIELD_NUMBER: _ClassVar[int]
+        SUBNETS_FIELD_NUMBER: _ClassVar[int]
+        KNOWN_TO_FIELD_NUMBER: _ClassVar[int]
+        server: str
+        subnets: _containers.RepeatedScalarFieldContainer[str]
+        known_to: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., known_to: _Optional[_Iterable[str]] = ...) -> None: ...
     class Peer(_message.Message):
         __slots__ = ("address", "subnets", "server", "state", "letters_waiting", "faults", "life", "why", "phi", "last_heard_seconds", "round_trip_ms", "via", "relayed")
         ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -114,9 +125,13 @@ class PeerList(_message.Message):
         def __init__(self, address: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., state: _Optional[str] = ..., letters_waiting: _Optional[int] = ..., faults: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ..., life: _Optional[str] = ..., why: _Optional[str] = ..., phi: _Optional[float] = ..., last_heard_seconds: _Optional[float] = ..., round_trip_ms: _Optional[float] = ..., via: _Optional[str] = ..., relayed: _Optional[int] = ...) -> None: ...
     PEERS_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIPS_ENDED_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     peers: _containers.RepeatedCompositeFieldContainer[PeerList.Peer]
     strangers: _containers.RepeatedCompositeFieldContainer[PeerList.Fault]
-    def __init__(self, peers: _Optional[_Iterable[_Union[PeerList.Peer, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ...) -> None: ...
+    memberships_ended: int
+    unknown: _containers.RepeatedCompositeFieldContainer[PeerList.Unknown]
+    def __init__(self, peers: _Optional[_Iterable[_Union[PeerList.Peer, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ..., memberships_ended: _Optional[int] = ..., unknown: _Optional[_Iterable[_Union[PeerList.Unknown, _Mapping]]] = ...) -> None: ...
 
 class ExportSnapshotRequest(_message.Message):
     __slots__ = ("cut",)

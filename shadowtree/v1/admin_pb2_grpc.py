@@ -89,7 +89,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemovePeer(self, request, context):
-        """Says that a subnet is nobody's any more.
+        """Says that a subnet is nobody's any more; with `force`, though memberships are left, as its server is gone for good.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -9,9 +9,16 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PeerFrame(_message.Message):
-    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay")
+    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay", "acquaintances")
+    class KnownServer(_message.Message):
+        __slots__ = ("server", "subnets")
+        SERVER_FIELD_NUMBER: _ClassVar[int]
+        SUBNETS_FIELD_NUMBER: _ClassVar[int]
+        server: str
+        subnets: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ...) -> None: ...
     class Hello(_message.Message):
-        __slots__ = ("protocol_version", "server", "subnets", "start", "session", "addressed_subnets", "incarnation")
+        __slots__ = ("protocol_version", "server", "subnets", "start", "session", "addressed_subnets", "incarnation", "known")
         PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
         SERVER_FIELD_NUMBER: _ClassVar[int]
         SUBNETS_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +26,7 @@ class PeerFrame(_message.Message):
         SESSION_FIELD_NUMBER: _ClassVar[int]
         ADDRESSED_SUBNETS_FIELD_NUMBER: _ClassVar[int]
         INCARNATION_FIELD_NUMBER: _ClassVar[int]
+        KNOWN_FIELD_NUMBER: _ClassVar[int]
         protocol_version: int
         server: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
@@ -26,7 +34,8 @@ class PeerFrame(_message.Message):
         session: int
         addressed_subnets: _containers.RepeatedScalarFieldContainer[str]
         incarnation: int
-        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ...) -> None: ...
+        known: _containers.RepeatedCompositeFieldContainer[PeerFrame.KnownServer]
+        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ...) -> None: ...
     class Letters(_message.Message):
         __slots__ = ("session", "first_number", "letters", "handled_through")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -59,20 +68,22 @@ class PeerFrame(_message.Message):
         handled_through: int
         def __init__(self, session: _Optional[int] = ..., handled_through: _Optional[int] = ...) -> None: ...
     class Heartbeat(_message.Message):
-        __slots__ = ("session", "number", "heard", "held_us", "busy_seconds", "view")
+        __slots__ = ("session", "number", "heard", "held_us", "busy_seconds", "view", "cannot_write")
         SESSION_FIELD_NUMBER: _ClassVar[int]
         NUMBER_FIELD_NUMBER: _ClassVar[int]
         HEARD_FIELD_NUMBER: _ClassVar[int]
         HELD_US_FIELD_NUMBER: _ClassVar[int]
         BUSY_SECONDS_FIELD_NUMBER: _ClassVar[int]
         VIEW_FIELD_NUMBER: _ClassVar[int]
+        CANNOT_WRITE_FIELD_NUMBER: _ClassVar[int]
         session: int
         number: int
         heard: int
         held_us: int
         busy_seconds: int
         view: str
-        def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., heard: _Optional[int] = ..., held_us: _Optional[int] = ..., busy_seconds: _Optional[int] = ..., view: _Optional[str] = ...) -> None: ...
+        cannot_write: str
+        def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., heard: _Optional[int] = ..., held_us: _Optional[int] = ..., busy_seconds: _Optional[int] = ..., view: _Optional[str] = ..., cannot_write: _Optional[str] = ...) -> None: ...
     class Relay(_message.Message):
         __slots__ = ("session", "source", "destination", "stream", "is_by_dialler", "is_first", "taken", "payload", "end")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +105,13 @@ class PeerFrame(_message.Message):
         payload: bytes
         end: str
         def __init__(self, session: _Optional[int] = ..., source: _Optional[str] = ..., destination: _Optional[str] = ..., stream: _Optional[int] = ..., is_by_dialler: _Optional[bool] = ..., is_first: _Optional[bool] = ..., taken: _Optional[int] = ..., payload: _Optional[bytes] = ..., end: _Optional[str] = ...) -> None: ...
+    class Acquaintances(_message.Message):
+        __slots__ = ("session", "known")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        KNOWN_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        known: _containers.RepeatedCompositeFieldContainer[PeerFrame.KnownServer]
+        def __init__(self, session: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ...) -> None: ...
     class Leaving(_message.Message):
         __slots__ = ("session",)
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -146,6 +164,7 @@ class PeerFrame(_message.Message):
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     RELAY_FIELD_NUMBER: _ClassVar[int]
+    ACQUAINTANCES_FIELD_NUMBER: _ClassVar[int]
     hello: PeerFrame.Hello
     letters: PeerFrame.Letters
     letter_part: PeerFrame.LetterPart
@@ -154,7 +173,8 @@ class PeerFrame(_message.Message):
     leaving: PeerFrame.Leaving
     heartbeat: PeerFrame.Heartbeat
     relay: PeerFrame.Relay
-    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ...) -> None: ...
+    acquaintances: PeerFrame.Acquaintances
+    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ..., acquaintances: _Optional[_Union[PeerFrame.Acquaintances, _Mapping]] = ...) -> None: ...
 
 class AwaitRevisionRequest(_message.Message):
     __slots__ = ("revision",)

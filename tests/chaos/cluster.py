@@ -14,6 +14,7 @@ import shadowtree
 from tests.chaos.faults import OF_PROCESSES, Kind
 from tests.chaos.links import links
 from tests.fakes.tcp_proxy import Passage
+from tests.integration.nameserver.server_process import full_disk_of
 
 SUBNETS = ("a.x", "b.x", "c.x", "d.x", "e.x")
 
@@ -88,6 +89,10 @@ class Cluster:
             process.send_signal(signal.SIGSTOP)
             until_end()
             process.send_signal(signal.SIGCONT)
+            return
+        if kind is Kind.FULL:
+            with full_disk_of(process.pid):
+                until_end()
             return
         if kind is Kind.KILL:
             process.kill()

@@ -15,13 +15,14 @@ class Kind(StrEnum):
     END = "SIGTERM and restart"
     PAUSE = "SIGSTOP and SIGCONT"
     LONG_PAUSE = "SIGSTOP for a minute"
+    FULL = "the disk of one server full"
     PART = "two sides cut from each other"
     ISOLATE = "one server cut from all"
     PAIR = "two servers cut from each other, both reach the others"
     ONE_WAY = "one direction of one link lost"
 
 
-OF_PROCESSES = (Kind.KILL, Kind.END, Kind.PAUSE, Kind.LONG_PAUSE)
+OF_PROCESSES = (Kind.KILL, Kind.END, Kind.PAUSE, Kind.LONG_PAUSE, Kind.FULL)
 
 MINUTE = 60.0
 LONG_PAUSE_FROM_SECONDS = 3 * MINUTE

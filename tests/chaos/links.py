@@ -14,8 +14,8 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
+from shadowtree.cli.unused_ports import unused_ports
 from tests.fakes.tcp_proxy import NetworkInThread, Passage
-from tests.integration.nameserver.conftest import free_ports
 
 INSIDE = "SHADOWTREE_CHAOS_INSIDE"
 """Set in the environment of a runner that is in a user namespace of its own."""
@@ -32,7 +32,7 @@ class Proxies:
 
     def __init__(self, names):
         self._names = names
-        self._ports = free_ports(len(names))
+        self._ports = unused_ports(len(names))
 
     def __enter__(self):
         self._stack = ExitStack()

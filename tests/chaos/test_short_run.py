@@ -1,14 +1,14 @@
-"""Some twenty seconds of `make chaos`, with a fault of each kind but the one that takes a minute."""
+"""Less than half a minute of `make chaos`, with a fault of each kind but the one that takes a minute."""
 
 from tests.chaos.faults import Kind
 from tests.chaos.history import Outcome
 from tests.chaos.run import run
 
-SEED = 3
+SEED = 2
 
 
 def test_nothing_is_lost_and_nothing_invented_while_everything_breaks(tmp_path):
-    report = run(tmp_path, seed=SEED, seconds=22, every=2.9)
+    report = run(tmp_path, seed=SEED, seconds=25, every=2.9)
     assert not report.failures, "\n".join(report.lines())
     assert {fault.kind for fault in report.faults} == {*Kind} - {Kind.LONG_PAUSE}
     for outcome in (Outcome.ACKNOWLEDGED, Outcome.REFUSED):

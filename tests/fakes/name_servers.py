@@ -41,6 +41,9 @@ class FakeDirectory:
         core = self._name_server.core
         return sorted(server for server in self._name_server.out_of_reach if server in (core.members or [server]))
 
+    def unknown_here(self):
+        return []
+
     async def channel_to(self, server):
         if server in self._name_server.out_of_reach:
             raise refuse(Reason.UNAVAILABLE, f"the server {server} is out of reach", unreachable=server, server=server)

@@ -316,6 +316,8 @@ class FakeNameService(NameServiceServicer):
 
     def _leave(self, operation: Any) -> list[names_pb2.Effect]:
         parent, child = operation.parent, operation.child
+        if parent in self.graph.unreachable:
+            self._must_exist(parent)
         if (parent, child) not in self.graph.arcs:
             raise RefusedError(Reason.NOT_A_MEMBER, f"{child} is not a member of {parent}", parent=parent, child=child)
         loop = self.graph.loop_of(parent)
@@ -325,6 +327,10 @@ class FakeNameService(NameServiceServicer):
         return [names_pb2.Effect(kind=names_pb2.EFFECT_KIND_BROKEN, groups=loop, servers=["fake"])]
 
     def _must_exist(self, group: str) -> None:
+        if _name(group) in self.graph.unreachable:
+            raise RefusedError(
+                Reason.UNAVAILABLE, f"the server of {group} is out of reach; nothing was done", unreachable=group
+            )
         if _name(group) not in self.graph.groups:
             raise RefusedError(
                 Reason.GROUP_NOT_FOUND, f"group {group} does not exist (asked server fake)", group=group, server="fake"
@@ -366,7 +372,9 @@ class FakeAdminService(AdminServiceServicer):
             if request.subnet not in self.graph.peers:
                 raise RefusedError(Reason.INVALID_REQUEST, f"there is no peer of the subnet {request.subnet}")
             del self.graph.peers[request.subnet]
-            return self._peers()
+            found = self._peers()
+            found.memberships_ended = 7 if request.force else 0
+            return found
 
     def _peers(self) -> Any:
         fault = admin_pb2.PeerList.Fault(kind="garbage", count=2)
@@ -392,6 +400,7 @@ class FakeAdminService(AdminServiceServicer):
                 for address, owned in subnets.items()
             ],
             strangers=[fault],
+            unknown=[admin_pb2.PeerList.Unknown(server="w.example", subnets=["w.example"], known_to=["y.example"])],
         )
 
 

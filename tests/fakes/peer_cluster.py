@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-
+from shadowtree.cli.unused_ports import unused_ports
 from tests.fakes.peer_core import FakeDisk, FakePeerCore
 from tests.fakes.peer_server import FakeServer, until
 from tests.fakes.tcp_proxy import Network
@@ -20,7 +19,7 @@ class PeerCluster:
 
     async def start(self, *names, limits=None):
         """Start servers of these names; when it returns they have all met, and each pair has settled on one session."""
-        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
+        self._ports = dict(zip(names, unused_ports(len(names)), strict=True))
         ways = {
             (one, other): await self.network.way(one, other, f"127.0.0.1:{self._ports[other]}")
             for one in names
@@ -40,17 +39,6 @@ class PeerCluster:
         await self.network.close()
         for server in self.servers.values():
             await server.kill()
-
-
-def free_ports(count):
-    """Ports that nobody uses: peers are told them before the servers run."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    found = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return found
 
 
 def lost(server):

@@ -25,6 +25,7 @@ from namegraph.events import (
 )
 from namegraph.incarnations import Incarnations
 from namegraph.records import Records
+from storage.errors import DatabaseFullError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,14 @@ class FakeDisk:
     """What was committed: it outlives the cores."""
 
     rows: dict[tuple[str, str], object] = field(default_factory=dict)
+    is_full: bool = False
 
     def probe(self):
-        """It is always there."""
+        if self.is_full:
+            raise DatabaseFullError(database="fake", problem="the disk is full", remedy="make room")
 
     def commit(self, records):
+        self.probe()
         for row in records.protocol:
             if row.value is None:
                 self.rows.pop((row.part, row.key), None)
@@ -56,7 +60,7 @@ class FakePeerCore:
     def __init__(self, server, subnets, peers, disk=None):
         self.server = server
         self.subnets = tuple(subnets)
-        self.view = ""
+        self.view, self.members = "", ()
         self.peer_addresses = dict(peers)
         rows = list(disk.rows.values()) if disk else []
         self.channels, self.incarnations = Channels.restore(rows), Incarnations(rows)

@@ -55,7 +55,7 @@ class FakeServer:
         """End without a word, as far as a server in this process can."""
         for task in self.tasks:
             task.cancel()
-        await asyncio.wait(self.tasks)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.grpc_server.stop(None)
         self.worker.shutdown()
 

@@ -65,6 +65,7 @@ class TcpProxy:
             self._server.close()
         for connection in list(self._connections):
             connection.close()
+            connection.task.cancel()  # It may wait for bytes to pass again.
         while self._connections:
             await asyncio.wait([connection.task for connection in self._connections])
 
@@ -149,6 +150,10 @@ class Network:
         if (destination, source) in self._ways:
             self._ways[destination, source].set(homeward=passage)
 
+    def set_dialling(self, source: str, destination: str, passage: Passage) -> None:
+        """What becomes of connections that one place dials to another; those that the other one dials are as before."""
+        self._ways[source, destination].set(outward=passage, homeward=passage)
+
     def part(self, one: str, other: str, passage: Passage = Passage.DROP) -> None:
         """Break both directions between two places."""
         self.set(one, other, passage)
@@ -190,6 +195,10 @@ class NetworkInThread:
     def set(self, source: str, destination: str, passage: Passage) -> None:
         """As `Network` says; holds when it returns."""
         self._call(lambda: self._network.set(source, destination, passage))
+
+    def set_dialling(self, source: str, destination: str, passage: Passage) -> None:
+        """As `Network` says; holds when it returns."""
+        self._call(lambda: self._network.set_dialling(source, destination, passage))
 
     def part(self, one: str, other: str, passage: Passage = Passage.DROP) -> None:
         """As `Network` says; holds when it returns."""

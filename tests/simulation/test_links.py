@@ -220,6 +220,32 @@ def test_what_waits_for_a_server_whose_pause_gets_longer_stays_in_order():
     assert [network.next().event.number for _ in range(2)] == [1, 2]
 
 
+def test_what_a_cut_has_held_back_comes_to_a_paused_server_before_what_was_sent_later():
+    network = RandomNetwork(random.Random(1), is_wild=False)
+    network.stop(Channel(A, B))
+    network.send(Sent(0.0, A, B, Open()), PeerMessage(A, 1, b""))
+    network.put(A, Errand(lambda: None), delay=50.0)
+    assert network.next().server == A  # The letter came to the cut meanwhile.
+    network.send(Sent(50.0, A, B, Open()), PeerMessage(A, 2, b""))
+    network.go_on(Channel(A, B))
+    network.freeze(B, 100.0)
+    assert [network.next().event.number for _ in range(2)] == [1, 2]
+
+
+def test_what_waits_for_a_paused_server_stays_in_order_where_a_cut_lasts_longer_than_the_pause():
+    network = RandomNetwork(random.Random(1), is_wild=False)
+    network.freeze(B, 100.0)
+    network.send(Sent(0.0, A, B, Open()), PeerMessage(A, 1, b""))
+    network.put(A, Errand(lambda: None), delay=50.0)
+    assert network.next().server == A  # The letter was put off meanwhile, and comes to the cut after the next one.
+    network.stop(Channel(A, B))
+    network.send(Sent(50.0, A, B, Open()), PeerMessage(A, 2, b""))
+    network.put(A, Errand(lambda: None), delay=100.0)
+    assert network.next().server == A
+    network.go_on(Channel(A, B))
+    assert [network.next().event.number for _ in range(2)] == [1, 2]
+
+
 def test_a_letter_that_comes_again_while_a_disk_is_slow_leaves_what_is_durable_so():
     queue = Queue()
     letters = [PeerMessage(A, 1, b""), PeerMessage(A, 2, b""), PeerMessage(A, 1, b"")]

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from namegraph.events import (
+    ChildKind,
     Committed,
     CreateGroup,
     DeleteGroup,
@@ -18,6 +19,7 @@ from namegraph.events import (
 )
 from namegraph.incarnations import Incarnations
 from namegraph.message_parts import ArcId, RecordVersion
+from namegraph.messages import Commit, Offer
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
 from namegraph.records import RequestId
@@ -40,6 +42,18 @@ class SceneWithCopies(Scene):
         self.cluster.crash(server, down_for=0.5, disk=disk)
         self.cluster.run()
         self.cluster.run()
+
+    def ask_until_told(self, server, *operations, kind, to):
+        """Ask for an update that ends without a server, which is cut off as soon as it is sent a message of a type."""
+        self.commands[len(self.commands)] = UpdateCommand(len(self.commands), RequestId("cut"), operations)
+        self.cluster.submit(server, self.commands[len(self.commands) - 1])
+        before = len(self.cluster.sent)
+        while not any(sent.receiver == to and isinstance(sent.message, kind) for sent in self.cluster.sent[before:]):
+            self.cluster.take(self.network.next())
+        self.part([other for other in (A, B, C) if other != to], [to])
+
+    def sent(self, kind):
+        return [sent for sent in self.cluster.sent if isinstance(sent.message, kind)]
 
     def incarnations(self):
         return [self.core(server).incarnations.own for server in (A, B, C)]
@@ -85,12 +99,61 @@ def test_with_an_empty_disk_groups_come_back_that_others_have_arcs_with(loop):
     assert loop.core(A).owner_of("b.example") == B
 
 
+def test_what_is_heard_of_a_server_before_it_is_met_is_not_counted_as_its_own(loop):
+    loop.done(B, JoinArc(H[B], H[A]))
+    loop.part([A, B], [C])
+    loop.go_back(A, Disk(A))
+    assert loop.core(A).owner_of("c.example") is None
+    loop.done(B, JoinArc(H[C], H[B], ChildKind.GROUP, offline=True))
+    loop.meet([A, B], [C])
+    loop.check(*RING, (H[C], H[B]), (H[B], H[A]))
+
+
 def test_a_group_that_was_deleted_and_created_again_does_not_get_its_old_arcs_back(loop):
     old = loop.copy(A)
     loop.done(A, DeleteGroup(G[A], force=True))
     loop.done(A, CreateGroup(G[A]))
     loop.go_back(A, old)
     loop.check((G[B], G[C]))
+
+
+def test_what_it_had_yet_to_tell_of_a_group_is_old_news_once_all_are_healed(loop):
+    """The group was deleted by an update of which its home was not told, and is another one since."""
+    loop.ask_until_told(A, CreateGroup(NodeId(f"n@{A}")), DeleteGroup(H[C]), kind=Commit, to=C)
+    old = loop.copy(A)
+    loop.meet([A, B], [C])
+    assert loop.refused(C, DeleteGroup(H[C])) is Reason.GROUP_NOT_FOUND, "this was offered, and taken"
+    loop.done(C, CreateGroup(H[C]), JoinArc(H[C], G[A]))
+    offers = len(loop.sent(Offer))
+    loop.go_back(A, old)
+    assert len(loop.sent(Offer)) > offers
+    loop.check(*RING, (H[C], G[A]))
+
+
+@pytest.mark.parametrize(
+    ("server", "operation"),
+    [
+        (A, LeaveArc(G[A], H[B])),
+        (A, LeaveArc(G[A], H[B], if_needed=True)),
+        (B, DeleteGroup(H[B], force=True)),
+    ],
+)
+def test_nobody_is_told_that_there_is_nothing_to_leave_that_may_be_forgotten(loop, server, operation):
+    old = loop.copy(A)
+    loop.done(A, JoinArc(G[A], H[B]))
+    loop.cluster.crash(A, down_for=0.5, disk=old)
+    while loop.core(B).is_healed or A not in loop.members(B):
+        loop.cluster.take(loop.network.next())
+    # They are in one view, and have not compared yet what is suspended between them.
+    assert (G[A], H[B]) in loop.suspended(B)
+    ticket = len(loop.commands)
+    loop.commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), (operation,))
+    loop.cluster.submit(server, loop.commands[ticket])
+    loop.cluster.run()
+    assert loop.cluster.answers[ticket].reason is Reason.UNAVAILABLE
+    loop.check(*RING, (G[A], H[B]))
+    loop.done(server, operation)
+    loop.check(*RING)
 
 
 def test_all_but_one_go_back(loop):
@@ -154,6 +217,30 @@ def test_until_it_is_healed_with_all_nothing_that_it_may_have_forgotten_is_denie
     loop.cluster.run(after_step=ask)
     assert list(dict.fromkeys(told)) == [Reason.UNAVAILABLE, "incomplete", "complete"]
     loop.check(*RING, (H[B], H[C]), (H[A], H[B]))
+
+
+@pytest.mark.parametrize("kind", [ChildKind.AUTO, ChildKind.PROCESS])
+def test_a_group_that_it_has_forgotten_is_not_taken_for_a_process(loop, kind):
+    told, new = [], NodeId(f"person@{A}")
+
+    def ask():
+        # At each of the first steps after it has noticed, until it is healed.
+        if loop.core(A).incarnations.own and not loop.core(A).is_healed and len(told) < 40:
+            for member in (G[A], new):
+                ticket = len(loop.commands)
+                told.append(ticket)
+                operations = (JoinArc(H[B], member, kind=kind), JoinArc(H[C], member, kind=kind))
+                loop.commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations)
+                loop.cluster.submit(B, loop.commands[ticket])
+
+    loop.cluster.crash(A, down_for=0.5, disk=Disk(A))
+    loop.cluster.run(after_step=ask)
+    answers = [loop.cluster.answers[ticket] for ticket in told]
+    assert Reason.UNAVAILABLE in {answer.reason for answer in answers if not isinstance(answer, Committed)}
+    arcs = loop.core(B).graph.arcs_from(loop.core(B).graph.index[H[B]])
+    joined = {(H[server], loop.core(B).graph.ids[child]) for child, _ in arcs for server in (B, C)}
+    assert not (kind is ChildKind.PROCESS and (H[B], G[A]) in joined)
+    loop.check(*RING, *joined)
 
 
 def test_that_a_server_has_not_caught_up_is_durable(loop):
@@ -220,6 +307,8 @@ def test_a_fresh_incarnation_is_durable(loop):
         (10145, {}),  # a child's home blocks, late, an arc that its parent's home has never heard of
         (5071, {"servers": 5, "updates": 60}),  # arcs with two servers speak of the same lost group
         (460, {}),
+        (702173, {"servers": 5, "updates": 60}),  # a deleted group comes back, and a process of its name is a member
+        (304621, {"servers": 5, "updates": 60}),  # a record of an arc comes to its home, which has gone back before it
         (11152, {}),  # a group is deleted, and its home hears of it only later: with arcs that were left by it
     ],
 )

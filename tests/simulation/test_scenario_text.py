@@ -97,6 +97,8 @@ def test_a_wrong_line_is_named_with_the_reason(text, why):
         ("at a join x@a y@b\nloops x@a y@b", "line 4: the virtual nodes are: loops none"),
         ("at a join x@a y@b\ndeliver b>a", "line 4: no such message waits; what waits: deliver a>b Order 1"),
         ("release a>b", "line 3: nothing is held by these words"),
+        ("lose a b\nquiet", "line 4: nothing can be said of servers that are apart; let them meet: a b"),
+        ("lose a b", "nothing can be said of servers that are apart; let them meet: a b"),
     ],
 )
 def test_what_is_not_as_expected_is_named_with_its_line(text, why):

@@ -37,6 +37,8 @@ ONCE_FAILED = [
     "heal_interrupted",
     "group_deleted_by_who_missed_its_arc",
     "parent_deleted_by_who_missed_its_arc",
+    "arc_learnt_after_its_loop",
+    "arc_left_before_an_earlier_commit",
 ]
 """Left by a mistake in the core, not by the lack of a clause."""
 

@@ -6,6 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from namegraph.events import (
+    AddPeer,
     ChildKind,
     Committed,
     CreateGroup,
@@ -13,14 +14,18 @@ from namegraph.events import (
     ImportCommand,
     JoinArc,
     LeaveArc,
+    Member,
+    PeerLeaving,
     PeerLost,
     ReadCommand,
+    RemovePeer,
+    RetirePeer,
     UpdateCommand,
 )
 from namegraph.graph import ArcState
-from namegraph.messages import Commit, Install, Order, Propose
+from namegraph.messages import Commit, Done, HeldToo, Install, Open, Order, Propose
 from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.records import RequestId
+from namegraph.records import NodeKind, RequestId
 from namegraph.refusals import Reason
 from resolver.membership import MembershipResolver
 from simulation import links
@@ -36,15 +41,17 @@ H = {server: NodeId(f"h@{server}") for server in (A, B, C)}
 
 
 class Scene:
-    """Three servers with two groups each, that come to rest after each thing that happens."""
+    """Servers with two groups each, three if nothing else is said, that come to rest after each thing that happens."""
 
-    def __init__(self):
+    def __init__(self, servers=(A, B, C), *, is_configured=True):
         chance = random.Random(1)
         self.network = RandomNetwork(chance, is_wild=False)
-        self.cluster = Cluster([Subnet(server) for server in (A, B, C)], self.network, crashes=chance)
+        self.cluster = Cluster(
+            [Subnet(server) for server in servers], self.network, crashes=chance, is_configured=is_configured
+        )
         self.commands = {}
-        for server in (A, B, C):
-            self.done(server, CreateGroup(G[server]), CreateGroup(H[server]))
+        for server in servers:
+            self.done(server, *(CreateGroup(NodeId(f"{name}@{server}")) for name in "gh"))
         self.links = Links(self.cluster, self.network, chance)
         self.cluster.connections = self.links
 
@@ -72,6 +79,10 @@ class Scene:
     def part_until(self, is_so, some, others):
         """Until a message was sent."""
         self._begin(self.links.cut, some, others)
+        self.go_on_until(is_so)
+
+    def go_on_until(self, is_so):
+        """Until a message was sent."""
         while not any(is_so(sent) for sent in self.cluster.sent):
             self.cluster.take(self.network.next())
 
@@ -87,6 +98,22 @@ class Scene:
             arrival = self.network.next()
             if arrival is not None:
                 self.cluster.take(arrival)
+
+    def command(self, server, kind, *of):
+        """Let an operator ask for something."""
+        ticket = FIRST_READ + len(self.cluster.answers)
+        self.cluster.submit(server, kind(ticket, *of))
+        self.cluster.run()
+        return self.cluster.answers.pop(ticket)
+
+    def retire(self, server, gone):
+        """Retire the server of a subnet for good; returns the refusal to remove it, if there is one."""
+        subnet = Subnet(gone)
+        while self.core(server).suspended_with_subnet(subnet):
+            assert isinstance(self.command(server, RetirePeer, subnet), Committed)
+        self.command(server, RetirePeer, subnet)
+        removed = self.command(server, RemovePeer, subnet)
+        return None if isinstance(removed, Committed) else removed
 
     def bring(self, server, *arcs):
         """Import arcs between groups."""
@@ -147,6 +174,25 @@ FIRST_READ = 1_000
 """Tickets of reads; those below are of updates."""
 
 RING = [(G[A], G[B]), (G[B], G[C]), (G[C], G[A])]
+
+
+def test_who_missed_what_was_suspended_hears_of_it_though_its_coordinator_had_no_part_in_it():
+    """A lets B and C suspend what comes from D, B does not hear of it, and A is gone when D is back."""
+    d = ServerId("d.example")
+    scene = Scene((A, B, C, d))
+    above = NodeId(f"g@{d}")
+    scene.done(d, JoinArc(above, G[B]))
+    scene.done(d, JoinArc(above, H[C]))
+    scene.done(B, JoinArc(G[B], G[C]))
+    scene.part_until(lambda sent: isinstance(sent.message, Commit) and sent.sender == A, [d], [A, B, C])
+    scene.network.stop(Channel(A, B))
+    scene.go_on_until(lambda sent: isinstance(sent.message, Done) and sent.receiver == A)
+    scene.part([A], [B, C])
+    scene.meet([d], [B, C])
+    assert all(scene.members(server) == {B, C, d} for server in (B, C, d))
+    assert scene.core(C).records.is_held(scene.core(C).graph.index[above])
+    scene.meet([A], [B, C, d])
+    scene.check((above, G[B]), (above, H[C]), (G[B], G[C]))
 
 
 def test_nobody_agrees_on_anything_while_nobody_is_lost(loop):
@@ -310,6 +356,21 @@ def test_a_group_that_was_deleted_and_created_again_does_not_get_its_arcs_back(l
     loop.check((G[A], G[B]))
 
 
+def test_a_group_is_deleted_before_its_server_hears_that_it_was_left():
+    scene = Scene()
+    scene.done(B, JoinArc(G[B], G[C]))
+    scene.part([B], [A, C])
+    scene.done(B, LeaveArc(G[B], G[C]))
+    before = len(scene.cluster.sent)
+    scene.meet_until(lambda: any(isinstance(sent.message, Open) for sent in scene.cluster.sent[before:]), [B], [A, C])
+    # So its parent's home says only after the deletion what is suspended there.
+    scene.network.stop(Channel(A, B))
+    scene.done(C, DeleteGroup(G[C], force=True))
+    scene.network.go_on(Channel(A, B))
+    scene.cluster.run()
+    scene.check()
+
+
 def test_a_member_joins_when_its_server_is_back():
     scene = Scene()
     scene.part([A, B], [C])
@@ -379,12 +440,144 @@ def test_an_arc_that_waits_at_both_its_ends_is_joined_once():
     scene.check((G[C], G[A]), (G[A], G[C]))
 
 
+NOBODY = {server: NodeId(f"nobody@{server}") for server in (A, C)}
+
+
+def rejected_where(arc, kind, *, at):
+    """An arc that was to wait for the other end, and could not be joined. H[A] is above G[A], and H[B] below G[C]."""
+    scene = Scene()
+    scene.done(A, JoinArc(H[A], G[A]))
+    scene.done(C, JoinArc(G[C], H[B]))
+    scene.part([A], [B, C])
+    scene.arc, scene.at = arc, at
+    scene.done(at, JoinArc(*arc, kind, offline=True))
+    scene.meet([A], [B, C])
+    return scene
+
+
+NODES = [*G.values(), *H.values(), *NOBODY.values()]
+
+
+def told_of(scene, server):
+    """All that a server tells which suspended arcs may have a part in."""
+    resolver = MembershipResolver(scene.core(server))
+    groups = [G[server], H[server]]
+    return (
+        {group: (plan.processes, plan.groups, plan.apart) for group in groups if (plan := resolver.resolve(group))},
+        {node: (resolver.memberships(node), resolver.apart_above(node)) for node in NODES},
+        {(group, node) for group in groups for node in NODES if resolver.check(group, node)},
+        {(group, node) for group in groups for node in NODES if resolver.explain(group, node)},
+        set(resolver.export(subnet=None)),
+        resolver.apart_below(),
+    )
+
+
+def read(scene, group):
+    """What an ordered read tells."""
+    ticket = FIRST_READ + len(scene.cluster.answers)
+    scene.cluster.submit(scene.core(A).home_of(group), ReadCommand(ticket, group))
+    scene.cluster.run()
+    answer = scene.cluster.answers[ticket]
+    return answer.members, answer.unreachable
+
+
+TO_GROUP_AS_PROCESS = ((G[A], G[C]), ChildKind.PROCESS, A)
+TO_NOBODY = ((G[A], NOBODY[C]), ChildKind.GROUP, A)
+FROM_NOBODY = ((NOBODY[A], G[C]), ChildKind.AUTO, C)
+
+
+@pytest.mark.parametrize("has_restarted", [False, True])
+@pytest.mark.parametrize(("arc", "kind", "at"), [TO_GROUP_AS_PROCESS, TO_NOBODY, FROM_NOBODY])
+def test_a_rejected_arc_is_in_no_answer_and_makes_none_incomplete(arc, kind, at, has_restarted):
+    scene = rejected_where(arc, kind, at=at)
+    if has_restarted:
+        scene.cluster.restart_all()
+        scene.cluster.run()
+    told = [told_of(scene, server) for server in (A, B, C)]
+    reads = [read(scene, group) for group in (H[A], G[A], G[C])]
+    ((found, why),) = scene.core(at).suspended_arcs()
+    assert tuple(found) == arc
+    assert why.startswith("rejected: ")
+    graph = scene.core(at).graph
+    assert graph.arc_state(graph.suspended[graph.index[arc[0]], graph.index[arc[1]]]) is ArcState.SUSPENDED
+    scene.done(at, LeaveArc(*arc))
+    assert [told_of(scene, server) for server in (A, B, C)] == told
+    assert [read(scene, group) for group in (H[A], G[A], G[C])] == reads
+    scene.check((H[A], G[A]), (G[C], H[B]))
+
+
+@pytest.mark.parametrize(("arc", "kind", "at"), [TO_GROUP_AS_PROCESS, TO_NOBODY, FROM_NOBODY])
+def test_what_may_still_be_joined_is_told_as_before(arc, kind, at):
+    scene = rejected_where(arc, kind, at=at)
+    kept = MembershipResolver(scene.core(at))
+    before = kept.resolve(G[at])
+    scene.part([A], [B, C])
+    other = next(server for server in (A, C) if server != at)
+    away = kept.resolve(G[at]).apart
+    if at == C:
+        assert kept.apart_above(G[C]) == [A]
+    elif kind is ChildKind.PROCESS:
+        assert [one.processes for one in away] == [(arc[1],)]
+        assert kept.check(H[A], arc[1])
+        assert (Member(arc[1], NodeKind.PROCESS) in read(scene, H[A])[0], read(scene, H[A])[1]) == (True, ())
+    else:
+        assert [one.groups for one in away] == [(arc[1],)]
+        assert read(scene, H[A])[1] == (arc[1],)
+    assert all(why == f"the server {other} is out of reach" for _, why in scene.core(at).suspended_arcs())
+    scene.meet([A], [B, C])
+    assert kept.resolve(G[at]).apart == before.apart == ()
+
+
+@pytest.mark.parametrize(
+    ("arc", "kind", "at", "reason"),
+    [
+        (*TO_GROUP_AS_PROCESS, Reason.WRONG_KIND),
+        (*TO_NOBODY, Reason.GROUP_NOT_FOUND),
+        (*FROM_NOBODY, Reason.GROUP_NOT_FOUND),
+    ],
+)
+def test_joining_a_rejected_arc_tries_it_again_and_says_why_it_cannot_be(arc, kind, at, reason):
+    scene = rejected_where(arc, kind, at=at)
+    assert scene.refused(A, JoinArc(*arc, kind)) is reason
+    assert scene.refused(A, CreateGroup(NodeId(f"new@{A}")), JoinArc(*arc, kind, if_needed=True)) is reason
+    assert scene.suspended(at) == {arc}
+    scene.done(at, LeaveArc(*arc))
+    assert scene.refused(at, LeaveArc(*arc)) in (Reason.NOT_A_MEMBER, Reason.GROUP_NOT_FOUND, Reason.UNAVAILABLE)
+
+
+def test_a_member_of_another_kind_joins_as_what_it_is():
+    scene = rejected_where(TO_GROUP_AS_PROCESS[0], ChildKind.PROCESS, at=A)
+    scene.done(A, JoinArc(*scene.arc))
+    assert MembershipResolver(scene.core(B)).memberships(H[B]) == [G[A], G[C], H[A]]
+    assert scene.refused(A, JoinArc(*scene.arc)) is Reason.ALREADY_MEMBER
+    scene.check((H[A], G[A]), scene.arc, (G[C], H[B]))
+    scene.part([A], [B, C])
+    assert [why for _, why in scene.core(A).suspended_arcs()] == [f"the server {C} is out of reach"]
+    scene.meet([A], [B, C])
+    scene.check((H[A], G[A]), scene.arc, (G[C], H[B]))
+
+
+def test_a_rejected_arc_is_left_and_joined_in_one_update():
+    scene = rejected_where(TO_GROUP_AS_PROCESS[0], ChildKind.PROCESS, at=A)
+    scene.done(A, LeaveArc(*scene.arc), JoinArc(*scene.arc, ChildKind.GROUP))
+    scene.check((H[A], G[A]), scene.arc, (G[C], H[B]))
+
+
+def test_what_was_joined_to_wait_in_the_present_view_is_not_taken_for_rejected(loop):
+    loop.part([A, B], [C])
+    loop.meet([A, B], [C])
+    # It stops, and nobody has counted it as lost.
+    loop.cluster.submit(A, PeerLeaving(C, "it stops"))
+    loop.done(A, JoinArc(H[A], NodeId(f"ann@{C}"), ChildKind.PROCESS, offline=True))
+    assert MembershipResolver(loop.core(A)).check(H[A], NodeId(f"ann@{C}"))
+
+
 @pytest.fixture
 def rejected():
     """A group that was joined to one that was never there."""
     scene = Scene()
     scene.part([A], [B, C])
-    scene.arc = NodeId(f"nobody@{A}"), G[C]
+    scene.arc = NOBODY[A], G[C]
     scene.done(C, JoinArc(*scene.arc, offline=True))
     scene.meet([A], [B, C])
     ((arc, why),) = scene.core(C).suspended_arcs()
@@ -401,15 +594,48 @@ def test_a_group_whose_parent_is_not_there_stays_visible_as_rejected_until_it_le
     rejected.check()
 
 
-def test_a_rejected_group_is_joined_in_the_ordinary_way_once_its_parent_is_there(rejected):
-    rejected.done(A, CreateGroup(rejected.arc[0]))
-    rejected.done(A, JoinArc(*rejected.arc))
-    rejected.check(rejected.arc)
-    assert not rejected.core(C).suspended_arcs()
-    assert rejected.refused(A, JoinArc(*rejected.arc)) is Reason.ALREADY_MEMBER
-    rejected.part([A], [B, C])
-    rejected.meet([A], [B, C])
-    rejected.check(rejected.arc)
+@pytest.mark.parametrize(("arc", "kind", "at"), [TO_NOBODY, FROM_NOBODY])
+@pytest.mark.parametrize("has_restarted", [False, True])
+def test_a_rejected_arc_is_joined_by_itself_once_the_group_is_created(arc, kind, at, has_restarted):
+    scene = rejected_where(arc, kind, at=at)
+    if has_restarted:
+        scene.cluster.restart_all()
+        scene.cluster.run()
+    (missing,) = {*arc} & {*NOBODY.values()}
+    other = next(server for server in (A, C) if server != at)
+    scene.done(other, CreateGroup(NodeId(f"any@{other}")))
+    assert scene.suspended(at) == {arc}
+    scene.done(other, CreateGroup(missing))
+    scene.check((H[A], G[A]), arc, (G[C], H[B]))
+    assert scene.refused(A, JoinArc(*arc)) is Reason.ALREADY_MEMBER
+    scene.part([A], [B, C])
+    scene.meet([A], [B, C])
+    scene.check((H[A], G[A]), arc, (G[C], H[B]))
+
+
+def test_a_rejected_arc_is_joined_in_the_ordinary_way_where_nobody_remembers_that_it_waits():
+    arc, kind, at = TO_NOBODY
+    scene = rejected_where(arc, kind, at=at)
+    with patch.object(links, "NOTICED_AFTER", (1e9,)), patch.object(links, "LOST_AFTER", (1e9,)):
+        scene.cluster.crash(C, down_for=0.0)
+        scene.cluster.run()
+        scene.done(C, CreateGroup(NOBODY[C]))
+    assert scene.suspended(at) == {arc}
+    assert MembershipResolver(scene.core(A)).resolve(H[A]).groups == (G[A],)
+    scene.done(A, JoinArc(*arc, kind))
+    scene.check((H[A], G[A]), arc, (G[C], H[B]))
+
+
+def test_a_group_that_is_created_while_servers_heal_gets_the_arcs_that_waited_for_it():
+    scene = Scene()
+    scene.part([A], [B, C])
+    scene.done(A, JoinArc(G[A], NOBODY[C], ChildKind.GROUP, offline=True))
+    scene.meet_until(
+        lambda: any(isinstance(one.message, HeldToo) and one.message.arcs for one in scene.cluster.sent), [A], [B, C]
+    )
+    scene.done(C, CreateGroup(NOBODY[C]))
+    scene.cluster.run()
+    scene.check((G[A], NOBODY[C]))
 
 
 def test_a_rejected_group_is_tried_again_when_servers_meet_again(rejected):
@@ -562,3 +788,197 @@ def test_a_group_that_may_have_been_created_is_not_denied():
     scene.meet([A], [B, C])
     scene.done(A, JoinArc(new, H[A]))
     scene.check((G[B], H[B]), (new, H[A]))
+
+
+def test_that_a_group_was_deleted_while_apart_survives_a_crash_right_after():
+    scene = Scene()
+    told = cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[A]))
+    assert isinstance(told, Committed)
+    scene.done(A, DeleteGroup(H[A]))
+    scene.cluster.restart_all()
+    scene.done(A, CreateGroup(H[A]))
+    scene.meet([A], [B, C])
+    scene.check()
+
+
+def test_nobody_is_told_that_there_is_nothing_to_do_where_an_update_in_doubt_may_have_done_the_opposite():
+    scene = Scene()
+    scene.done(C, JoinArc(H[C], H[A]), JoinArc(G[A], H[A]))
+    cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), JoinArc(G[A], H[B]), LeaveArc(G[A], H[A]))
+    # It may be that H[A] has left, and that H[B] is there.
+    assert scene.refused(A, JoinArc(G[A], H[A])) is Reason.UNAVAILABLE
+    assert scene.refused(A, JoinArc(G[A], H[A], if_needed=True)) is Reason.UNAVAILABLE
+    assert scene.refused(A, LeaveArc(G[A], G[B])) is Reason.UNAVAILABLE
+    assert scene.refused(A, LeaveArc(H[A], G[A])) is Reason.UNAVAILABLE
+    new = NodeId(f"new@{A}")
+    scene.done(A, CreateGroup(new), JoinArc(new, G[A]))
+    scene.meet([A], [B, C])
+    assert scene.refused(A, LeaveArc(G[A], H[A])) is Reason.NOT_A_MEMBER
+    scene.check((H[C], H[A]), (G[B], H[B]), (G[A], H[B]), (new, G[A]))
+
+
+def test_a_group_that_may_have_been_created_is_not_taken_for_a_process():
+    scene = Scene()
+    new, person = NodeId(f"new@{A}"), NodeId(f"person@{A}")
+    cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), CreateGroup(new))
+    for kind in (ChildKind.AUTO, ChildKind.PROCESS):
+        assert scene.refused(A, JoinArc(H[A], new, kind=kind)) is Reason.UNAVAILABLE
+    scene.done(A, JoinArc(H[A], person))
+    scene.meet([A], [B, C])
+    scene.done(A, JoinArc(H[A], new))
+    scene.check((G[B], H[B]), (H[A], person), (H[A], new))
+
+
+@pytest.mark.parametrize("more", [[], ["joined again"], ["joined to another"]], ids=" ".join)
+@pytest.mark.parametrize("parents", [[B], [A, B], [B, C]], ids=" ".join)
+def test_a_process_that_became_a_group_by_an_update_that_its_home_missed_becomes_one(parents, more):
+    scene = Scene()
+    new = NodeId(f"new@{A}")
+    for server in parents:
+        scene.done(server, JoinArc(G[server], new))
+    joined = [(G[B] if more == ["joined again"] else H[B], new)] if more else []
+    leaves = [LeaveArc(G[server], new) for server in sorted(parents, key=lambda server: server != B)]
+    told = cut_off_before_the_commit(scene, B, A, *leaves, CreateGroup(new), *(JoinArc(*arc) for arc in joined))
+    assert isinstance(told, Committed)
+    # One of those that have missed it may be away still.
+    scene.part([C], [A, B])
+    scene.meet([A], [B])
+    scene.meet([C], [A, B])
+    scene.check(*joined)
+    scene.done(A, JoinArc(new, H[A]))
+    scene.check(*joined, (new, H[A]))
+
+
+def test_a_group_is_deleted_by_an_update_that_its_home_missed_with_arcs_that_others_have_joined_since():
+    scene = Scene()
+    scene.done(B, JoinArc(G[B], H[A]))
+    told = cut_off_before_the_commit(scene, B, A, LeaveArc(G[B], H[A]), DeleteGroup(H[A]))
+    assert isinstance(told, Committed)
+    scene.done(A, JoinArc(H[A], G[A]), JoinArc(G[A], H[A]))
+    scene.meet([A], [B, C])
+    scene.check()
+
+
+KIM, ANN, GUEST = NodeId(f"kim@{A}"), NodeId(f"ann@{C}"), NodeId("guest@nowhere")
+
+KEPT = [(G[A], G[B]), (H[B], KIM), (G[B], H[A]), (H[A], GUEST)]
+"""Of the arcs of `with_one_gone`, those that have no end at the server which is gone."""
+
+ENDED = [(G[B], G[C]), (G[C], G[A]), (H[C], KIM), (H[A], ANN), (H[A], H[C])]
+
+
+@pytest.fixture
+def with_one_gone():
+    """C is gone, which had arcs of all kinds with the others."""
+    scene = Scene(is_configured=False)
+    for arc in KEPT + ENDED:
+        home = ServerId(arc[0].partition("@")[2])
+        scene.done(home, JoinArc(*arc))
+    scene.part([A, B], [C])
+    return scene
+
+
+def check_without(scene, gone):
+    """All is at rest at the others, and known for sure."""
+    others = {server: core for server, core in scene.cluster.servers.items() if server != gone}
+    check_quiet(others, scene.commands, scene.cluster.answers)
+    check_all(others, TrueGraph(dict.fromkeys(KEPT, 0)), {node for at in (G, H) for node in (at[A], at[B])})
+    for core in others.values():
+        resolver = MembershipResolver(core)
+        assert core.suspended_arcs() == []
+        assert not resolver.has_gaps or resolver.apart_below() == []
+        for member in (KIM, G[A], G[B], H[A], H[B]):
+            assert resolver.apart_above(member) == []
+        assert core.servers_met == [server for server in others if server != core.server]
+
+
+@pytest.mark.parametrize("order", [(A, B), (B, A)])
+def test_a_server_that_is_gone_for_good_is_retired_at_each_of_the_others(with_one_gone, order):
+    scene = with_one_gone
+    assert scene.refused(A, LeaveArc(H[C], KIM)) is Reason.UNAVAILABLE
+    refusal = scene.command(A, RemovePeer, Subnet(C))
+    assert refusal.reason is Reason.NAME_IN_USE
+    assert f"`shadowtree peers remove {C} --force`" in refusal.message
+    first, second = (scene.retire(server, C) for server in order)
+    assert second is None
+    if first is not None:
+        # What the other one had not ended yet was known here.
+        assert f"what the server {order[1]} owns" in first.message
+        assert scene.retire(order[0], C) is None
+    check_without(scene, C)
+    # Names of its domain are nobody's: a person of it is welcome again.
+    scene.done(A, JoinArc(H[A], ANN))
+    scene.done(A, LeaveArc(H[A], ANN))
+    check_without(scene, C)
+
+
+@pytest.mark.parametrize("order", [(A, B), (B, A)])
+def test_a_server_that_was_retired_and_comes_back_gets_nothing_back(with_one_gone, order):
+    scene = with_one_gone
+    for server in (*order, *order):
+        if C in scene.core(server).servers_met:
+            scene.retire(server, C)
+    for server in order:
+        assert isinstance(scene.command(server, AddPeer, Subnet(C), f"{C}:7400"), Committed)
+    scene.meet([A, B], [C])
+    assert scene.members(A) == scene.members(B) == scene.members(C) == {A, B, C}
+    scene.check(*KEPT)
+    scene.done(C, JoinArc(G[C], G[A]))
+    scene.check(*KEPT, (G[C], G[A]))
+
+
+def test_only_a_server_that_is_out_of_reach_is_retired():
+    scene = Scene(is_configured=False)
+    scene.done(C, JoinArc(G[C], KIM))
+    refusal = scene.command(A, RetirePeer, Subnet(C))
+    assert refusal.reason is Reason.INVALID_REQUEST
+    assert "is in one view with this one" in refusal.message
+    assert scene.command(A, RetirePeer, Subnet(A)).reason is Reason.INVALID_REQUEST
+    assert scene.command(A, RetirePeer, Subnet("nobody.example")).reason is Reason.INVALID_REQUEST
+    scene.check((G[C], KIM))
+
+
+def test_a_server_that_is_back_before_it_was_retired_keeps_what_it_has(with_one_gone):
+    scene = with_one_gone
+    ticket = FIRST_READ
+    scene.meet_until(lambda: scene.core(A).is_frozen, [A, B], [C])
+    scene.cluster.submit(A, RetirePeer(ticket, Subnet(C)))
+    scene.cluster.run()
+    assert scene.cluster.answers.pop(ticket).reason in (Reason.UNAVAILABLE, Reason.INVALID_REQUEST)
+    scene.check(*KEPT, *ENDED)
+
+
+def test_what_was_to_be_ended_stays_where_the_server_comes_back_meanwhile(with_one_gone):
+    scene = with_one_gone
+    ticket = FIRST_READ
+    scene.cluster.submit(A, RetirePeer(ticket, Subnet(C)))
+    scene.cluster.take(scene.network.next())
+    assert not scene.core(A).is_idle()
+    scene.meet([A, B], [C])
+    answer = scene.cluster.answers.pop(ticket)
+    ended = [arc for arc in ENDED if A in (ServerId(end.partition("@")[2]) for end in arc)]
+    left = [arc for arc in ENDED if arc not in ended]
+    scene.check(*KEPT, *(left if isinstance(answer, Committed) else ENDED))
+
+
+def test_what_is_refused_while_in_doubt_is_tried_again_when_it_is_repeated():
+    scene = Scene()
+    cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), JoinArc(G[A], H[B]))
+    reasons = []
+    for _ in range(2):
+        ticket = FIRST_READ + len(reasons)
+        scene.cluster.submit(A, UpdateCommand(ticket, RequestId("again"), (LeaveArc(H[A], G[A]),)))
+        scene.cluster.run()
+        reasons.append(scene.cluster.answers.pop(ticket).reason)
+        scene.meet([A], [B, C])
+    assert reasons == [Reason.UNAVAILABLE, Reason.NOT_A_MEMBER]
+
+
+def test_a_process_of_a_server_that_is_away_is_not_taken_for_a_group():
+    scene = Scene()
+    person = NodeId(f"person@{A}")
+    scene.done(B, JoinArc(G[B], person))
+    scene.part([A], [B, C])
+    assert scene.refused(B, JoinArc(person, H[B], offline=True)) is Reason.GROUP_NOT_FOUND
+    scene.meet([A], [B, C])
+    scene.check((G[B], person))

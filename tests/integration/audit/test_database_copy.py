@@ -10,6 +10,7 @@ import pytest
 
 import shadowtree
 from namegraph.records import ArcRecord, NodeIndex, NodeKind, NodeRecord, Records
+from shadowtree.cli.unused_ports import unused_ports
 from shadowtree.client.snapshots.schema import TABLES
 from spark_graph_jobs import database_copy
 from spark_graph_jobs.database_copy import CopyRequest, copy_database
@@ -17,7 +18,7 @@ from storage import copied, open_store
 from storage.copied import copied_state, java_database
 from storage.errors import DatabaseUrlError, StorageError
 from storage.open import reading_state
-from tests.integration.nameserver.conftest import free_ports, start  # noqa: F401 - a fixture
+from tests.integration.nameserver.conftest import start  # noqa: F401 - a fixture
 from tests.postgres import running_postgresql
 
 SECONDS = 600
@@ -26,7 +27,7 @@ SECONDS = 600
 
 @pytest.fixture(scope="module")
 def postgresql():
-    with running_postgresql(port=free_ports(1)[0]) as running:
+    with running_postgresql(port=unused_ports(1)[0]) as running:
         yield running
 
 

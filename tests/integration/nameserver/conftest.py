@@ -1,9 +1,8 @@
 """Servers that a test starts are gone when it ends."""
 
-import socket
-
 import pytest
 
+from shadowtree.cli.unused_ports import unused_ports
 from tests.integration.nameserver.server_process import ServerProcess
 from tests.integration.nameserver.several_servers import SeveralServers
 
@@ -28,7 +27,7 @@ def cluster(start, tmp_path):
     """Start name servers that know one another's addresses."""
 
     def start_cluster(*subnets):
-        ports = dict(zip(subnets, free_ports(len(subnets)), strict=True))
+        ports = dict(zip(subnets, unused_ports(len(subnets)), strict=True))
 
         def start_one(subnet, peers=subnets, **settings):
             return start(
@@ -50,24 +49,13 @@ def start_several(start, tmp_path):
     started = []
 
     def start_all(shares, **settings):
-        servers = SeveralServers(start, tmp_path, free_ports(len(shares)), shares, **settings)
+        servers = SeveralServers(start, tmp_path, unused_ports(len(shares)), shares, **settings)
         started.append(servers)
         return servers
 
     yield start_all
     for servers in started:
         servers.close()
-
-
-def free_ports(count):
-    """Ports that nobody uses: peers are told them before the servers run."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @pytest.fixture(scope="module")

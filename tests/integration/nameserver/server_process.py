@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import selectors
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import grpc
 
@@ -16,6 +18,9 @@ from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
 from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
 
 PATIENCE_SECONDS = 60
+
+WRITABLE_BYTES = 4096
+"""Of each file, while a disk is full: less than any commit needs."""
 
 PROGRAM = """
 import json, os, sys
@@ -94,6 +99,17 @@ class ServerProcess:
         if self.process.poll() is None:
             self.process.kill()
         self.process.communicate(timeout=PATIENCE_SECONDS)
+
+
+@contextmanager
+def full_disk_of(process):
+    """A process, by its id, that can write next to nothing to files; all else of it goes on."""
+    unlimited = resource.prlimit(process, resource.RLIMIT_FSIZE)
+    resource.prlimit(process, resource.RLIMIT_FSIZE, (WRITABLE_BYTES, unlimited[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(process, resource.RLIMIT_FSIZE, unlimited)
 
 
 def wait_until(condition, what):

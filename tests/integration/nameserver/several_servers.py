@@ -7,7 +7,7 @@ import signal
 from contextlib import contextmanager
 
 import shadowtree
-from tests.integration.nameserver.server_process import wait_until
+from tests.integration.nameserver.server_process import full_disk_of, wait_until
 
 CALL_SECONDS = 30
 """A call of a test that is not about time: long for a machine with many other things to do."""
@@ -47,6 +47,12 @@ class SeveralServers:
             yield
         finally:
             self.processes[number].process.send_signal(signal.SIGCONT)
+
+    @contextmanager
+    def full_disk(self, number):
+        """One server that can write next to nothing; all else of it goes on."""
+        with full_disk_of(self.processes[number].process.pid):
+            yield
 
     def start_again(self, number):
         """Start one on the database that it had."""

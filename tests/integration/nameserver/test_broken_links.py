@@ -4,8 +4,8 @@ import pytest
 
 import shadowtree
 from shadowtree import Arc
+from shadowtree.cli.unused_ports import unused_ports
 from tests.fakes.tcp_proxy import NetworkInThread, Passage
-from tests.integration.nameserver.conftest import free_ports
 from tests.integration.nameserver.server_process import wait_until
 
 NAMES = ("a.x", "b.x", "c.x")
@@ -16,7 +16,7 @@ class Servers:
     """Three processes, each of which dials each other one on a way that can be broken."""
 
     def __init__(self, start, folder, network):
-        ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
+        ports = dict(zip(NAMES, unused_ports(len(NAMES)), strict=True))
         self.network = network
         self.processes = {
             name: start(

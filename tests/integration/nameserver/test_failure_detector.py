@@ -11,7 +11,9 @@ from nameserver.peers import watch as watch_module
 from nameserver.peers.phi import DetectorLimits
 from nameserver.peers.pulse import LONGEST_INTERVALS
 from nameserver.peers.watch import Life
-from tests.fakes.peer_cluster import PeerCluster, free_ports, lost
+from nameserver.peers.writing import STEADY_SECONDS
+from shadowtree.cli.unused_ports import unused_ports
+from tests.fakes.peer_cluster import PeerCluster, lost
 from tests.fakes.peer_core import FakeDisk, FakePeerCore
 from tests.fakes.peer_server import FakeServer, until
 from tests.fakes.tcp_proxy import Passage
@@ -103,6 +105,7 @@ async def test_a_link_that_carries_one_way_is_broken_for_both_ends(cluster, deaf
 
 async def test_a_pause_of_the_network_that_is_accepted_loses_nobody(cluster):
     a, b = await cluster.start("a.x", "b.x", limits=DetectorLimits(0.05, 3.0))
+    times_met = len(a.core.met)  # Of the sessions that both dialled one was chosen.
     cluster.network.part("a.x", "b.x", Passage.STALL)
     await until(lambda: a.report("b.x").life is b.report("a.x").life is Life.SUSPECTED)
     assert a.report("b.x").why.startswith("nothing was heard for")
@@ -110,7 +113,7 @@ async def test_a_pause_of_the_network_that_is_accepted_loses_nobody(cluster):
     cluster.network.heal()
     await until(lambda: a.report("b.x").life is b.report("a.x").life is Life.UP)
     assert a.core.lost == b.core.lost == []
-    assert a.core.met == ["b.x"]
+    assert len(a.core.met) == times_met
 
 
 async def test_a_connection_that_is_cut_and_made_again_in_time_loses_nobody(cluster):
@@ -162,16 +165,62 @@ async def test_a_busy_time_of_this_process_is_not_held_against_others(cluster):
     assert a.report("b.x").life is b.report("a.x").life is Life.UP
 
 
-async def test_a_server_that_cannot_write_its_database_hears_others_all_the_same(cluster):
+async def test_a_server_that_cannot_write_its_database_is_lost_to_others_but_they_are_not_to_it(cluster):
     a, b = await cluster.start("a.x", "b.x")
-    b.run_loop.storage_failure = "the disk is full"
+    met_there = [*b.core.met]
+    b.disk.is_full = True
+    await until(lambda: b.run_loop.storage_failure)
     a.send("b.x", b"to be taken later")
     await until(lambda: b.transport._open["a.x"].is_handling)
+    await until(lambda: lost(a) == ["b.x"])
+    report = a.report("b.x")
+    assert (report.life, report.state) == (Life.LOST, "connected")
+    assert report.why == "it cannot write: database fake: the disk is full; make room"
+    assert a.core.lost == [("b.x", report.why)]
+    # Whoever heard it may have formed a view without it, of which it cannot know.
+    assert b.transport.unheard() == ["a.x"]
+    assert not a.transport.is_delivering()
     await watched(4 * LIMITS.acceptable_pause_seconds)
-    assert a.core.lost == b.core.lost == []
-    b.run_loop.storage_failure = None
-    b.run_loop._room.set()
+    assert lost(a) == ["b.x"]
+    assert b.core.lost == []
+    times_met = len(a.core.met)
+    b.disk.is_full = False
+    await until(lambda: a.report("b.x").life is Life.UP)
+    assert len(a.core.met) == times_met + 1
     await until(lambda: b.letters("a.x") == [b"to be taken later"])
+    await until(lambda: b.transport.unheard() == [])
+    assert b.core.met == met_there
+    assert a.faults() == b.faults() == {}
+
+
+async def test_a_server_that_cannot_write_is_not_met_when_it_connects_again(cluster):
+    a, b = await cluster.start("a.x", "b.x")
+    b.disk.is_full = True
+    await until(lambda: lost(a) == ["b.x"])
+    met_before = len(a.core.met)
+    cluster.network.part("a.x", "b.x", Passage.CUT)
+    await until(lambda: not a.transport._open)
+    cluster.network.heal()
+    await until(lambda: a.report("b.x").state == "connected")
+    await watched(2 * LIMITS.acceptable_pause_seconds)
+    report = a.report("b.x")
+    assert report.life is Life.LOST
+    assert report.why.startswith("it cannot write:")
+    assert len(a.core.met) == met_before
+    b.disk.is_full = False
+    await until(lambda: a.report("b.x").life is b.report("a.x").life is Life.UP)
+    assert len(a.core.met) == met_before + 1
+
+
+async def test_a_server_that_cannot_write_for_a_moment_is_not_lost(cluster):
+    a, b = await cluster.start("a.x", "b.x", limits=DetectorLimits(0.05, 3.0))
+    for _ in range(2):
+        b.disk.is_full = True
+        await until(lambda: b.run_loop.storage_failure)
+        b.disk.is_full = False
+        await until(lambda: b.run_loop.storage_failure is None)
+        await watched(STEADY_SECONDS)
+    assert a.core.lost == b.core.lost == []
 
 
 async def test_a_lost_server_is_not_waited_for_by_calls(cluster, monkeypatch):
@@ -184,7 +233,7 @@ async def test_a_lost_server_is_not_waited_for_by_calls(cluster, monkeypatch):
 async def test_a_server_that_was_never_met_is_shown_as_such(cluster):
     core = FakePeerCore("a.x", ["a.x"], {"b.x": "127.0.0.1:9"})
     a = FakeServer(core, FakeDisk(), LIMITS)
-    await a.start(free_ports(1)[0])
+    await a.start(unused_ports(1)[0])
     cluster.servers["a.x"] = a
     await until(lambda: a.transport.reports() and a.report("b.x").state.startswith("silent since"))
     report = a.report("b.x")

@@ -6,6 +6,8 @@ import shadowtree
 from tests.integration.nameserver.server_process import wait_until
 
 TOP, LOW, NOBODY = "top@a.x", "low@b.x", "nobody@a.x"
+UPPER = "upper@b.x"
+"""Above the group in which something is rejected."""
 
 
 @pytest.fixture
@@ -61,6 +63,13 @@ def test_a_group_whose_parent_is_not_there_is_rejected_and_can_be_left_where_it_
     b.join(NOBODY, LOW, offline=True)
     back(servers)
     assert suspended(b) == [(NOBODY, LOW, f"rejected: the group {NOBODY} is not there")]
+    for member in (LOW, "ann@b.x"):
+        found = b.memberships(member)
+        assert (found.groups, found.unreachable) == ((LOW,) if member != LOW else (), ())
+        with pytest.raises(shadowtree.GroupNotFound):
+            b.check(NOBODY, member)
+    with pytest.raises(shadowtree.GroupNotFound):
+        b.join(NOBODY, LOW)
     b.leave(NOBODY, LOW)
     assert not suspended(b)
     assert b.describe(LOW).parents == ()
@@ -79,3 +88,54 @@ def test_only_what_the_dead_server_knows_nothing_of_can_be_left_without_it(serve
     b.leave(TOP, "other@b.x")
     back(servers)
     assert [child.id for child in a.describe(TOP).children] == [LOW]
+
+
+def told(client, member):
+    """What there is to know of a member of the lower group, and all of it is known."""
+    found = [client.resolve(UPPER, groups=True, consistency=way) for way in ("datagram", "ordered")]
+    above = client.memberships(member)
+    assert not any(answer.unreachable for answer in (*found, above))
+    members = {(*answer.processes, *answer.groups) for answer in found}
+    exported = [(arc.parent, arc.child) for arc in client.export() if arc.child]
+    return members, client.check(UPPER, member).is_member, above.groups, exported
+
+
+@pytest.fixture(params=[(TOP, "process", shadowtree.WrongKind), (NOBODY, "group", shadowtree.GroupNotFound)])
+def rejected(servers, request):
+    """A member of the lower group that is something else, or is not there, and how a join of it is refused."""
+    member, kind, error = request.param
+    _, b, _ = servers.clients
+    b.create_group(UPPER)
+    b.join(UPPER, LOW)
+    b.join(LOW, member, kind, offline=True)
+    back(servers)
+    ((parent, child, reason),) = suspended(b)
+    assert (parent, child, reason.split(":")[0]) == (LOW, member, "rejected")
+    return member, kind, error
+
+
+def test_a_rejected_member_is_in_no_answer_and_a_join_says_why_it_cannot_be(servers, rejected):
+    member, kind, error = rejected
+    _, b, c = servers.clients
+    assert (member, "suspended") in [(child.id, child.state) for child in c.describe(LOW).children]
+    for client in servers.clients:
+        assert told(client, member) == ({("ann@b.x", LOW)}, False, (), [(LOW, "ann@b.x"), (UPPER, LOW)])
+        with pytest.raises(error):
+            client.join(LOW, member, kind)
+    b.leave(LOW, member)
+    assert not suspended(b)
+
+
+def test_a_rejected_member_joins_as_what_it_is_or_once_it_is_there(servers, rejected):
+    member, _, error = rejected
+    a, b, _ = servers.clients
+    if error is shadowtree.GroupNotFound:
+        a.create_group(member)
+        wait_until(lambda: not suspended(b), "the join of what was created")
+    else:
+        b.join(LOW, member)
+        assert not suspended(b)
+    for client in servers.clients:
+        members, is_member, above, exported = told(client, member)
+        assert (members, is_member, above) == ({("ann@b.x", LOW, member)}, True, (LOW, UPPER))
+        assert (LOW, member) in exported

@@ -26,6 +26,7 @@ from nameserver.peers.frames import (
 from nameserver.peers.session import FRAME_BYTES_LIMIT
 from nameserver.peers.streams import CONVERSE_METHOD, DialledStream
 from nameserver.peers.watch import Life
+from shadowtree.cli.unused_ports import unused_ports
 from tests.fakes.peer_core import FakeDisk, FakePeerCore
 from tests.fakes.peer_server import PATIENCE_SECONDS, FakeServer, until
 
@@ -34,24 +35,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture
-def ports(unused_ports):
+def ports():
     return unused_ports(3)
-
-
-@pytest.fixture
-def unused_ports():
-    import socket
-
-    def find(count):
-        sockets = [socket.socket() for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        found = [each.getsockname()[1] for each in sockets]
-        for each in sockets:
-            each.close()
-        return found
-
-    return find
 
 
 @pytest_asyncio.fixture(loop_scope="module")

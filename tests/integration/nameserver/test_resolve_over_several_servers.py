@@ -84,6 +84,12 @@ async def test_a_resolution_whose_root_is_out_of_reach_is_refused(servers):
         await servers["b.example"].client.resolve(A, timeout=2)
 
 
+async def test_an_ordered_resolution_does_not_say_that_it_is_whole_while_a_server_is_out_of_reach(servers):
+    servers.cut_off("c.example")
+    found = await servers["a.example"].client.resolve(A, consistency="ordered", timeout=20)
+    assert found.unreachable and "carl@c.example" not in found.processes
+
+
 async def test_an_ordered_resolution_does_not_walk(servers):
     with pytest.raises(InvalidRequest):
         await servers["a.example"].client.resolve(A, walk=True, consistency="ordered")

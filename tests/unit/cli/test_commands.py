@@ -36,7 +36,7 @@ KEYS = {
         "database_failure",
         "view",
     ],
-    "peers": ["peers", "strangers"],
+    "peers": ["peers", "strangers", "unknown", "memberships_ended"],
     "peer": [
         "address",
         "subnets",
@@ -237,6 +237,25 @@ def test_a_write_whose_outcome_is_unknown_says_so_by_its_status(shadowtree, grap
     assert "request id mine" in found.err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("join", B, "bob@z"), ("leave", B, ANN), ("group", "delete", B), ("apply", "-")],
+    ids=["join", "leave", "delete", "apply"],
+)
+def test_a_write_that_is_refused_because_a_server_is_out_of_reach_has_failed_for_sure(shadowtree, graph, loop, command):
+    graph.unreachable = {B}
+    found = shadowtree(*command, stdin=f"-\t{B}\t{ANN}\n".encode())
+    assert (found.status, found.out) == (4, "")
+    assert "is out of reach; nothing was done" in found.err
+
+
+def test_a_read_that_is_refused_because_a_server_is_out_of_reach_is_uncertain(shadowtree, graph, loop):
+    graph.unreachable = {B}
+    found = shadowtree("describe", B)
+    assert (found.status, found.out) == (3, "")
+    assert "is out of reach" in found.err
+
+
 def test_what_is_exported_is_imported_again(shadowtree, graph, loop, tmp_path):
     before = dict(graph.arcs)
     for suffix in ("tsv", "tsv.gz", "jsonl"):
@@ -339,10 +358,15 @@ def test_peers_are_shown_added_and_removed(shadowtree):
         "life\t127.0.0.1:1\tsuspected\t0.12\t1.235\t-\tc.example\t4\tnothing was heard for 1.2 s",
         "fault\t127.0.0.1:1\tgarbage\t2",
     ]
-    strangers = "fault\t\tgarbage\t2"
-    assert shadowtree("peers").lines == [*shown, strangers]
-    assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 7
-    assert shadowtree("peers", "remove", "z.example").lines == [*shown, strangers]
+    others = ["fault\t\tgarbage\t2", "unknown\tw.example\ty.example\tw.example"]
+    assert shadowtree("peers").lines == [*shown, *others]
+    assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 8
+    assert shadowtree("peers", "remove", "z.example").lines == [*shown, *others]
+    assert shadowtree("peers", "add", "z.example=127.0.0.1:2").status == 0
+    forced = shadowtree("peers", "remove", "z.example", "--force")
+    assert forced.lines == [*shown, *others, "ended\t7"]
+    assert shadowtree("peers", "add", "z.example=127.0.0.1:2").status == 0
+    assert shadowtree("peers", "remove", "z.example", "--force", "--format", "json").json["memberships_ended"] == 7
     refused = shadowtree("peers", "remove", "z.example")
     assert (refused.status, refused.out) == (4, "")
     assert refused.err == "shadowtree: there is no peer of the subnet z.example\n"

@@ -80,6 +80,8 @@ def test_a_revision_is_asked_for(shadowtree, graph, monkeypatch):
         ("--format", "xml", "status"),
         ("--timeout", "soon", "status"),
         ("--timeout", "0", "status"),
+        ("--timeout", "nan", "status"),
+        ("--timeout", "inf", "status"),
         ("--timeout", "-1", "status"),
         ("--server", "nonsense", "status"),
         ("status", "--server", "host:99999"),

@@ -7,6 +7,7 @@ import grpc
 import pytest
 
 import shadowtree
+from shadowtree.cli.unused_ports import unused_ports
 from shadowtree.client import retry
 from tests.fakes.awaited_client import AwaitedClient
 from tests.fakes.name_service import FakeGraph, serve_fake
@@ -74,9 +75,7 @@ def test_a_server_that_is_not_there_is_unavailable(make_client, closed_port):
 
 def test_a_call_is_answered_by_a_server_that_comes_up_while_the_time_lasts(make_client, monkeypatch):
     """The server starts after the first attempt has failed."""
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{holder.getsockname()[1]}"
+    address = f"127.0.0.1:{unused_ports(1)[0]}"
     pause_after = retry.Attempts.pause_after
     failures = []
 

@@ -8,7 +8,20 @@ from namegraph.names import NodeId
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks, PairFinding
 from resolver.membership import MembershipResolver
-from tests.simulation.test_views import A, B, C, G, H, Scene, cut_off_before_the_commit
+from tests.simulation.test_views import (
+    FROM_NOBODY,
+    NOBODY,
+    TO_GROUP_AS_PROCESS,
+    TO_NOBODY,
+    A,
+    B,
+    C,
+    G,
+    H,
+    Scene,
+    cut_off_before_the_commit,
+    rejected_where,
+)
 
 ANN = NodeId(f"ann@{C}")
 BOB = NodeId("bob@elsewhere.example")
@@ -100,3 +113,30 @@ def test_what_an_update_may_have_changed_whose_outcome_was_missed_is_uncertain()
     scene.meet([A], [B, C])
     assert Server(scene, A).finding(G[A], H[A])[0] is PairFinding.NOT_BELOW
     assert Server(scene, A).finding(G[A], BOB)[0] is PairFinding.BELOW
+
+
+def test_a_member_is_not_denied_since_something_else_above_it_is_uncertain():
+    """All that is below the group is known for sure, which settles a "no"; but this is none."""
+    scene = Scene()
+    scene.done(A, JoinArc(G[A], BOB), JoinArc(H[A], BOB))
+    cut_off_before_the_commit(scene, C, A, JoinArc(G[C], H[A]))
+    assert Server(scene, A).finding(G[A], BOB) == (PairFinding.APART, [C])
+    assert Server(scene, A).finding(G[A], NodeId("eve@elsewhere.example"))[0] is PairFinding.SETTLED
+
+
+@pytest.mark.parametrize(("arc", "kind", "at"), [TO_GROUP_AS_PROCESS, TO_NOBODY, FROM_NOBODY])
+def test_a_rejected_arc_proves_nothing_and_leaves_nothing_uncertain(arc, kind, at):
+    scene = rejected_where(arc, kind, at=at)
+    servers = [Server(scene, server) for server in (A, B, C)]
+    pairs = [(group, member) for group in (*G.values(), *H.values()) for member in (arc[1], H[B], ANN, BOB)]
+    found = [[server.finding(*pair) for pair in pairs] for server in servers]
+    assert all(finding is not PairFinding.APART and not away for told in found for finding, away in told)
+    scene.done(at, LeaveArc(*arc))
+    assert [[server.finding(*pair) for pair in pairs] for server in servers] == found
+
+
+@pytest.mark.parametrize(("arc", "kind", "at"), [TO_NOBODY, FROM_NOBODY])
+def test_nobody_takes_for_a_group_what_rejected_arcs_alone_speak_of(arc, kind, at):
+    server = Server(rejected_where(arc, kind, at=at), at)
+    for member in (G[at], ANN):
+        assert server.finding(NOBODY[C if at == A else A], member)[0] is PairFinding.NO_GROUP

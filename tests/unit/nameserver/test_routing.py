@@ -16,11 +16,15 @@ class FakeKnowledge:
 
 
 class FakeDirectory:
-    def __init__(self, late=None):
+    def __init__(self, late, unknown):
         self._late = late or {}
+        self._unknown = unknown
 
     def others(self):
         return ["two"]
+
+    def unknown_here(self):
+        return self._unknown
 
     async def home_of_subnet(self, subnet):
         if subnet not in self._late:
@@ -28,8 +32,8 @@ class FakeDirectory:
         return self._late[subnet]
 
 
-def routing(late=None):
-    return Routing(known=FakeKnowledge(), directory=FakeDirectory(late))
+def routing(late=None, unknown=()):
+    return Routing(known=FakeKnowledge(), directory=FakeDirectory(late, unknown))
 
 
 @pytest.mark.parametrize(
@@ -63,3 +67,7 @@ async def test_the_home_of_a_name_is_known_or_waited_for():
 async def test_all_others_are_those_that_were_met_and_the_subnets_of_those_that_were_not():
     assert await routing().others() == (["two"], ["far.example"])
     assert await routing({"far.example": "three"}).others() == (["three", "two"], [])
+
+
+async def test_whom_only_others_know_cannot_be_asked():
+    assert await routing(unknown=["a-four", "four"]).others() == (["two"], ["a-four", "far.example", "four"])

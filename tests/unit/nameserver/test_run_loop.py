@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from namegraph.events import CreateGroup, ImportCommand, JoinArc, UpdateCommand
+from namegraph.events import CreateGroup, CutCommand, ImportCommand, JoinArc, UpdateCommand
 from namegraph.refusals import Reason, RefusedError
 from namegraph.server_core import ServerCore
 from nameserver import run_loop as run_loop_module
@@ -267,6 +267,21 @@ async def test_what_waited_when_the_disk_filled_is_told_and_nothing_of_it_is_los
     await server.until(lambda: server.run_loop.newest_batch is None)
     assert server.group_is_durable("a@b.c")
     assert server.group_is_durable("d@b.c")
+
+
+async def test_callers_that_wait_for_others_are_told_when_nobody_knows_how_long_the_disk_stays_full(server):
+    core = ServerCore(server="one", subnets=["b.c"], peers={"d.e": "two"})
+    server.core = server.run_loop._core = core
+    await server.begin(CreateGroup("a@b.c"))
+    joining = server.begin(JoinArc("a@b.c", "x@d.e"))
+    reading = asyncio.ensure_future(server.run_loop.carry_out(CutCommand(server.run_loop.new_ticket(), "all")))
+    await settle()
+    server.run_loop.answer_all_waiting("the disk is full")
+    refusal = await refusal_of(joining)
+    assert refusal.reason is Reason.OUTCOME_UNKNOWN
+    assert "the disk is full" in refusal.message
+    assert (await refusal_of(reading)).reason is Reason.UNAVAILABLE
+    await server.run_loop.until_answered()
 
 
 async def test_the_very_same_records_are_tried_again(server):

@@ -117,6 +117,7 @@ def test_a_list_may_stand_in_a_file_one_a_line(tmp_path):
         (GOOD + '[peers]\n"s t" = "h:1"\n', "FILE:4: peers: 's t' is no subnet"),
         (GOOD + '[peers]\n"s.t" = "h:0"\n', "FILE:4: peers: s.t: 'h:0' does not end in a port from 1 to 65535"),
         (GOOD + 'peers = ["s.t"]\n', "FILE:3: peers: 's.t' is not SUBNET=HOST:PORT"),
+        (GOOD + 'peers = ["s.t=h:1", "s.t=h:2"]\n', "FILE:3: peers: s.t has two addresses, h:1 and h:2"),
         (GOOD + '[peers]\n"ubc.example" = "h:1"\n', "peers: ubc.example is one of this server's own subnets"),
         (GOOD + "[storage]\nlisten = 3\n", "FILE:3: storage: there is no such key"),
         (GOOD + "listen =\n", "FILE:3: Invalid value"),

@@ -31,6 +31,9 @@ class NobodyElse:
     def unheard(self):
         return []
 
+    def unknown_here(self):
+        return []
+
 
 class Methods:
     """The methods that stream, of a server that is alone."""

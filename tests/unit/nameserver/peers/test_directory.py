@@ -67,3 +67,9 @@ async def test_a_call_that_waits_for_a_channel_is_refused_where_the_server_itsel
     with pytest.raises(RefusedError) as caught:
         await asking
     assert caught.value.refusal.reason is Reason.UNAVAILABLE
+
+
+async def test_a_call_that_waits_for_a_channel_takes_the_detour_that_is_found(link, asking):
+    link.take_detour(None)
+    with pytest.raises(RefusedError, match="cannot be dialled at"):
+        await asking

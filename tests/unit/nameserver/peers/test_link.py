@@ -57,6 +57,22 @@ async def test_the_state_of_an_address(link, told, state):
     assert link.state == state
 
 
+@pytest.mark.parametrize(
+    ("via", "what_follows"),
+    [("c.x", "calls go through c.x"), (None, "no other server passes calls on to it")],
+)
+async def test_the_state_of_an_address_that_cannot_be_dialled(link, via, what_follows):
+    link.connected("b.x")
+    link.take_detour(via)
+    assert link.state == f"connected, but cannot be dialled at 127.0.0.1:1; {what_follows}"
+    link.can_be_dialled()
+    assert link.state == "connected"
+    link.take_detour(via)
+    link.disconnected(LOSS)
+    link.connected("b.x")
+    assert link.state == "connected"
+
+
 @pytest.mark.parametrize("jump", [-7200, 7200])
 async def test_a_jump_of_the_clock_makes_nobody_come_sooner_or_later(link, jump):
     now, wall = [50.0], [50.0]

@@ -44,6 +44,16 @@ def test_a_heartbeat_is_due_at_once_when_a_view_begins():
     assert there.view_there == "2@a.x"
 
 
+def test_a_heartbeat_is_due_at_once_when_the_database_fails_and_when_it_can_be_written_again():
+    pulse = Pulse(0.5, now=9.0)
+    pulse.beat(SESSION, 10.0)
+    assert not pulse.is_due(10.0)
+    assert pulse.is_due(10.0, cannot_write="the disk is full")
+    assert pulse.beat(SESSION, 10.0, cannot_write="the disk is full").cannot_write == "the disk is full"
+    assert not pulse.is_due(10.0, cannot_write="the disk is full")
+    assert pulse.is_due(10.0)
+
+
 def test_what_the_other_end_is_known_to_have_heard_is_as_old_as_when_it_was_sent():
     here, there = Pulse(0.5, now=0.0), Pulse(0.5, now=0.25)
     assert (here.confirmed_at, there.confirmed_at) == (0.0, 0.25)

@@ -6,10 +6,12 @@ from namegraph.channels import Channels
 from nameserver.peers import session as session_module
 from nameserver.peers.frames import (
     PROTOCOL_VERSION,
+    Acquaintances,
     Goodbye,
     GoodbyeReason,
     Heartbeat,
     Hello,
+    KnownServer,
     Leaving,
     LetterPart,
     Letters,
@@ -19,6 +21,7 @@ from nameserver.peers.frames import (
 )
 from nameserver.peers.rivals import SessionNumbers
 from nameserver.peers.session import (
+    AcquaintancesCame,
     Faulted,
     FaultKind,
     HeartbeatCame,
@@ -93,6 +96,7 @@ PART = LetterPart(NUMBER, 1, b"half", False, 0)
 RECEIPT = Receipt(NUMBER, 0)
 HEARTBEAT = Heartbeat(NUMBER, 3, 2, 100)
 RELAY = Relay(NUMBER, "c.x", HERE, 5, True, payload=b"inner")
+MET = Acquaintances(NUMBER, (KnownServer("c.x", ("c.x",)),))
 LEAVING = Leaving(NUMBER)
 GOODBYE = Goodbye(GoodbyeReason.LEAVING, "shutting down")
 GARBAGE = Malformed("no frame")
@@ -112,6 +116,7 @@ MEANING = {
     (GREETING, RECEIPT): OUT_OF_TURN,
     (GREETING, HEARTBEAT): OUT_OF_TURN,
     (GREETING, RELAY): OUT_OF_TURN,
+    (GREETING, MET): OUT_OF_TURN,
     (GREETING, LEAVING): OUT_OF_TURN,
     (GREETING, GOODBYE): SILENCE,
     (GREETING, GARBAGE): MALFORMED,
@@ -122,6 +127,7 @@ MEANING = {
     (LISTENING, RECEIPT): OUT_OF_TURN,
     (LISTENING, HEARTBEAT): OUT_OF_TURN,
     (LISTENING, RELAY): OUT_OF_TURN,
+    (LISTENING, MET): OUT_OF_TURN,
     (LISTENING, LEAVING): OUT_OF_TURN,
     (LISTENING, GOODBYE): SILENCE,
     (LISTENING, GARBAGE): MALFORMED,
@@ -132,6 +138,7 @@ MEANING = {
     (RESUMING, RECEIPT): (OPEN, OPENED, []),
     (RESUMING, HEARTBEAT): OUT_OF_TURN,
     (RESUMING, RELAY): OUT_OF_TURN,
+    (RESUMING, MET): OUT_OF_TURN,
     (RESUMING, LEAVING): OUT_OF_TURN,
     (RESUMING, GOODBYE): SILENCE,
     (RESUMING, GARBAGE): MALFORMED,
@@ -142,6 +149,7 @@ MEANING = {
     (OPEN, RECEIPT): (OPEN, [], []),
     (OPEN, HEARTBEAT): (OPEN, [HeartbeatCame(HEARTBEAT)], []),
     (OPEN, RELAY): (OPEN, [RelayCame(RELAY)], []),
+    (OPEN, MET): (OPEN, [AcquaintancesCame(MET.known)], []),
     (OPEN, LEAVING): (OPEN, [LeavingCame()], []),
     (OPEN, GOODBYE): SILENCE,
     (OPEN, GARBAGE): MALFORMED,
@@ -152,6 +160,7 @@ MEANING = {
     (ENDED, RECEIPT): SILENCE,
     (ENDED, HEARTBEAT): SILENCE,
     (ENDED, RELAY): SILENCE,
+    (ENDED, MET): SILENCE,
     (ENDED, LEAVING): SILENCE,
     (ENDED, GOODBYE): SILENCE,
     (ENDED, GARBAGE): SILENCE,
@@ -163,7 +172,7 @@ def kind_of(frame):
 
 
 def test_the_table_has_every_state_against_every_kind_of_frame():
-    kinds = {Hello, Letters, LetterPart, Receipt, Heartbeat, Relay, Leaving, Goodbye, Malformed}
+    kinds = {Hello, Letters, LetterPart, Receipt, Heartbeat, Relay, Acquaintances, Leaving, Goodbye, Malformed}
     assert {(state, type(frame)) for state, frame in MEANING} == {(state, kind) for state in State for kind in kinds}
 
 
@@ -219,6 +228,7 @@ def test_a_number_below_the_proposed_one_is_refused():
         *((state, kind) for state in (RESUMING, OPEN) for kind in ("letters", "part", "receipt")),
         (OPEN, "heartbeat"),
         (OPEN, "relay"),
+        (OPEN, "acquaintances"),
         (OPEN, "leaving"),
     ],
 )
@@ -230,6 +240,7 @@ def test_a_frame_of_another_session_is_counted_and_dropped(number, state, kind):
         "receipt": Receipt(number, 0),
         "heartbeat": Heartbeat(number, 1, 0, 0),
         "relay": Relay(number, "c.x", HERE, 5, True, payload=b"late"),
+        "acquaintances": Acquaintances(number, ()),
         "leaving": Leaving(number),
     }[kind]
     assert session.receive(frame) == [Faulted(FaultKind.OLD_SESSION)]
@@ -352,6 +363,30 @@ def test_a_session_whose_next_letter_was_confirmed_on_another_one_ends_quietly()
 
 
 # -- receipts
+
+
+@pytest.mark.parametrize("state", [GREETING, LISTENING])
+def test_nothing_else_leaves_before_the_receipt_that_opens_the_session_there(state):
+    session = session_in(state)
+    session.receive(hello())
+    session.receive(Receipt(NUMBER, 0))
+    session.tell_known(MET.known)
+    session.leave()
+    assert not session.is_open_there
+    greeting = [] if state is GREETING else [hello(server=HERE)]
+    assert frames(session) == [*greeting, Receipt(NUMBER, 0), LEAVING, MET]
+    assert session.is_open_there
+
+
+def test_who_was_met_is_told_where_it_is_not_what_was_said_before():
+    session = session_in(OPEN)
+    session.tell_known(())
+    assert frames(session) == []
+    for _ in range(2):
+        session.tell_known(MET.known)
+        assert frames(session) in ([MET], [])
+    session.tell_known(())
+    assert frames(session) == [Acquaintances(NUMBER, ())]
 
 
 def test_a_receipt_rides_on_letters_where_there_are_any():

@@ -15,7 +15,7 @@ def watch_in(life):
     """A watch in a state at time 0, whatever led there."""
     watch = Watch(LIMITS, 0.0)
     if life is not SUSPECTED:
-        watch.met(0.0)
+        watch.opened(0.0)
     if life is LOST:
         watch.lose("gone")
     if life is STOPPED:
@@ -25,7 +25,7 @@ def watch_in(life):
 
 
 EVENTS = {
-    "met": lambda watch: watch.met(0.0),
+    "opened": lambda watch: watch.opened(0.0),
     "heard": lambda watch: watch.heard(0.0),
     "parted": lambda watch: watch.parted("cut"),
     "refused": lambda watch: watch.refused(0.0, "Connection refused"),
@@ -33,13 +33,15 @@ EVENTS = {
     "lose": lambda watch: watch.lose("it does not hear this server"),
     "stop": lambda watch: watch.stop("told to end"),
     "look": lambda watch: watch.look(0.0),
+    "cannot write": lambda watch: watch.says_of_writing("it cannot write"),
+    "can write": lambda watch: watch.says_of_writing(""),
 }
 
 MEANING = {
-    ("met", SUSPECTED): UP,
-    ("met", UP): UP,
-    ("met", LOST): UP,
-    ("met", STOPPED): UP,
+    ("opened", SUSPECTED): UP,
+    ("opened", UP): UP,
+    ("opened", LOST): UP,
+    ("opened", STOPPED): UP,
     ("heard", SUSPECTED): SUSPECTED,
     ("heard", UP): UP,
     ("heard", LOST): LOST,
@@ -68,6 +70,14 @@ MEANING = {
     ("look", UP): UP,
     ("look", LOST): LOST,
     ("look", STOPPED): STOPPED,
+    ("cannot write", SUSPECTED): LOST,
+    ("cannot write", UP): LOST,
+    ("cannot write", LOST): LOST,
+    ("cannot write", STOPPED): LOST,
+    ("can write", SUSPECTED): SUSPECTED,
+    ("can write", UP): UP,
+    ("can write", LOST): LOST,
+    ("can write", STOPPED): STOPPED,
 }
 
 
@@ -92,7 +102,7 @@ def lost_after(watch, *, since=0.0, step=0.125):
 
 def beating(until, *, interval=0.5):
     watch = Watch(LIMITS, 0.0)
-    watch.met(0.0)
+    watch.opened(0.0)
     for number in range(int(until / interval) + 1):
         watch.heard(number * interval)
         assert not watch.look(number * interval)
@@ -161,7 +171,7 @@ def test_a_server_that_is_started_again_in_time_was_not_lost():
     watch.parted("the connection was closed")
     watch.refused(60.1, "Connection refused")
     assert not watch.look(60.1 + RESTART_SECONDS - 0.1)
-    watch.met(62.0)
+    watch.opened(62.0)
     assert not watch.look(62.2)
     assert watch.life is UP
 
@@ -192,16 +202,48 @@ def test_a_server_that_is_not_reached_after_a_start_is_lost():
 
 def test_a_lost_server_that_comes_back_is_judged_anew():
     watch = watch_in(LOST)
-    watch.met(100.0)
+    watch.opened(100.0)
     assert not watch.look(104.0)
     assert watch.was_heard
     assert 104 < lost_after(watch, since=104.0) < 106
 
 
+def test_a_server_that_cannot_write_is_lost_until_it_can_though_it_is_heard():
+    watch = beating(60.0)
+    assert watch.says_of_writing("the disk is full")
+    assert not watch.says_of_writing("the disk is full")
+    for now in range(61, 100):
+        watch.heard(now)
+        assert not watch.look(now)
+        assert (watch.life, watch.why) == (LOST, "the disk is full")
+    assert watch.says_of_writing("")
+    assert not watch.look(100.0)
+    assert (watch.life, watch.why) == (UP, "")
+
+
+def test_a_server_that_cannot_write_and_falls_silent_is_lost_once_more_since_its_session_is_over():
+    watch = beating(60.0)
+    watch.says_of_writing("the disk is full")
+    assert 64 < lost_after(watch, since=60.0) < 66
+    assert watch.why.startswith("nothing was heard for")
+    assert watch.life is LOST
+
+
+def test_a_new_session_with_a_server_that_cannot_write_does_not_mean_that_it_is_met():
+    watch = beating(60.0)
+    watch.says_of_writing("the disk is full")
+    watch.parted("the connection was closed")
+    assert (watch.life, watch.why) == (LOST, "the disk is full")
+    assert not watch.opened(61.0)
+    assert (watch.life, watch.why) == (LOST, "the disk is full")
+    assert watch.says_of_writing("")
+    assert watch.life is UP
+
+
 @given(st.lists(st.floats(0, 4.0), min_size=1, max_size=200), st.floats(0.05, 0.3))
 def test_no_pause_that_is_accepted_is_ever_a_loss(gaps, tick):
     watch = Watch(LIMITS, 0.0)
-    watch.met(0.0)
+    watch.opened(0.0)
     now = 0.0
     for gap in gaps:
         heard_at = now + gap
@@ -215,7 +257,7 @@ def test_no_pause_that_is_accepted_is_ever_a_loss(gaps, tick):
 
 @given(
     st.lists(
-        st.tuples(st.sampled_from(["met", "heard", "parted", "refused", "unanswered", "pass"]), st.floats(0, 10)),
+        st.tuples(st.sampled_from(["opened", "heard", "parted", "refused", "unanswered", "pass"]), st.floats(0, 10)),
         max_size=60,
     )
 )
@@ -224,8 +266,8 @@ def test_a_loss_is_told_once_and_not_again_before_a_session_is_opened(steps):
     for step, seconds in steps:
         now += seconds
         match step:
-            case "met":
-                watch.met(now)
+            case "opened":
+                watch.opened(now)
                 told = False
             case "heard":
                 watch.heard(now)

@@ -1,0 +1,290 @@
+"""What a coordinator says of nodes that are at home here must follow from what this server agreed to.
+
+It agreed to the operations of the `Order`, as what it found them to change (`Ready`). An outcome that says more of its
+own groups and arcs, or less, is refused whole, and the update waits as if none had come: a view that ends settles it.
+
+    groups, arcs    against the operations, and what was found          here; an import in `agreed_import`
+    records, loops  against what the graph holds, and those arcs        `agreed_records`
+    other nodes     may be told of as anybody likes, as long as the     here
+                    state is one that can be read back
+
+What was found is kept in memory. After a restart this server looks again; but while arcs are suspended here, or in
+doubt, what it would find may not be what it found then, and the operations alone must bear out what is said of arcs:
+all but their versions, and that none is left out. What other participants found is not known here.
+
+Source: protocol.md section 5, items 3 to 6; invariants I5 and I9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import compress
+
+from namegraph.agreed_import import follow_from_import
+from namegraph.agreed_records import are_loops_agreed, are_records_agreed
+from namegraph.agreed_said import Said, are_here, read_said
+from namegraph.ancestry_records import AncestryRecords
+from namegraph.columns import (
+    are_possible,
+    chosen_names,
+    nodes_in,
+    place_array,
+    state_array,
+    unpack_arcs,
+)
+from namegraph.events import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.findings import CannotError, Findings, find
+from namegraph.import_operations import groups_created_in
+from namegraph.message_parts import ArcChange, ArcId, SettleArc, Step, SuspendArc, Update
+from namegraph.messages import Commit
+from namegraph.names import NodeId
+from namegraph.ordering import Entries
+from namegraph.records import NodeIndex, NodeKind
+from namegraph.site import Site
+
+OTHER_PLACE = "commits at another place in the order"
+IMPOSSIBLE = "commits what cannot be"
+OTHER_GROUPS = "commits other groups of this server than it agreed to"
+OTHER_ARCS = "commits other arcs of this server than it agreed to"
+OTHER_RECORDS = "commits other ancestry of this server's nodes than follows"
+OTHER_LOOPS = "commits loops of this server's groups that are none"
+
+
+def fault_in_outcome(commit: Commit, *, site: Site, records: AncestryRecords, entries: Entries) -> str | None:
+    """What is wrong with this server's part of an outcome that it waits for; None where nothing is."""
+    entry, update = entries.by_update[commit.update_id], entries.updates[commit.update_id]
+    if commit.final != entry.final:
+        return OTHER_PLACE
+    if not are_possible(commit.arcs):
+        return IMPOSSIBLE
+    groups = _groups_agreed(update, site)
+    is_here = are_here([change.group for change in commit.groups], site)
+    if set(compress(commit.groups, is_here)) != groups.items():
+        return OTHER_GROUPS
+    said = read_said(commit, site)
+    if update.brought is not None and not said.is_consistent:
+        return IMPOSSIBLE
+    found = entry.found or _found_again(update, site, records)
+    if update.brought is not None:
+        is_agreed = follow_from_import(said, update.brought, found)
+    else:
+        is_agreed = _follow(tuple(unpack_arcs(commit.arcs)), update, found, groups, site)
+    if not is_agreed:
+        return OTHER_ARCS
+    if not are_records_agreed(said, groups, site=site, records=records, entries=entries):
+        return OTHER_RECORDS
+    if not are_loops_agreed(commit, groups, site=site, records=records):
+        return OTHER_LOOPS
+    return None if _can_be_read_back(said, groups, site, entries) else IMPOSSIBLE
+
+
+def _groups_agreed(update: Update, site: Site) -> dict[NodeId, bool]:
+    """The groups of this server that the update creates (True) or deletes: nobody else can have done so meanwhile."""
+    graph = site.graph
+    if update.brought is not None:
+        wanted = dict.fromkeys(groups_created_in(update.brought), True)
+    else:
+        wanted = {}
+        for _, step in update.operations:
+            match step:
+                case CreateGroup(group) | DeleteGroup(group):
+                    wanted[group] = isinstance(step, CreateGroup)
+    homes = site.table.homes_of(tuple(wanted))
+    return {
+        group: is_present
+        for (group, is_present), home in zip(wanted.items(), homes, strict=True)
+        if home == site.server and (graph.group(group) is not None) is not is_present
+    }
+
+
+def _found_again(update: Update, site: Site, records: AncestryRecords) -> Findings | None:
+    """What this server found when it became ready, if nothing but the graph can have decided that.
+
+    The graph says the same still: whatever would change it where this update does waits for it.
+    """
+    if site.graph.suspended or site.doubts or site.to_catch_up_with() or not update.is_of_client:
+        return None
+    if any(isinstance(step, JoinArc) and step.offline for _, step in update.operations):
+        return None
+    try:
+        return find(site, records, update)
+    except CannotError:
+        return None
+
+
+def _follow(
+    arcs: Sequence[ArcChange],
+    update: Update,
+    found: Findings | None,
+    groups: Mapping[NodeId, bool],
+    site: Site,
+) -> bool:
+    """Whether these arcs follow from operations that came one by one."""
+    said = {change.arc: change for change in arcs}
+    twice = {change.arc: change for change in arcs if said[change.arc] is not change}
+    # Where both homes leave an arc that one of them joined by itself, they may know it at different versions.
+    if not all(_is_gone(change) and _is_gone(said[arc]) for arc, change in twice.items()):
+        return False
+    steps: dict[ArcId, list[Step]] = {}
+    for _, step in update.operations:
+        match step:
+            case (
+                JoinArc(parent, child) | LeaveArc(parent, child) | SuspendArc(parent, child) | SettleArc(parent, child)
+            ):
+                steps.setdefault(ArcId(parent, child), []).append(step)
+    return (
+        all(_follows(change, steps.get(change.arc, ()), update, groups, site) for change in arcs)
+        and not any(arc not in said for arc, done in steps.items() if _must_change(done))
+        and (found is None or _is_as_found(said, twice, steps, found, site))
+        and all(_has_left(group, said, site) for group, is_present in groups.items() if not is_present)
+    )
+
+
+def _follows(
+    change: ArcChange, steps: Sequence[Step], update: Update, groups: Mapping[NodeId, bool], site: Site
+) -> bool:
+    """Whether what became of an arc is what these operations on it ask for; any may become of those of others."""
+    arc, home_of = change.arc, site.table.home_of
+    owns_parent = home_of(arc.parent) == site.server
+    child_home = home_of(arc.child)
+    owns_child = child_home == site.server or (child_home is None and owns_parent)
+    if not (owns_parent or owns_child):
+        return True
+    if owns_parent and change.is_present and not _is_group(arc.parent, groups, site):
+        return False
+    if owns_child and not _is_of_right_kind(change, groups, site):
+        return False
+    if not steps:
+        # Its child's home suspends it; at this end of it that was done before.
+        return change.is_suspended and arc in update.leaves and not _is_active(arc, site)
+    match steps[-1]:
+        case JoinArc(offline=offline):
+            joins = [step for step in steps if isinstance(step, JoinArc)]
+            kinds = {step.kind for step in joins}
+            if change.is_suspended:
+                return offline and any(step.cost == change.cost for step in joins)
+            is_wanted = ChildKind.AUTO in kinds or ChildKind(change.kind.value) in kinds
+            return change.is_present and is_wanted and any(step.cost == change.cost for step in joins)
+        case LeaveArc():
+            return _is_gone(change)
+        case SuspendArc():
+            return change.is_suspended
+        case _:
+            as_said = (change.is_present, change.cost, change.version)
+            return not change.is_suspended and any(
+                isinstance(step, SettleArc) and (step.is_present, step.cost, step.version) == as_said for step in steps
+            )
+
+
+def _is_of_right_kind(change: ArcChange, groups: Mapping[NodeId, bool], site: Site) -> bool:
+    is_group = _is_group(change.arc.child, groups, site)
+    if change.is_present or change.is_suspended:
+        return (change.kind is NodeKind.GROUP) is is_group
+    # Who leaves an arc to what is none here may have taken it for a group.
+    return change.kind is NodeKind.GROUP or not is_group
+
+
+def _is_group(name: NodeId, groups: Mapping[NodeId, bool], site: Site) -> bool:
+    """Whether a node of this server is a group after the update."""
+    return groups[name] if name in groups else site.graph.group(name) is not None
+
+
+def _is_active(arc: ArcId, site: Site) -> bool:
+    graph = site.graph
+    parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
+    return parent is not None and child is not None and child in graph.children[parent]
+
+
+def _must_change(steps: Sequence[Step]) -> bool:
+    """Whether an update that does this alone to an arc is refused where there is nothing to do.
+
+    Of anything else the home of the arc's parent alone knows whether there was.
+    """
+    match steps:
+        case [JoinArc(if_needed=False) | LeaveArc(if_needed=False)]:
+            return True
+    return False
+
+
+def _is_as_found(
+    said: Mapping[ArcId, ArcChange],
+    twice: Mapping[ArcId, ArcChange],
+    steps: Mapping[ArcId, Sequence[Step]],
+    found: Findings,
+    site: Site,
+) -> bool:
+    """Whether the arcs that this server judges are as it said: all of them, and no others.
+
+    Of arcs that are settled, another server may have declined some.
+    """
+    here = {change.arc: change for change in unpack_arcs(found.arcs)}
+    declined = set(found.declined)
+    for arc, change in said.items():
+        ours = here.get(arc)
+        if arc in declined or (ours is None and arc in steps and _is_judged_here(arc, steps[arc], site)):
+            return False
+        if ours is not None and _without_kind(ours) not in map(_without_kind, (change, twice.get(arc, change))):
+            return False
+    return all(arc in said or isinstance(steps[arc][-1], SettleArc) for arc in here)
+
+
+def _is_judged_here(arc: ArcId, steps: Sequence[Step], site: Site) -> bool:
+    """Whether only this server can say what these operations make of an arc."""
+    match steps[-1]:
+        case SuspendArc():
+            return True
+        case LeaveArc(is_unconfirmed=True):
+            # It was joined at its child's end, by which it is left.
+            return _is_active(arc, site)
+    return site.judge_of(parent=arc.parent, child=arc.child) == site.server
+
+
+def _is_gone(change: ArcChange) -> bool:
+    return not (change.is_present or change.is_suspended)
+
+
+def _without_kind(change: ArcChange) -> ArcChange:
+    return change._replace(kind=NodeKind.ABSENT)
+
+
+def _has_left(group: NodeId, said: Mapping[ArcId, ArcChange], site: Site) -> bool:
+    """Whether no arc stays with a group that is deleted."""
+    graph, ids = site.graph, site.graph.ids
+    node = graph.index[group]
+    arcs = [ArcId(group, ids[child]) for child in graph.children[node]]
+    arcs += [ArcId(ids[parent], group) for parent in graph.parents[node]]
+    return all(arc in said and not said[arc].is_present for arc in arcs)
+
+
+def _can_be_read_back(said: Said, groups: Mapping[NodeId, bool], site: Site, entries: Entries) -> bool:
+    """Whether arcs would lead from groups alone: this server could not start again otherwise (`restore`)."""
+    commit, columns, relayed = said.commit, said.commit.arcs, said.relayed
+    home_of, server = site.table.home_of, site.server
+    tails = set(chosen_names(columns.names, place_array(columns.parents)[said.joined]))
+    tails.update(chosen_names(commit.relay.names, place_array(commit.relay.parents)))
+    unsure = (tail for tail in tails - relayed.keys() if home_of(tail) in (server, None))
+    if not all(_is_group(tail, groups, site) for tail in unsure):
+        return False
+    # What a suspended arc takes its child for may be wrong: then it is rejected.
+    is_process = said.joined & (state_array(columns.kinds) == NodeKind.PROCESS.value)
+    processes = chosen_names(columns.names, place_array(columns.children)[is_process])
+    if not processes:
+        return True
+    in_loops = {node for node, vnid in commit.renamed if vnid is not None}
+    if not (tails.isdisjoint(processes) and relayed.keys().isdisjoint(processes) and in_loops.isdisjoint(processes)):
+        return False
+    # What is left by an update whose outcome has not come yet may still lead from what is a process by now.
+    if len(entries.by_update) > 1:
+        return True
+    index, children, owner = site.graph.index, site.graph.children, site.graph.virtual_node_of
+    numbers = [index[name] for name in processes if name in index]
+    return not any(_stays_group(node, commit, site) for node in numbers if children[node] or node in owner)
+
+
+def _stays_group(node: NodeIndex, commit: Commit, site: Site) -> bool:
+    """Whether more will be known of a node of another server than a process has."""
+    ids, below = site.graph.ids, site.graph.children[node]
+    left = {change.arc.child for change in unpack_arcs(commit.arcs) if change.arc.parent == ids[node]}
+    gone = left | nodes_in(commit.relay)  # New records of these do not name it.
+    stays_above = any(ids[child] not in gone for child in below)
+    return stays_above or (node in site.graph.virtual_node_of and ids[node] not in dict(commit.renamed))

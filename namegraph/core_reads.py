@@ -1,0 +1,236 @@
+"""What may be asked of a server's core between two steps: for the shell, the resolver and checkers. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from namegraph.ancestry import AncestorSets
+from namegraph.ancestry_records import AncestryRecords
+from namegraph.boundary import Boundary
+from namegraph.changes import no_group_here
+from namegraph.coordinator import Coordinator
+from namegraph.graph import NameGraph
+from namegraph.incarnations import Incarnations
+from namegraph.message_parts import ArcId, UpdateId, ViewId
+from namegraph.names import NodeId, ServerId, Subnet
+from namegraph.ordering import Entries
+from namegraph.outcomes import OutcomeMemory
+from namegraph.peers import Peers
+from namegraph.priorities import Priority, revision_of
+from namegraph.records import NodeIndex, RequestId
+from namegraph.refusals import RefusedError
+from namegraph.revisions import Wait, waits_for
+from namegraph.site import Site, doubted_above, doubted_below
+from namegraph.snapshot import Snapshot
+from namegraph.subnets import SubnetTable
+from namegraph.suspension import suspended_arcs, suspended_with_subnet
+from namegraph.view_change import ViewChange
+
+
+class CoreReads:
+    """The reading half of `ServerCore`, which holds all that is named here and changes it by `step` alone."""
+
+    server: ServerId
+    graph: NameGraph
+    peers: Peers
+    incarnations: Incarnations
+    records: AncestryRecords
+    entries: Entries
+    boundary: Boundary
+    told_revision: str | None
+    """What `revision` says instead of the newest update of this server."""
+
+    _site: Site
+    _table: SubnetTable
+    _coordinator: Coordinator
+    _views: ViewChange
+    _outcomes: OutcomeMemory
+    _turns_wait_since: float | None
+    """The time of the last step, where that began no turn, because it took a cut."""
+
+    @property
+    def ancestors(self) -> AncestorSets:
+        """The ancestor sets of all nodes that are known here."""
+        return self._site.ancestors
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """The subnets this server owns, sorted."""
+        return self._table.owned_by(self.server)
+
+    @property
+    def peer_addresses(self) -> Mapping[Subnet, str]:
+        """Where the servers of other subnets are reached, by subnet."""
+        return self.peers.addresses
+
+    @property
+    def servers_met(self) -> list[ServerId]:
+        """All other servers that are known by name, sorted."""
+        return [server for server in self._table.servers() if server != self.server]
+
+    @property
+    def view(self) -> str:
+        """Names the view that this server is in; the same text at all that are in it."""
+        view = self._site.view
+        return f"{view.number}@{view.leader}" if view.number else ""
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a new view is being agreed on: updates over several servers wait."""
+        return self._site.is_frozen
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether all is known here that was done while servers were apart, and what this one may have forgotten."""
+        return self._site.is_healed and not self._site.to_catch_up_with()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether others may know what this server forgot when it went back to an older copy of its database."""
+        return bool(self._site.to_catch_up_with())
+
+    def may_know_better(self) -> list[str]:
+        """Who may know of arcs of which nothing is known here: servers, and subnets of those that were not met.
+
+        Most often it is nobody.
+        """
+        if self._site.is_frozen or not self._site.is_healed:
+            # Also those outside the view: what enters from there may not be suspended yet.
+            return [*self.servers_met, *self._table.expected()]
+        return self._site.to_catch_up_with()
+
+    @property
+    def in_doubt_with(self) -> list[ServerId]:
+        """Who may have done updates that this server was ready for and dropped when it was cut off: often nobody."""
+        return self._site.doubts.servers()
+
+    @property
+    def in_doubt_about(self) -> Collection[NodeId]:
+        """The nodes that these updates were to change."""
+        return self._site.doubts.nodes
+
+    def doubted_above(self, name: NodeId) -> list[ServerId]:
+        """Of these, those whose updates may have changed what a node is below, or the node itself."""
+        return doubted_above(self._site, name) if self._site.doubts else []
+
+    def doubted_below(self, group: NodeIndex) -> list[ServerId]:
+        """Of these, those whose updates may have changed what is below a group, or the group itself."""
+        return doubted_below(self._site, group) if self._site.doubts else []
+
+    @property
+    def members(self) -> tuple[ServerId, ...]:
+        """The servers of the view; empty while nobody was ever lost."""
+        return tuple(self._site.members)
+
+    def is_in_view(self, server: ServerId) -> bool:
+        """Whether a server agrees with this one on being within reach."""
+        return self._site.is_in_view(server)
+
+    def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
+        """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
+        return self._site.is_unconfirmed(parent, child)
+
+    @property
+    def standing(self) -> tuple[ViewId, bool]:
+        """What tells, of suspended arcs that stay the same, whether they are rejected."""
+        return self._site.view, self._site.is_healed
+
+    def apart_from(self, node: NodeIndex) -> list[NodeIndex]:
+        """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer."""
+        return self._site.apart_from(node)
+
+    def apart_into(self, node: NodeIndex) -> list[NodeIndex]:
+        """The parents of suspended arcs that enter a node, but for rejected ones."""
+        return self._site.apart_into(node)
+
+    def may_be_group(self, node: NodeIndex) -> bool:
+        """Whether more is known here of a group than what it was taken for by arcs that are rejected."""
+        return not (self.graph.suspended and self._site.is_only_rejected(node))
+
+    def has_answered(self, request_id: str) -> bool:
+        """Whether this server remembers an outcome of this request id."""
+        return self._outcomes.digest_of_first(RequestId(request_id)) is not None
+
+    def suspended_with_subnet(self, subnet: Subnet) -> list[ArcId]:
+        """The suspended arcs between nodes of this server and those of another one's subnet; sorted."""
+        return suspended_with_subnet(self._site, subnet)
+
+    def suspended_arcs(self) -> list[tuple[ArcId, str]]:
+        """The suspended arcs with an end here, sorted, and why they are."""
+        return suspended_arcs(self._site, self._views.healing.rejected)
+
+    @property
+    def revision(self) -> str:
+        """Names the newest update that was committed here, or what is to be told instead."""
+        if self.told_revision is not None:
+            return self.told_revision
+        return revision_of(Priority(self._site.counter, self.server), coordinator=self.server)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is due, on the clock of `step`'s `now`."""
+        if self._turns_wait_since is not None:
+            return self._turns_wait_since
+        return self._coordinator.next_deadline()
+
+    @property
+    def in_doubt(self) -> list[UpdateId]:
+        """The updates that this server is ready for and whose outcome it does not know, sorted."""
+        return sorted(update_id for update_id, entry in self.entries.by_update.items() if entry.is_ready)
+
+    def has_decided(self, update_id: UpdateId) -> bool:
+        """Whether this server coordinates an update that is decided, and not done everywhere."""
+        return self._coordinator.has_decided(update_id)
+
+    def home_of(self, node: NodeId) -> ServerId:
+        """The server that owns a node that exists here."""
+        return self._site.home_of(node)
+
+    def owns(self, node: NodeIndex) -> bool:
+        """Whether a node that is known here lives here."""
+        return self._site.owns(node)
+
+    def owner_of(self, subnet: Subnet) -> ServerId | None:
+        """The server that owns a subnet, where it was met."""
+        return self._table.owner_of(subnet)
+
+    def knows_subnet_of(self, name: NodeId) -> bool:
+        """Whether somebody is known to own the name's subnet."""
+        return self._table.home_of(name) is not None or self._table.is_expected(name)
+
+    def no_group(self, group: NodeId) -> RefusedError:
+        """The refusal for a group that this server does not know; UNAVAILABLE where it may have forgotten it."""
+        return no_group_here(group, self._site)
+
+    def is_on_loop(self, group: NodeId) -> bool:
+        """Whether a group that is owned here is a component of a virtual node."""
+        node = self.graph.group(group)
+        return node is not None and node in self.graph.virtual_node_of
+
+    def snapshot(self) -> Snapshot:
+        """Begin to read the whole state; the snapshot must be told of every step until it is finished."""
+        return Snapshot(
+            site=self._site,
+            records=self.records,
+            entries=self.entries,
+            boundary=self.boundary,
+            coordinator=self._coordinator,
+        )
+
+    def is_idle(self) -> bool:
+        """Whether no update is under way here."""
+        return not self.entries.by_update and not self._coordinator.under_way()
+
+    def is_finishing(self) -> bool:
+        """Whether an update is under way that servers which are there will bring to its end."""
+        return any(update_id.coordinator not in self._site.lost for update_id in self.entries.by_update)
+
+    def waits_for(self, revision: str) -> Wait:
+        """Whether the state here reflects a revision; raises `RefusedError` where it never can."""
+        return waits_for(
+            revision,
+            site=self._site,
+            incarnations=self.incarnations,
+            entries=self.entries,
+            coordinator=self._coordinator,
+        )

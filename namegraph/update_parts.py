@@ -1,0 +1,67 @@
+"""What each participant must know of an update before it votes: the operations of arcs and groups with an end there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.import_operations import ImportOperations
+from namegraph.message_parts import ArcId, SettleArc, Step, SuspendArc, Update
+from namegraph.names import ServerId
+from namegraph.running import Running
+from namegraph.site import Site
+
+
+def parts_of(running: Running, servers: Sequence[ServerId], *, site: Site) -> dict[ServerId, Update]:
+    """For each of these servers, which are asked for the first time, its part of an update."""
+    plan = running.plan
+    if not servers:
+        return {}
+    if isinstance(plan.operations, ImportOperations):
+        return {
+            server: Update(
+                running.update_id,
+                (),
+                plan.size,
+                (),
+                has_joins=True,
+                read=None,
+                brought=plan.operations.concerning(server),
+            )
+            for server in servers
+        }
+    concerning: dict[ServerId, list[tuple[int, Step]]] = {server: [] for server in servers}
+    leaves = []
+    for number, operation in plan.operations:
+        match operation:
+            case SuspendArc(parent, child) | LeaveArc(parent, child):
+                leaves.append(ArcId(parent, child))
+        for home in _homes_of(operation, site):
+            if home in concerning:
+                concerning[home].append((number, operation))
+    has_joins = any(isinstance(operation, JoinArc | SettleArc) for _, operation in plan.operations)
+    is_told = plan.read is None and plan.cut is None
+    return {
+        server: Update(
+            running.update_id,
+            tuple(concerning[server]),
+            plan.size,
+            tuple(leaves),
+            has_joins=has_joins,
+            read=plan.read,
+            reports_control=is_told and not plan.is_import and not plan.is_own,
+            cut=plan.cut,
+        )
+        for server in servers
+    }
+
+
+def _homes_of(operation: Step, site: Site) -> tuple[ServerId, ...]:
+    """The servers that an operation concerns before anything is known of what is above and below."""
+    match operation:
+        case CreateGroup(group) | DeleteGroup(group):
+            return (site.home_of(group),)
+        case SuspendArc(_, child):
+            return (site.home_of(child),)
+        case JoinArc(parent, child) | LeaveArc(parent, child) | SettleArc(parent, child):
+            return site.homes_of(parent=parent, child=child)

@@ -1,0 +1,174 @@
+"""Two servers that talk over somebody who changes letters, leaves some out and writes others, and a third that lies."""
+
+import random
+
+from namegraph.coordinator import UNSAID
+from namegraph.events import (
+    ChildKind,
+    CreateGroup,
+    DeleteGroup,
+    JoinArc,
+    LeaveArc,
+    PeerLost,
+    PeerMessage,
+    PeerMet,
+    ReadCommand,
+    Tick,
+    UpdateCommand,
+)
+from namegraph.messages import Commit, Final, Install, Order, Propose, Ready, Vote, decode_in_view, encode
+from namegraph.names import NodeId, ServerId, Subnet
+from namegraph.records import RequestId
+from namegraph.server_core import ServerCore
+from simulation.disk import Disk
+from tests.letters_at_random import Letters
+
+HERE, OTHER, THIRD = SERVERS = [ServerId(f"{name}.x") for name in "bac"]
+GROUPS = [NodeId(f"{name}@{server}") for server in SERVERS for name in "gh"]
+PEOPLE = [NodeId("p@a.x"), NodeId("q@b.x"), NodeId("f@nobody.example")]
+LIKELY = [Order, Final, Commit, Vote, Ready, Propose, Install]
+"""Messages that lead on to others."""
+STEPS = 60
+NUMBERS_STORED_BELOW = 2**63
+
+
+class Scene:
+    """Two cores, and what each has made durable."""
+
+    def __init__(self, seed):
+        self.chance = random.Random(seed)
+        self.letters = Letters(self.chance, names=GROUPS + PEOPLE, servers=SERVERS)
+        self.disks = {server: Disk(server) for server in (HERE, OTHER)}
+        self.cores = {server: _started(server, self.disks[server]) for server in (HERE, OTHER)}
+        self.pending = {(HERE, OTHER): [], (OTHER, HERE): []}
+        self.tickets = 0
+        for server in (HERE, OTHER):
+            for other in SERVERS:
+                if other != server:
+                    self.step(server, PeerMet(other, (Subnet(other),)))
+        for server in (HERE, OTHER):
+            for group in GROUPS:
+                if group.endswith(server):
+                    self.ask(server, CreateGroup(group))
+
+    def step(self, server, event):
+        """One step, of which everything becomes durable."""
+        effects = self.cores[server].step(event, 0.0)
+        for row in [*effects.records.nodes, *effects.records.arcs]:
+            assert all(number < NUMBERS_STORED_BELOW for number in row if isinstance(number, int))
+        assert (effects.records.counter or 0) < NUMBERS_STORED_BELOW
+        self.disks[server].write(effects.records)
+        for letter in effects.messages:
+            if (server, letter.receiver) in self.pending:
+                self.pending[server, letter.receiver].append(letter.encoded)
+        return effects
+
+    def ask(self, server, *operations):
+        self.tickets += 1
+        self.step(server, UpdateCommand(self.tickets, RequestId(f"r{self.tickets}"), operations))
+
+    def live(self):
+        for _ in range(STEPS):
+            self.chance.choice([self.deliver, self.deliver, self.deliver, self.lie, self.act, self.lie_as_third])()
+            if self.chance.random() < 0.02:
+                self.restart(HERE)
+
+    def act(self):
+        """Something that is nobody's fault."""
+        chance, server = self.chance, self.chance.choice([HERE, OTHER])
+        own = [group for group in GROUPS if group.endswith(server)]
+        group, child = chance.choice(own), chance.choice(GROUPS + PEOPLE)
+        kind = ChildKind.PROCESS if child in PEOPLE else ChildKind.GROUP
+        roll = chance.random()
+        if roll < 0.5:
+            self.ask(
+                server,
+                chance.choice([JoinArc(group, child, kind), JoinArc(group, child, kind), LeaveArc(group, child)]),
+            )
+        elif roll < 0.6:
+            self.ask(server, chance.choice([CreateGroup(group), DeleteGroup(group, force=True)]))
+        elif roll < 0.7:
+            self.tickets += 1
+            self.step(server, ReadCommand(self.tickets, group))
+        elif roll < 0.8:
+            other = chance.choice([other for other in SERVERS if other != server])
+            self.step(server, PeerLost(other, "no connection"))
+        else:
+            other = chance.choice([other for other in SERVERS if other != server])
+            self.step(server, PeerMet(other, (Subnet(other),)))
+
+    def deliver(self):
+        """The next letter, most often as it was written."""
+        sender, receiver = self.chance.choice(list(self.pending))
+        if not self.pending[sender, receiver]:
+            return
+        encoded = self.pending[sender, receiver].pop(0)
+        roll = self.chance.random()
+        if receiver == HERE and roll < 0.1:
+            view, message = decode_in_view(encoded)
+            encoded = _written(self.letters.mutant(message), view)
+        elif receiver == HERE and roll < 0.15:
+            return
+        elif receiver == HERE and roll < 0.2:
+            self.receive(receiver, sender, encoded)
+        self.receive(receiver, sender, encoded)
+
+    def deliver_all(self, changed=lambda message: message):
+        """Everything, changed on its way to here."""
+        while any(self.pending.values()):
+            for (sender, receiver), letters in self.pending.items():
+                if letters:
+                    view, message = decode_in_view(letters.pop(0))
+                    self.receive(receiver, sender, encode(changed(message) if receiver == HERE else message, view))
+
+    def lie(self):
+        self.receive(HERE, OTHER, self.nonsense())
+
+    def lie_as_third(self):
+        self.receive(HERE, THIRD, self.nonsense())
+
+    def nonsense(self):
+        chance = self.chance
+        message = self.letters.message(chance.choice(LIKELY) if chance.random() < 0.5 else None)
+        core = self.cores[HERE]
+        view = core._site.view if chance.random() < 0.8 else self.letters.value(type(core._site.view))
+        encoded = _written(message, view)
+        if chance.random() < 0.05:
+            place = chance.randrange(len(encoded) + 1)
+            encoded = encoded[:place] + bytes([chance.randrange(256)]) + encoded[place + 1 :]
+        return encoded
+
+    def receive(self, receiver, sender, encoded):
+        core = self.cores[receiver]
+        refused, is_early_kept = _refused(core), bool(core._early._kept)
+        number = core.channels.handled_through(sender) + 1
+        effects = self.step(receiver, PeerMessage(sender, number, encoded))
+        if _refused(core) > refused and not is_early_kept:
+            assert not (effects.records.nodes or effects.records.arcs or effects.replies or effects.messages)
+
+    def restart(self, server):
+        """Go on from what is durable, as after a crash."""
+        faults = self.cores[server].channels.faults
+        self.cores[server] = _started(server, self.disks[server])
+        self.cores[server].channels.faults.update(faults)
+        self.step(server, Tick())
+        for other in SERVERS:
+            if other != server:
+                self.step(server, PeerMet(other, (Subnet(other),)))
+
+
+def _started(server, disk):
+    others = {Subnet(other): f"{other}:1" for other in SERVERS if other != server}
+    return ServerCore.restore(disk.read(), subnets=[Subnet(server)], peers=others)
+
+
+def _refused(core):
+    """How many letters were refused whole."""
+    return sum(count for (_, fault), count in core.channels.faults.items() if fault != UNSAID)
+
+
+def _written(message, view):
+    try:
+        return encode(message, view)
+    except OverflowError:  # numbers that no letter holds
+        return b"\xc1"

@@ -1,0 +1,73 @@
+"""Name servers that are killed and started on files of which one is another server's, or older than the rest."""
+
+import shutil
+
+import pytest
+
+import shadowtree
+from shadowtree import Arc
+from shadowtree.v1 import name_service_pb2 as m
+
+
+def processes(server, group):
+    return [process for chunk in server.names.Resolve(m.ResolveRequest(group=group)) for process in chunk.processes]
+
+
+def files(path):
+    return {
+        file.name: file.read_bytes()
+        for file in path.parent.glob(f"{path.name}*")
+        if file.suffix not in (".lock", ".db-shm")
+    }
+
+
+def refusal(start, path, **settings):
+    """What a server says that will not start on these files, which it leaves as they are."""
+    before = files(path)
+    status, errors = start(path, wait=False, **settings).outcome()
+    assert status == 4
+    assert errors.count("\n") == 1
+    assert files(path) == before
+    return errors
+
+
+@pytest.mark.parametrize("settings", [{}, {"name": "b.x"}])
+def test_the_log_of_another_server_is_refused_and_nothing_is_lost_by_that(start, tmp_path, settings):
+    paths = [tmp_path / "s0.db", tmp_path / "s1.db"]
+    subnets = [["a.x"], ["b.x"]]
+    for path, (subnet,), members in zip(paths, subnets, (1, 9), strict=True):
+        server = start(path, subnets=[subnet])
+        server.names.CreateGroup(m.CreateGroupRequest(group=f"g@{subnet}"))
+        for number in range(members):
+            server.names.Join(m.JoinRequest(parent=f"g@{subnet}", child=f"p{number}@people"))
+        server.kill()
+    shutil.copy(tmp_path / "s0.db-wal", tmp_path / "kept")
+    shutil.copy(tmp_path / "s1.db-wal", tmp_path / "s0.db-wal")
+    (tmp_path / "s0.db-shm").unlink()
+    said = refusal(start, paths[0], subnets=subnets[0], **settings)
+    assert "it belongs to the server 'a.x', but s0.db-wal to the server 'b.x'" in said
+    shutil.copy(tmp_path / "kept", tmp_path / "s0.db-wal")
+    assert processes(start(paths[0], subnets=subnets[0]), "g@a.x") == ["p0@people"]
+    assert len(processes(start(paths[1], subnets=subnets[1]), "g@b.x")) == 9
+
+
+def test_an_older_file_under_a_newer_log_does_not_bring_a_removed_member_back(start, tmp_path):
+    path = tmp_path / "names.db"
+    server = start()
+    server.names.CreateGroup(m.CreateGroupRequest(group="a@b.c"))
+    server.names.Join(m.JoinRequest(parent="a@b.c", child="ann@e.f"))
+    server.terminate()
+    shutil.copy(path, tmp_path / "backup")
+    server = start()
+    server.names.Leave(m.LeaveRequest(parent="a@b.c", child="ann@e.f"))
+    with shadowtree.Client(server.address) as client:
+        for part in range(3):
+            client.import_arcs([Arc(f"big{part}@b.c", f"p{number}@e.f", "process") for number in range(50_000)])
+    server.names.Join(m.JoinRequest(parent="a@b.c", child="bob@e.f"))
+    server.kill()
+    shutil.copy(path, tmp_path / "newest")
+    assert path.stat().st_size > 2 * (tmp_path / "backup").stat().st_size, "the log did not begin anew"
+    shutil.copy(tmp_path / "backup", path)
+    assert "names.db-wal belongs to another copy of it" in refusal(start, path)
+    shutil.copy(tmp_path / "newest", path)
+    assert processes(start(), "a@b.c") == ["bob@e.f"]

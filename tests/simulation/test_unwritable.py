@@ -1,0 +1,101 @@
+"""A disk that takes no writes for a while: nothing leaves its server, and the others go on without it."""
+
+import random
+
+import pytest
+
+from namegraph.events import CreateGroup, JoinArc, PeerLost, PeerMet
+from namegraph.names import NodeId
+from namegraph.refusals import Reason
+from simulation.networks import Channel
+from simulation.unwritable import UnwritableDisks
+from tests.simulation.test_links import GROUPS, A, B, C, Scene
+
+LASTS = 400.0
+"""Far longer than it takes until this is said and heard."""
+
+SHORT = 0.05
+"""Far shorter."""
+
+
+class UnwritableScene(Scene):
+    def __init__(self, seed=1):
+        super().__init__(seed)
+        self.disks = UnwritableDisks(self.cluster, self.network, self.links, random.Random(seed))
+
+    def fail(self, server, *, begin, lasts=LASTS):
+        self.at(begin, lambda: self.disks.begin(server, lasts))
+
+    def lost(self):
+        return [(end, other) for _, end, other in self.taken(PeerLost)]
+
+    def met(self, *, after):
+        return [(end, other) for time, end, other in self.taken(PeerMet) if time > after]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_others_lose_it_and_go_on_and_meet_it_again_when_it_writes(seed):
+    scene = UnwritableScene(seed)
+    scene.fail(A, begin=1.0)
+    begun, behind = scene.join(B, A, at=2.0), scene.ask(B, JoinArc(GROUPS[B], NodeId(f"p@{B}")), at=3.0)
+    late, among = scene.join(C, A, at=200.0), scene.join(B, C, at=200.0)
+    after = scene.join(C, A, at=LASTS + 200.0)
+    told = []
+    scene.at(LASTS - 50, lambda: told.extend(scene.cluster.answers))
+    scene.run()
+    assert {begun, behind, late, among} <= set(told)
+    assert [scene.outcome(ticket) for ticket in (begun, behind, late, among, after)] == [
+        Reason.UNAVAILABLE,
+        "committed",
+        Reason.UNAVAILABLE,
+        "committed",
+        "committed",
+    ]
+    assert sorted(scene.lost()) == [(B, A), (C, A)]
+    assert sorted(scene.met(after=LASTS)) == [(B, A), (C, A)]
+    assert all(len(core.members) == 3 and core.is_healed for core in scene.cluster.servers.values())
+
+
+def test_nothing_that_it_steps_leaves_it():
+    scene = UnwritableScene()
+    scene.fail(A, begin=1.0)
+    # The messages that it has sent, and what it was asked for itself.
+    own, sent, answered = scene.ask(A, CreateGroup(NodeId(f"h@{A}")), at=2.0), [], []
+    scene.join(A, B, at=2.0)
+    scene.join(B, A, at=2.0)
+    for time in (1.0, LASTS):
+        scene.at(time, lambda: sent.append([each for each in scene.cluster.sent if each.sender == A]))
+    scene.at(LASTS, lambda: answered.append(own in scene.cluster.answers))
+    scene.run()
+    assert sent[0] == sent[1]
+    assert answered == [False]
+    assert scene.outcome(own) == "committed"
+
+
+def test_a_short_trouble_loses_nobody():
+    scene = UnwritableScene()
+    scene.fail(A, begin=6.0, lasts=SHORT)
+    joined = [scene.join(A, B, at=5.0), scene.join(B, C, at=10.0)]
+    scene.run()
+    assert [scene.outcome(ticket) for ticket in joined] == ["committed"] * 2
+    assert scene.lost() == []
+
+
+def test_a_new_connection_does_not_make_it_met_before_it_says_so():
+    scene = UnwritableScene()
+    scene.fail(A, begin=1.0)
+    scene.cut(Channel(A, B), Channel(B, A), begin=150.0, end=250.0)
+    scene.run()
+    # B hears of A's disk, loses the connection, and finds it again: A was lost all the time.
+    assert (B, A) not in [(end, other) for time, end, other in scene.taken(PeerMet) if 50.0 < time < LASTS]
+    assert (B, A) in scene.met(after=LASTS)
+
+
+def test_a_server_that_is_started_again_on_such_a_disk_says_so_again():
+    scene = UnwritableScene()
+    scene.fail(A, begin=1.0)
+    scene.at(150.0, lambda: scene.cluster.crash(A, down_for=5.0))
+    scene.run()
+    reasons = [time for time, end, other in scene.taken(PeerLost) if (end, other) == (C, A)]
+    assert min(reasons) < 150.0 < max(reasons) < LASTS
+    assert (C, A) in scene.met(after=LASTS)

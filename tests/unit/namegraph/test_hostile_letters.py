@@ -1,0 +1,141 @@
+"""Whatever a peer says, a server goes on: what is refused is counted and changes nothing, and a restart is no worse.
+
+Two servers talk over somebody who changes letters, leaves some out and writes others; a third peer writes nothing but
+nonsense. Seeds are run one by one, so that one that fails can be looked at alone.
+"""
+
+import pytest
+from msgspec import structs
+
+from namegraph.columns import pack_arcs, pack_records
+from namegraph.coordinator import UNSAID
+from namegraph.events import (
+    ChildKind,
+    CreateGroup,
+    JoinArc,
+)
+from namegraph.message_parts import ArcChange, ArcId, Cover, OperationColumns, SettleArc, Update, UpdateId, ViewId
+from namegraph.messages import (
+    Commit,
+    Entering,
+    Final,
+    Order,
+    Outside,
+    Propose,
+    Reach,
+    Ready,
+    encode,
+)
+from namegraph.names import NodeId, ServerId
+from namegraph.peer_faults import NO_ARC, NO_COLUMNS, NOT_IN_VIEW, NOT_ITS_VIEW, NOT_LEGAL, NOT_ONE_UPDATE, NOT_OUR_VIEW
+from namegraph.priorities import NUMBER_LIMIT, Priority
+from namegraph.records import NodeKind
+from namegraph.server_core import UNREADABLE
+from tests.hostile_scene import GROUPS, HERE, OTHER, THIRD, Scene
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_no_letter_ends_a_server(seed):
+    scene = Scene(seed)
+    scene.live()
+    scene.restart(HERE)
+    assert scene.cores[HERE].channels.faults
+
+
+UPDATE = UpdateId(OTHER, 1)
+NOTHING = Cover(frozenset(), frozenset())
+
+
+def order(*operations, update_id=UPDATE, tentative=5, **of_update):
+    numbered = tuple(enumerate(operations, start=1))
+    update = Update(update_id, numbered, len(numbered), (), has_joins=False, **{"read": None, **of_update})
+    return Order(update, Priority(tentative, OTHER), NOTHING, None)
+
+
+BEYOND = NUMBER_LIMIT + 1
+HUGE = ArcChange(ArcId(GROUPS[0], GROUPS[1]), True, NodeKind.GROUP, 0, BEYOND)
+
+
+def commit(arcs):
+    return Commit(UPDATE, Priority(9, OTHER), (), arcs, (), pack_records(()), (), (), (), ())
+
+
+@pytest.mark.parametrize(
+    "letter",
+    [
+        order(JoinArc(NodeId("not a name"), NodeId("@@"), ChildKind.GROUP)),
+        order(CreateGroup(NodeId("\0@b.x"))),
+        order(CreateGroup(NodeId("g@B.X"))),
+        order(read=NodeId("nope")),
+        order(brought=OperationColumns(("nope",), b"", b"", b"", b"", b"", b"")),
+        order(tentative=BEYOND),
+        order(tentative=2**63),
+        order(tentative=2**64 - 1),
+        order(tentative=-1),
+        order(update_id=UpdateId(OTHER, BEYOND)),
+        order(JoinArc(GROUPS[0], GROUPS[1], cost=BEYOND)),
+        Final(UPDATE, Priority(5, ServerId("\0"))),
+        Reach(ViewId(BEYOND, OTHER), (OTHER,)),
+        Propose(ViewId(2**64 - 1, OTHER)),
+    ],
+)
+def test_what_is_no_name_or_number_is_refused(letter):
+    scene = Scene(0)
+    scene.receive(HERE, OTHER, encode(letter))
+    assert scene.cores[HERE].channels.faults == {(OTHER, NOT_LEGAL): 1}
+
+
+@pytest.mark.parametrize(
+    ("letter", "fault"),
+    [
+        (Entering(()), NOT_OUR_VIEW),
+        (Outside(ViewId(2, OTHER), (HERE, OTHER)), NOT_ITS_VIEW),
+        (Outside(ViewId(2, OTHER), ()), NOT_ITS_VIEW),
+        (order(CreateGroup(GROUPS[0]), cut="a cut"), NOT_ONE_UPDATE),
+        (order(CreateGroup(GROUPS[0]), read=GROUPS[0]), NOT_ONE_UPDATE),
+        (order(SettleArc(GROUPS[0], GROUPS[1], True, NodeKind.ABSENT, 0, 1, 1)), NO_ARC),
+        (order(SettleArc(GROUPS[0], GROUPS[0], True, NodeKind.GROUP, 0, 1, 1)), NO_ARC),
+        (commit(pack_arcs([HUGE])), NO_COLUMNS),
+        (commit(pack_arcs([HUGE._replace(kind=NodeKind.ABSENT, version=1)])), NO_ARC),
+    ],
+)
+def test_what_cannot_be_so_is_refused(letter, fault):
+    scene = Scene(0)
+    scene.receive(HERE, OTHER, encode(letter))
+    assert scene.cores[HERE].channels.faults == {(OTHER, fault): 1}
+
+
+def test_a_number_within_the_limit_leaves_room_for_those_that_follow_it():
+    scene = Scene(0)
+    scene.receive(HERE, OTHER, encode(order(tentative=NUMBER_LIMIT)))
+    scene.restart(HERE)
+    scene.ask(HERE, CreateGroup(NodeId("later@b.x")))
+    assert "later@b.x" in scene.cores[HERE].graph.index
+
+
+def test_text_that_is_none_is_unreadable():
+    scene = Scene(0)
+    scene.receive(HERE, OTHER, encode(order(CreateGroup(GROUPS[0]))).replace(b"@b.x", b"@b\xff\xfe"))
+    assert scene.cores[HERE].channels.faults == {(OTHER, UNREADABLE): 1}
+
+
+def test_who_is_not_in_the_view_does_not_speak_in_it():
+    scene = Scene(0)
+    scene.receive(HERE, OTHER, encode(Outside(ViewId(2, OTHER), (OTHER, THIRD))))
+    core = scene.cores[HERE]
+    assert core.members == (HERE,)
+    number, leader = core.view.split("@")
+    scene.receive(HERE, OTHER, encode(order(), ViewId(int(number), ServerId(leader))))
+    assert core.channels.faults == {(OTHER, NOT_IN_VIEW): 1}
+
+
+def test_who_is_ready_without_saying_what_its_nodes_are_ends_the_update():
+    scene = Scene(0)
+    scene.ask(HERE, JoinArc(GROUPS[0], GROUPS[2]))
+    scene.deliver_all()
+    core = scene.cores[HERE]
+    assert core.graph.children[core.graph.index[GROUPS[0]]]
+    scene.ask(HERE, JoinArc(GROUPS[1], GROUPS[2]))
+    scene.deliver_all(lambda message: structs.replace(message, children=()) if isinstance(message, Ready) else message)
+    assert core.channels.faults == {(OTHER, UNSAID): 1}
+    assert not core.graph.children[core.graph.index[GROUPS[1]]]

@@ -1,0 +1,54 @@
+"""Servers that others have met, and this one does not know."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from nameserver.peers.frames import KnownServer
+from nameserver.peers.hearsay import Hearsay, UnknownServer, servers_known
+
+C = KnownServer("c.x", ("c.x", "c2.x"))
+
+
+@pytest.fixture
+def table():
+    """That of a.x, which has met b.x and b's second subnet; nobody has answered at d.x yet."""
+    owners = {"a.x": "a.x", "b.x": "b.x", "b2.x": "b.x"}
+    addresses = {"b2.x": "host:1", "b.x": "host:1", "d.x": "host:2"}
+    return SimpleNamespace(server="a.x", subnets=("a.x",), peer_addresses=addresses, owners=owners, owner_of=owners.get)
+
+
+@pytest.fixture
+def hearsay(table):
+    return Hearsay(table)
+
+
+def test_those_that_were_met_are_known_with_their_subnets_of_the_table(table):
+    assert servers_known(table) == (KnownServer("b.x", ("b.x", "b2.x")),)
+
+
+def test_who_is_met_or_expected_here_or_is_this_server_is_no_news(hearsay):
+    hearsay.take("b.x", (KnownServer("a.x", ("a.x",)), KnownServer("d", ("d.x",))))
+    hearsay.take("d", (KnownServer("b.x", ("b3.x",)),))
+    assert hearsay.unknown == []
+
+
+def test_who_is_not_known_here_is_named_with_all_that_know_it_until_they_do_not(hearsay):
+    hearsay.take("e.x", (KnownServer("c.x", ("c3.x",)), KnownServer("f.x", ())))
+    hearsay.take("b.x", (C,))
+    assert hearsay.unknown == [
+        UnknownServer("c.x", ("c.x", "c2.x", "c3.x"), ("b.x", "e.x")),
+        UnknownServer("f.x", (), ("e.x",)),
+    ]
+    hearsay.forget_all_but({"b.x"})
+    assert hearsay.unknown == [UnknownServer("c.x", ("c.x", "c2.x"), ("b.x",))]
+    hearsay.take("b.x", ())
+    assert hearsay.unknown == []
+
+
+@pytest.mark.parametrize("subnet", ["c.x", "c2.x"])
+def test_it_is_known_once_one_of_its_subnets_is_in_the_table(hearsay, table, subnet):
+    hearsay.take("b.x", (C,))
+    table.peer_addresses[subnet] = "host:3"
+    hearsay.look()
+    assert hearsay.unknown == []
