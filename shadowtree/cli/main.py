@@ -127,6 +127,8 @@ def status_of(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _complain(error.format_message(), FAILED)
     except click.Abort:
+        # What the interrupt left half made, a call of gRPC for one, would complain when it is collected: just now.
+        sys.unraisablehook = _say_nothing
         return INTERRUPTED
     except ShadowtreeError as error:
         return _complain(error.message, _status_for(error, is_write=session.is_write))
@@ -145,6 +147,10 @@ def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
 def _complain(message: str, status: int, hint: str = "") -> int:
     click.echo(f"shadowtree: {' '.join(message.split())}{hint}", err=True)
     return status
+
+
+def _say_nothing(_: sys.UnraisableHookArgs) -> None:
+    pass
 
 
 def _where_to_read(context: click.Context | None) -> str:

@@ -130,8 +130,29 @@ def test_an_interrupt_has_the_status_of_shells(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     monkeypatch.setattr("shadowtree.cli.options.Session.connect", interrupt)
     assert status_of(["status"]) == 130
+
+
+def test_an_interrupt_leaves_one_empty_line_whatever_it_left_half_made():
+    program = """
+import sys
+from shadowtree.cli import main, options
+
+class HalfMade:
+    def __init__(self):
+        raise KeyboardInterrupt
+
+    def __del__(self):
+        self.never_set
+
+options.Session.connect = lambda *_: HalfMade()
+sys.argv[1:] = ["status"]
+main.run()
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "\n")
 
 
 def test_nobody_reading_is_no_error_message(monkeypatch, capsys):
