@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final, NamedTuple, NoReturn
@@ -20,6 +22,8 @@ from shadowtree.cli.statuses import (
     WRONG_USAGE,
 )
 from shadowtree.errors import OutcomeUnknown, ShadowtreeError, Unavailable
+
+_CLEAN_UP_SECONDS: Final = 5
 
 
 class _Command(NamedTuple):
@@ -92,6 +96,27 @@ def shadowtree_command() -> None:
     """
 
 
+class _Interrupt:
+    """Ends a command at Ctrl-C, with nothing said of what that leaves half made; a second one ends it as it is.
+
+    It may come in the midst of a call of gRPC, which then has errors of its own: in a thread, when the call is
+    collected, in place of the interrupt, or a lock that nobody releases. So there are a few seconds to clean up.
+    """
+
+    def __init__(self) -> None:
+        self.has_come = False
+
+    def __call__(self, *_: object) -> NoReturn:
+        if self.has_come:
+            os._exit(INTERRUPTED)
+        self.has_come = True
+        sys.unraisablehook = threading.excepthook = _say_nothing
+        if os.name == "posix":
+            signal.signal(signal.SIGALRM, self)
+            signal.alarm(_CLEAN_UP_SECONDS)
+        raise KeyboardInterrupt
+
+
 def run() -> NoReturn:
     """Run the command line and exit with its status."""
     for stream in (sys.stdout, sys.stderr):
@@ -101,7 +126,14 @@ def run() -> NoReturn:
     # gRPC would print lines of its own when a server ends or is not there; what happened is in our messages. It reads
     # this when it is imported, which commands do.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    status = status_of(sys.argv[1:])
+    interrupt = _Interrupt()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        status = status_of(sys.argv[1:])
+    finally:
+        if interrupt.has_come:
+            sys.exit(INTERRUPTED)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -127,8 +159,6 @@ def status_of(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _complain(error.format_message(), FAILED)
     except click.Abort:
-        # What the interrupt left half made, a call of gRPC for one, would complain when it is collected: just now.
-        sys.unraisablehook = _say_nothing
         return INTERRUPTED
     except ShadowtreeError as error:
         return _complain(error.message, _status_for(error, is_write=session.is_write))
@@ -149,7 +179,7 @@ def _complain(message: str, status: int, hint: str = "") -> int:
     return status
 
 
-def _say_nothing(_: sys.UnraisableHookArgs) -> None:
+def _say_nothing(_: object) -> None:
     pass
 
 
