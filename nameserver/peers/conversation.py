@@ -20,7 +20,10 @@ RELAY_GREETING_SECONDS = 1.0
 """The same through a third server: there may be others to try before the other end is lost."""
 
 RELAYS_LIMIT = 256
-"""Frames for other servers that wait to be passed on, each of 256 KiB at most: the windows of some thirty streams."""
+"""Frames for other servers that wait to be passed on: the windows of some thirty streams."""
+
+RELAYS_BYTES_LIMIT = 64 * 1024 * 1024
+"""What they hold together, unless it is one frame: as many of those that carry letters, with room to spare."""
 
 PARTING_SECONDS = 1.0
 """How long a goodbye may take to arrive before the stream is cut."""
@@ -59,6 +62,7 @@ class Conversation:
         self._cannot_write = cannot_write
         self._clock = clock
         self._relays: deque[Relay] = deque()
+        self._relays_bytes = 0
         self._busy_seconds: int | None = None
         """For how long this server will be silent, which is to be said."""
         self._waiting: list[asyncio.Future[None]] = []
@@ -76,9 +80,12 @@ class Conversation:
 
     def pass_on(self, relay: Relay) -> bool:
         """Send a frame of another stream, unless too many wait, or the session is not open; returns whether it will."""
-        if self.session.state is not State.OPEN or len(self._relays) >= RELAYS_LIMIT:
+        size = self._relays_bytes + len(relay.payload)
+        is_too_much = len(self._relays) >= RELAYS_LIMIT or size > RELAYS_BYTES_LIMIT
+        if self.session.state is not State.OPEN or (self._relays and is_too_much):
             return False
         self._relays.append(relay)
+        self._relays_bytes = size
         self.wake()
         return True
 
@@ -179,7 +186,9 @@ class Conversation:
     def _relay(self) -> Frame | None:
         """The next frame of another stream. They go first: windows keep them few."""
         if self._relays and self.session.is_open_there:
-            return replace(self._relays.popleft(), session=self.session.number)
+            relay = self._relays.popleft()
+            self._relays_bytes -= len(relay.payload)
+            return replace(relay, session=self.session.number)
         return None
 
     def _heartbeat(self) -> Frame | None:

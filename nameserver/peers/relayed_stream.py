@@ -18,6 +18,9 @@ from nameserver.peers.streams import StreamBrokenError
 WINDOW_LIMIT = 8
 """Payloads, each at most a frame, that are on their way: enough to keep the server between busy."""
 
+UNREAD_BYTES_LIMIT = 16 * 1024 * 1024
+"""What waits to be read of one stream: far more than a window of letters, and than the largest greeting."""
+
 ACCEPTED_LIMIT = 1_000
 """Streams that others dialled and that are not over: more than there are servers."""
 
@@ -83,7 +86,7 @@ class RelayedStream:
         self._taken_there = min(max(self._taken_there, relay.taken), self._sent)
         if relay.payload:
             self._came.append(relay.payload)
-        if len(self._came) > WINDOW_LIMIT:
+        if len(self._came) > WINDOW_LIMIT or sum(map(len, self._came)) > UNREAD_BYTES_LIMIT:
             self.cancel()
         elif relay.end:
             self.broken(relay.end)

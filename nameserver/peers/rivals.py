@@ -37,8 +37,15 @@ def newcomer_stays(newcomer: Standing, standing: Standing, *, here: ServerId, pe
     return newcomer.number > standing.number
 
 
+LEAP_LIMIT = 2**24
+"""A number this far above all others is no honest count: the session has it, but none goes on from it.
+
+Else whoever says the highest number of all would leave none for the next session.
+"""
+
+
 class SessionNumbers:
-    """Numbers for sessions: each is higher than all that this server has seen."""
+    """Numbers for sessions: each is higher than all that this server has seen, but for leaps."""
 
     def __init__(self) -> None:
         self._highest = 0
@@ -50,9 +57,11 @@ class SessionNumbers:
 
     def settle(self, proposed: int) -> int:
         """The number that a server which was dialled gives the session."""
-        self._highest = max(self._highest + 1, proposed)
-        return self._highest
+        self._highest += 1
+        self.see(proposed)
+        return max(self._highest, proposed)
 
     def see(self, settled: int) -> None:
         """Stay above a number that the other server has settled."""
-        self._highest = max(self._highest, settled)
+        if settled - self._highest <= LEAP_LIMIT:
+            self._highest = max(self._highest, settled)

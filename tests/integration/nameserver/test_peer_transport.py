@@ -286,9 +286,9 @@ async def stranger(port):
         yield DialledStream(channel)
 
 
-async def introduce(stream, *, name="b.x", version=PROTOCOL_VERSION, subnets=None):
+async def introduce(stream, *, name="b.x", version=PROTOCOL_VERSION, subnets=None, session=1):
     """Open a session by hand; returns its number."""
-    await stream.write(encode(Hello(version, name, tuple(subnets or [name]), 1, 1, ())))
+    await stream.write(encode(Hello(version, name, tuple(subnets or [name]), 1, session, ())))
     answer = decode(await stream.read())
     if isinstance(answer, Goodbye):
         return answer
@@ -332,6 +332,17 @@ async def test_garbage_is_refused_and_counted_and_the_server_goes_on(alone, star
         assert (await read_all(stream))[-1].reason is GoodbyeReason.MALFORMED
     await until(lambda: alone.faults() == {"garbage": 2})
     b = await start("b.x", ports[1], {"a.x": address(ports[0])})
+    b.send("a.x", b"still here")
+    await until(lambda: alone.letters("b.x") == [b"still here"])
+
+
+async def test_the_highest_session_number_of_all_leaves_some_for_the_sessions_after_it(alone, start, ports):
+    highest = 2**64 - 1
+    async with stranger(ports[0]) as stream:
+        assert await introduce(stream, session=highest) == highest
+    await until(lambda: alone.state(address(ports[1])) != "connected")
+    b = await start("b.x", ports[1], {"a.x": address(ports[2])})  # who dials is the other one
+    await until(lambda: b.core.met)
     b.send("a.x", b"still here")
     await until(lambda: alone.letters("b.x") == [b"still here"])
 

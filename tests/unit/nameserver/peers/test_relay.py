@@ -1,19 +1,24 @@
 """What becomes of frames that are to be passed on, and the streams that they make up."""
 
 import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nameserver.peers.conversation import RELAYS_BYTES_LIMIT, Conversation
 from nameserver.peers.frames import Relay
 from nameserver.peers.relay import Arrived, Back, Onward, RelayFault, ended, way_of
 from nameserver.peers.relayed_stream import (
     FINISHED,
+    UNREAD_BYTES_LIMIT,
     WINDOW_LIMIT,
     NoSuchStreamError,
     RelayedStreams,
 )
+from nameserver.peers.session import State
 from nameserver.peers.streams import StreamBrokenError
 
 SERVERS = ("a.x", "b.x", "c.x", "d.x")
@@ -225,9 +230,22 @@ async def test_a_late_frame_of_a_stream_that_is_over_makes_no_new_one(pair):
     assert pair.ends["b.x"].take(end, via="c.x") is None
 
 
-async def test_who_sends_more_than_the_window_is_cut_off(pair):
+@pytest.mark.parametrize(
+    "payloads", [[b"too many"] * (WINDOW_LIMIT + 1), [bytes(UNREAD_BYTES_LIMIT // 2)] * 3], ids=["count", "bytes"]
+)
+async def test_who_sends_more_than_the_window_is_cut_off(pair, payloads):
     _, there = await pair.connected()
-    for _ in range(WINDOW_LIMIT + 1):
-        there.deliver(Relay(0, "a.x", "b.x", 1, True, payload=b"too much"))
+    for payload in payloads:
+        there.deliver(Relay(0, "a.x", "b.x", 1, True, payload=payload))
     with pytest.raises(StreamBrokenError):
         await there.write(b"anything")
+
+
+def test_frames_of_any_size_that_wait_to_be_passed_on_hold_no_more_than_so_much():
+    session = SimpleNamespace(state=State.OPEN, is_open_there=True, number=7, next_frame=lambda: None)
+    conversation = Conversation(session, None, None, heard=None, pulse=None, view=None, cannot_write=None, clock=None)
+    large = Relay(0, "a.x", "b.x", 1, True, payload=bytes(RELAYS_BYTES_LIMIT // 4))
+    assert [conversation.pass_on(large) for _ in range(5)] == [True] * 4 + [False]
+    assert not conversation.pass_on(replace(large, payload=b"x"))
+    assert conversation._relay() == replace(large, session=7)
+    assert conversation.pass_on(large)

@@ -4,7 +4,7 @@ from itertools import permutations, product
 
 import pytest
 
-from nameserver.peers.rivals import SessionNumbers, Standing, newcomer_stays
+from nameserver.peers.rivals import LEAP_LIMIT, SessionNumbers, Standing, newcomer_stays
 
 
 def survivor(sessions, *, here, peer):
@@ -54,3 +54,14 @@ def test_every_number_is_above_all_that_were_seen():
     numbers.see(20)
     numbers.see(15)
     assert numbers.propose() == 21
+
+
+def test_a_leap_has_its_number_and_nobody_goes_on_from_it():
+    numbers = SessionNumbers()
+    highest = 2**64 - 1
+    assert numbers.settle(highest) == highest
+    assert numbers.settle(highest) == highest
+    numbers.see(highest)
+    assert numbers.propose() == 3
+    assert numbers.settle(LEAP_LIMIT) == LEAP_LIMIT
+    assert numbers.propose() == LEAP_LIMIT + 1
