@@ -15,7 +15,7 @@ Source: protocol.md sections 6 and 7, *Heal*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -37,6 +37,8 @@ UNDELIVERED = "undelivered"
 """Rows: what was decided and could not be told, by server and a number."""
 OFFERED = "offered"
 """Rows: what others decided about nodes of this server and could not tell, by sender and a number."""
+HELD = "held"
+"""Rows: what others hold and have no answer to, by sender."""
 
 BATCH = 5_000
 """Arcs that are settled by one update: others wait for it where they touch the same nodes."""
@@ -69,7 +71,8 @@ class Healing:
         self._settling: dict[UpdateId, list[SettleArc]] = {}
         """Of these, the arcs to a children's home, as they are to be."""
         self._held_by: dict[ServerId, Held] = {}
-        """What is compared once all is done that its sender has offered: it speaks of groups that are not made yet."""
+        """What has no answer yet: it may speak of groups that are made only when all is done that its sender offered."""
+        self._held_changed: dict[ServerId, None] = {}
         self._declined: dict[SettleArc, None] = {}
         """What an end has declined in this view: once more is once too often."""
         self._compared_after: dict[UpdateId, tuple[ServerId, Held | HeldToo]] = {}
@@ -82,6 +85,7 @@ class Healing:
         site = self._site
         self._waiting, self._under_way, self._settling, self._declined = {}, {}, {}, {}
         self._answers_due, self._compared_after, self._parts_begun, self._interrupted = {}, {}, {}, []
+        self._held_changed.update(dict.fromkeys(self._held_by))
         self._held_by = {}
         site.groups_apart.deleted_elsewhere((), NEVER)
         self.rejected, self._wanted = {}, {}
@@ -94,9 +98,7 @@ class Healing:
             for server in away:
                 offer = _offer_to(server, commit, site)
                 if offer.groups or offer.arcs:
-                    key = server, running.update_id.number
-                    self._undelivered[key] = offer
-                    self._changed[UNDELIVERED, *key] = None
+                    self.offer_again(server, offer)
 
     def view_opened(self) -> None:
         """Say to all others what is suspended here, and what they missed."""
@@ -109,6 +111,9 @@ class Healing:
                 self._changed[UNDELIVERED, *key] = None
             self._say_held(server)
         self._take_offers()
+        # After a restart this server is not told again.
+        for server in list(self._held_by):
+            self._compare_held(server)
         self._say_if_healed()
 
     def go_on(self) -> None:
@@ -152,16 +157,14 @@ class Healing:
             site.send(site.view.leader, Healed())
 
     def offer_again(self, server: ServerId, offer: Offer) -> None:
-        """An offer was on its way when the channel to its receiver began again."""
-        number = offer.final.counter
-        while (server, number) in self._undelivered:
-            number += 1
-        self._undelivered[server, number] = offer
-        self._changed[UNDELIVERED, server, number] = None
+        """Keep an offer for when its receiver is met: it was not sent yet, or the channel to there began again."""
+        key = _free_key(self._undelivered, server, offer)
+        self._undelivered[key] = offer
+        self._changed[UNDELIVERED, *key] = None
 
     def offer(self, sender: ServerId, offer: Offer) -> None:
         """Another server's update was decided and could not be told."""
-        key = sender, offer.final.counter
+        key = _free_key(self._offered, sender, offer)
         self._offered[key] = offer
         self._changed[OFFERED, *key] = None
         if self._site.is_open and not self._site.is_frozen:
@@ -169,8 +172,14 @@ class Healing:
 
     def held(self, sender: ServerId, held: Held) -> None:
         """As the children's home: say what is known here that is newer, or was not named."""
-        if any(server == sender for server, _ in self._offered):
-            self._held_by[sender] = held
+        self._held_by[sender] = held
+        self._held_changed[sender] = None
+        self._compare_held(sender)
+
+    def _compare_held(self, sender: ServerId) -> None:
+        """Answer what a server holds, unless that has to wait."""
+        held = self._held_by.get(sender)
+        if held is None or any(server == sender for server, _ in self._offered):
             return
         children = [(known.arc.child, known.writer) for known in held.arcs if known.kind is NodeKind.GROUP]
         if not self._makes_anew(sender, held, children):
@@ -196,6 +205,8 @@ class Healing:
             is_gone = site.groups_apart.is_deleted_since(ours.arc.child, ours.writer)
             answer.append(_gone_with_group(ours._replace(kind=NodeKind.GROUP)) if is_gone else ours)
         unconfirmed = tuple(arc for arc in site.unconfirmed if site.home_of(arc.parent) == sender)
+        self._held_by.pop(sender, None)
+        self._held_changed[sender] = None
         site.send(sender, HeldToo(tuple(answer), unconfirmed))
 
     def held_too(self, sender: ServerId, held: HeldToo) -> None:
@@ -250,6 +261,8 @@ class Healing:
             if compared is not None:
                 self._interrupted.append(partial(self._compare, *compared))
             elif what is not None:
+                if isinstance(what, tuple):
+                    self._parts_begun.pop(what, None)
                 self._interrupted.append(partial(self._settle_again, what))
             return
         if compared is not None:
@@ -350,10 +363,9 @@ class Healing:
             if self._begin_part(key, offer):
                 return
             del self._offered[key]
+            self._parts_begun.pop(key, None)
             self._changed[OFFERED, *key] = None
-            held = self._held_by.pop(key[0], None)
-            if held is not None:
-                self.held(key[0], held)
+            self._compare_held(key[0])
 
     def _begin_part(self, key: tuple[ServerId, int], offer: Offer) -> bool:
         """Begin the next part of an offer that says something new, if there is one."""
@@ -431,7 +443,10 @@ class Healing:
             offers = self._undelivered if part == UNDELIVERED else self._offered
             offer = offers.get((server, number))
             rows.append(ProtocolRow(part, f"{number} {server}", None if offer is None else _ENCODER.encode(offer)))
-        self._changed = {}
+        for server in self._held_changed:
+            held = self._held_by.get(server)
+            rows.append(ProtocolRow(HELD, server, None if held is None else _ENCODER.encode(held)))
+        self._changed, self._held_changed = {}, {}
         return rows
 
     def restore(self, rows: Iterable[ProtocolRow]) -> None:
@@ -441,6 +456,8 @@ class Healing:
                 number, _, server = row.key.partition(" ")
                 offers = self._undelivered if row.part == UNDELIVERED else self._offered
                 offers[ServerId(server), int(number)] = _DECODER.decode(row.value or b"")
+            elif row.part == HELD:
+                self._held_by[ServerId(row.key)] = _HELD_DECODER.decode(row.value or b"")
 
 
 def _settle(known: KnownArc) -> SettleArc:
@@ -467,5 +484,14 @@ def _offer_to(server: ServerId, commit: Commit, site: Site) -> Offer:
     )
 
 
+def _free_key(offers: Container[tuple[ServerId, int]], server: ServerId, offer: Offer) -> tuple[ServerId, int]:
+    """A key for one more offer: in the order of their priorities, of which several may have one counter."""
+    number = offer.final.counter
+    while (server, number) in offers:
+        number += 1
+    return server, number
+
+
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Offer)
+_HELD_DECODER = msgspec.msgpack.Decoder(Held)

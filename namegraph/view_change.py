@@ -266,6 +266,8 @@ class ViewChange:
 
     def _say_settled(self) -> None:
         site = self._site
+        # Who opens the view first may join an arc anew: it is not to be suspended once more.
+        self._forget_entering()
         site.send(site.view.leader, Settled())
 
     def _forget_entering(self) -> None:
