@@ -32,9 +32,9 @@ from namegraph.columns import (
     state_array,
     unpack_arcs,
 )
-from namegraph.events import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.events import ChildKind, JoinArc, LeaveArc
 from namegraph.findings import CannotError, Findings, find
-from namegraph.import_operations import groups_created_in
+from namegraph.import_operations import groups_wanted
 from namegraph.message_parts import ArcChange, ArcId, SettleArc, Step, SuspendArc, Update
 from namegraph.messages import Commit
 from namegraph.names import NodeId
@@ -57,7 +57,7 @@ def fault_in_outcome(commit: Commit, *, site: Site, records: AncestryRecords, en
         return OTHER_PLACE
     if not are_possible(commit.arcs):
         return IMPOSSIBLE
-    groups = _groups_agreed(update, site)
+    groups = _groups_agreed(commit, update, site=site, records=records, entries=entries)
     is_here = are_here([change.group for change in commit.groups], site)
     if set(compress(commit.groups, is_here)) != groups.items():
         return OTHER_GROUPS
@@ -75,25 +75,31 @@ def fault_in_outcome(commit: Commit, *, site: Site, records: AncestryRecords, en
         return OTHER_RECORDS
     if not are_loops_agreed(commit, groups, site=site, records=records):
         return OTHER_LOOPS
-    return None if _can_be_read_back(said, groups, site, entries) else IMPOSSIBLE
+    return None if _can_be_read_back(said, groups, site, records, entries) else IMPOSSIBLE
 
 
-def _groups_agreed(update: Update, site: Site) -> dict[NodeId, bool]:
-    """The groups of this server that the update creates (True) or deletes: nobody else can have done so meanwhile."""
-    graph = site.graph
-    if update.brought is not None:
-        wanted = dict.fromkeys(groups_created_in(update.brought), True)
-    else:
-        wanted = {}
-        for _, step in update.operations:
-            match step:
-                case CreateGroup(group) | DeleteGroup(group):
-                    wanted[group] = isinstance(step, CreateGroup)
+def _groups_agreed(
+    commit: Commit, update: Update, *, site: Site, records: AncestryRecords, entries: Entries
+) -> dict[NodeId, bool]:
+    """The groups of this server that the update creates (True) or deletes: nobody else can have done so meanwhile.
+
+    But a later update may have brought the record of a group before this one creates it.
+    """
+    found = entries.by_update[commit.update_id].found
+    if found is not None:
+        return dict(found.groups)
+    graph, said, wanted = site.graph, dict(commit.groups), groups_wanted(update)
+
+    def is_changed(group: NodeId, *, is_present: bool) -> bool:
+        node = graph.group(group)
+        is_ahead = node is not None and records.version_of(node) == commit.final
+        return (is_ahead and said.get(group) is is_present) or (node is not None) is not is_present
+
     homes = site.table.homes_of(tuple(wanted))
     return {
         group: is_present
         for (group, is_present), home in zip(wanted.items(), homes, strict=True)
-        if home == site.server and (graph.group(group) is not None) is not is_present
+        if home == site.server and is_changed(group, is_present=is_present)
     }
 
 
@@ -256,8 +262,10 @@ def _has_left(group: NodeId, said: Mapping[ArcId, ArcChange], site: Site) -> boo
     return all(arc in said and not said[arc].is_present for arc in arcs)
 
 
-def _can_be_read_back(said: Said, groups: Mapping[NodeId, bool], site: Site, entries: Entries) -> bool:
-    """Whether arcs would lead from groups alone: this server could not start again otherwise (`restore`)."""
+def _can_be_read_back(
+    said: Said, groups: Mapping[NodeId, bool], site: Site, records: AncestryRecords, entries: Entries
+) -> bool:
+    """Whether arcs would lead from groups alone: this server could not start again, once it is alone (`restore`)."""
     commit, columns, relayed = said.commit, said.commit.arcs, said.relayed
     home_of, server = site.table.home_of, site.server
     tails = set(chosen_names(columns.names, place_array(columns.parents)[said.joined]))
@@ -278,7 +286,8 @@ def _can_be_read_back(said: Said, groups: Mapping[NodeId, bool], site: Site, ent
         return True
     index, children, owner = site.graph.index, site.graph.children, site.graph.virtual_node_of
     numbers = [index[name] for name in processes if name in index]
-    return not any(_stays_group(node, commit, site) for node in numbers if children[node] or node in owner)
+    groups_known = [node for node in numbers if children[node] or node in owner]
+    return not any(records.is_above_owned(node) and _stays_group(node, commit, site) for node in groups_known)
 
 
 def _stays_group(node: NodeIndex, commit: Commit, site: Site) -> bool:

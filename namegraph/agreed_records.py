@@ -24,6 +24,7 @@ from namegraph.columns import (
     places_in,
     rows_of,
 )
+from namegraph.import_operations import groups_wanted
 from namegraph.message_parts import Vnid
 from namegraph.messages import Commit
 from namegraph.names import NodeId
@@ -111,7 +112,8 @@ class _OwnRecords:
             held = None if node is None else self._records.version_of(node)
             if held is not None and version < held:
                 continue  # It is passed over.
-            if not (groups[name] if name in groups else graph.group(name) is not None):
+            is_group = groups[name] if name in groups else graph.group(name) is not None
+            if not (is_group or (version != final and self._is_created_ahead(name, version))):
                 return False
             if version == final:
                 before = None if node is None else self._records.vnid_of(node)
@@ -128,6 +130,11 @@ class _OwnRecords:
     def _is_ahead(self, version: Priority) -> bool:
         """Whether another update that this server is ready for is what makes a record newer."""
         return any(entry.is_ready and entry.final == version for entry in self._entries.by_update.values())
+
+    def _is_created_ahead(self, group: NodeId, version: Priority) -> bool:
+        """Whether it is such an update that creates a group."""
+        ahead = (entry for entry in self._entries.by_update.values() if entry.is_ready and entry.final == version)
+        return any(groups_wanted(self._entries.updates[entry.update_id]).get(group, False) for entry in ahead)
 
     def _are_as_brought(self, places: list[int], heads: Numbers) -> bool:
         """Whether records of nodes that had no in-arcs hold those of this outcome and no others; as whole columns."""

@@ -370,6 +370,10 @@ class AncestryRecords:
                 self._set_kind(node, NodeKind.ABSENT)
                 self._site.ancestors.forget([node])
 
+    def is_above_owned(self, node: NodeIndex) -> bool:
+        """Whether a node leads to an owned one; of others more may be held than there is, until `prune`."""
+        return not self._superfluous_from(node, set())
+
     def _superfluous_from(self, start: NodeIndex, needed: set[NodeIndex]) -> list[NodeIndex]:
         """Search downwards for an owned node: what is on the way to one is `needed`.
 

@@ -71,7 +71,7 @@ class Healing:
         self._settling: dict[UpdateId, list[SettleArc]] = {}
         """Of these, the arcs to a children's home, as they are to be."""
         self._held_by: dict[ServerId, Held] = {}
-        """What has no answer yet: it may speak of groups that are made only when all is done that its sender offered."""
+        """What has no answer yet: it may speak of groups that are made only when all is done that was offered."""
         self._held_changed: dict[ServerId, None] = {}
         self._declined: dict[SettleArc, None] = {}
         """What an end has declined in this view: once more is once too often."""

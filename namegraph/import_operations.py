@@ -14,7 +14,7 @@ import numpy as np
 
 from namegraph.changes import kinds_wanted, unknown_subnet
 from namegraph.columns import column_of, places_in, renumbered, state_array
-from namegraph.events import ChildKind, CreateGroup, ImportCommand, JoinArc, Operation
+from namegraph.events import ChildKind, CreateGroup, DeleteGroup, ImportCommand, JoinArc, Operation
 from namegraph.message_parts import OperationColumns, Step, Update
 from namegraph.names import NodeId, ServerId
 from namegraph.records import NodeKind
@@ -115,9 +115,13 @@ def operations_in(update: Update) -> Iterable[tuple[int, Operation]]:
     )
 
 
-def groups_created_in(columns: OperationColumns) -> list[NodeId]:
-    """The groups that shall be there."""
-    return [columns.names[place] for place in places_in(columns.groups)]
+def groups_wanted(update: Update) -> dict[NodeId, bool]:
+    """The groups that an update asks to be there (True), or not."""
+    columns = update.brought
+    if columns is not None:
+        return dict.fromkeys((columns.names[place] for place in places_in(columns.groups)), True)
+    steps = [step for _, step in update.operations if isinstance(step, CreateGroup | DeleteGroup)]
+    return {step.group: isinstance(step, CreateGroup) for step in steps}
 
 
 def _creates(names: Sequence[NodeId], groups: Iterable[int]) -> Iterator[CreateGroup]:
