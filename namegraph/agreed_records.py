@@ -23,9 +23,11 @@ from namegraph.columns import (
     place_array,
     places_in,
     rows_of,
+    unpack_records,
 )
+from namegraph.graph import NameGraph
 from namegraph.import_operations import groups_wanted
-from namegraph.message_parts import Vnid
+from namegraph.message_parts import RecordColumns, Vnid
 from namegraph.messages import Commit
 from namegraph.names import NodeId
 from namegraph.ordering import Entries
@@ -77,6 +79,23 @@ def _are_there(said: Said, parents: Numbers, nodes: Numbers, site: Site, entries
     return True
 
 
+def are_held_here(ancestry: RecordColumns, *, site: Site, records: AncestryRecords, entries: Entries) -> bool:
+    """Whether what another server holds of this server's nodes is what is held here, older than that, or on the way."""
+    graph, home_of = site.graph, site.table.home_of
+    for record in unpack_records(ancestry):
+        if home_of(record.node) != site.server:
+            continue
+        node = graph.index.get(record.node)
+        held = None if node is None else records.version_of(node)
+        if node is not None and record.version == held:
+            in_arcs = {arc.parent: (arc.cost, arc.version, arc.writer) for arc in record.in_arcs}
+            if record.vnid != records.vnid_of(node) or in_arcs != _held(graph, node):
+                return False
+        elif (held is None or record.version > held) and not _is_ahead(record.version, entries):
+            return False
+    return True
+
+
 class _OwnRecords:
     """The records of this server's own nodes, as an outcome relays them."""
 
@@ -121,15 +140,11 @@ class _OwnRecords:
                     return False
                 (new if node is None or not graph.parents[node] else changed).append(place)
             elif node is not None and version == held:
-                if vnid != self._records.vnid_of(node) or self._in_arcs(place) != self._held(node):
+                if vnid != self._records.vnid_of(node) or self._in_arcs(place) != _held(self._graph, node):
                     return False
-            elif not self._is_ahead(version):
+            elif not _is_ahead(version, self._entries):
                 return False
         return self._are_as_brought(new, heads) and self._follow(changed)
-
-    def _is_ahead(self, version: Priority) -> bool:
-        """Whether another update that this server is ready for is what makes a record newer."""
-        return any(entry.is_ready and entry.final == version for entry in self._entries.by_update.values())
 
     def _is_created_ahead(self, group: NodeId, version: Priority) -> bool:
         """Whether it is such an update that creates a group."""
@@ -169,7 +184,7 @@ class _OwnRecords:
         relay, index = self._relay, self._graph.index
         nodes = places_in(relay.nodes)
         names = {relay.names[nodes[place]]: place for place in places}
-        expected = {name: self._held(index[name]) for name in names}
+        expected = {name: _held(self._graph, index[name]) for name in names}
         columns = self._commit.arcs
         for parent, child, state, _, cost, version in rows_of(columns) if names else ():
             in_arcs = expected.get(columns.names[child])
@@ -181,10 +196,6 @@ class _OwnRecords:
                 in_arcs.pop(columns.names[parent], None)
         return all(self._in_arcs(place) == expected[name] for name, place in names.items())
 
-    def _held(self, node: NodeIndex) -> dict[NodeId, _Arc]:
-        ids = self._graph.ids
-        return {ids[arc.parent]: (arc.cost, arc.version, arc.writer) for arc in self._graph.parents[node].values()}
-
     def _in_arcs(self, place: int) -> dict[NodeId, _Arc]:
         """The in-arcs of one relayed record."""
         relay, where = self._relay, slice(*self._ends[place : place + 2])
@@ -192,6 +203,16 @@ class _OwnRecords:
         tails = place_array(relay.parents)[where].tolist()
         numbers = zip(*(number_array(column)[where].tolist() for column in columns), strict=True)
         return {relay.names[tail]: arc for tail, arc in zip(tails, numbers, strict=True)}
+
+
+def _is_ahead(version: Priority, entries: Entries) -> bool:
+    """Whether another update that this server is ready for is what makes a record newer."""
+    return any(entry.is_ready and entry.final == version for entry in entries.by_update.values())
+
+
+def _held(graph: NameGraph, node: NodeIndex) -> dict[NodeId, _Arc]:
+    """The in-arcs of a node that are known here."""
+    return {graph.ids[arc.parent]: (arc.cost, arc.version, arc.writer) for arc in graph.parents[node].values()}
 
 
 def are_loops_agreed(commit: Commit, groups: Mapping[NodeId, bool], *, site: Site, records: AncestryRecords) -> bool:

@@ -86,7 +86,10 @@ OWN_PART_LATER_FROM = 10_000
 a second or more, in which the others can work too."""
 
 UNSAID = "is ready without saying all that is needed"
-"""A fault of a peer."""
+UNASKED = "answers what it was not asked"
+NOT_ITS_ANCESTRY = "is ready with other ancestry of this server's nodes than there is"
+NOT_IN_USE = "wants arcs left that do not keep a group from being deleted"
+"""Faults of a peer."""
 
 BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
@@ -205,6 +208,29 @@ class Coordinator:
         self._ask(running)
         if running.phase is Phase.READY and running.is_covered():
             self._compute(running)
+
+    def fault_in(self, answer: Ready | Refuse, *, sender: ServerId) -> str | None:
+        """What is wrong with an answer of another server to what was asked of it; None where nothing is."""
+        running = self._running.get(answer.update_id)
+        if running is None or running.phase not in (Phase.ORDER, Phase.READY):
+            return None  # It is passed over.
+        if sender not in running.asked:
+            return UNASKED
+        if isinstance(answer, Ready):
+            return None if self._participant.knows(answer.ancestry) else NOT_ITS_ANCESTRY
+        is_right = not answer.to_leave or self._is_in_use(running, sender, answer)
+        return None if is_right else NOT_IN_USE
+
+    def _is_in_use(self, running: Running, sender: ServerId, refuse: Refuse) -> bool:
+        """Whether the home of a group that is to be deleted names arcs of that group."""
+        deleted = {
+            operation.group
+            for number, operation in running.plan.operations
+            if number == refuse.number and isinstance(operation, DeleteGroup)
+        }
+        return all(
+            self._site.home_of(group) == sender and all(group in arc for arc in refuse.to_leave) for group in deleted
+        ) and bool(deleted)
 
     def refuse(self, sender: ServerId, refuse: Refuse) -> None:
         """A participant's no ends the update, or lets it begin again, once all who judge it have spoken."""

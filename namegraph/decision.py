@@ -250,6 +250,9 @@ def _relay(
         above = _above(records, tails)
     else:
         graph = after.graph
+        unsaid = next((tail for tail in tails if tail not in graph.index), None)
+        if unsaid is not None:
+            raise UnsaidError(unsaid)
         above = {graph.ids[node] for node in graph.ancestors(graph.index[tail] for tail in tails)} & records.keys()
         versions = _other_versions(after, arcs, final=final)
 

@@ -16,6 +16,7 @@ from collections.abc import Container, Iterable, Set
 from dataclasses import replace
 
 from namegraph.agreed import fault_in_outcome
+from namegraph.agreed_records import are_held_here
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
 from namegraph.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in
@@ -24,7 +25,7 @@ from namegraph.decided import DecidedUpdates
 from namegraph.events import CreateGroup, Cut, JoinArc, Member
 from namegraph.findings import CannotError, Findings, find
 from namegraph.import_operations import operations_in
-from namegraph.message_parts import ArcId, KnownArc, PendingEntry, RecordVersion, Update, UpdateId
+from namegraph.message_parts import ArcId, KnownArc, PendingEntry, RecordColumns, RecordVersion, Update, UpdateId
 from namegraph.messages import (
     Abort,
     Commit,
@@ -200,6 +201,10 @@ class Participant:
         if commit.update_id.coordinator == self._site.server:
             return None
         return fault_in_outcome(commit, site=self._site, records=self._records, entries=self._entries)
+
+    def knows(self, ancestry: RecordColumns) -> bool:
+        """Whether nothing is said of this server's nodes that it would not say itself, or could not have heard yet."""
+        return are_held_here(ancestry, site=self._site, records=self._records, entries=self._entries)
 
     def finish(self, everything: bytes) -> None:
         """Apply an outcome that another server knew when the view ended, if it is one that this server waits for."""

@@ -1,7 +1,7 @@
 """What another server must not say: messages that only somebody else could send, or that fit nothing under way here.
 
-A message with a fault is counted and dropped; the update it speaks of waits for a right one, until its deadline. What
-another server says of its own nodes is believed: it owns them.
+A message with a fault is counted and dropped; the update it speaks of waits for a right one, until its deadline, or until
+a view ends it where this server is ready. What another server says of its own nodes is believed: it owns them.
 
 Source: protocol.md sections 3 to 5 (who sends what).
 """
@@ -78,8 +78,12 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             if not all(_can_be(step) for _, step in update.operations if isinstance(step, SettleArc)):
                 return NO_ARC
             return _unless(update.update_id.coordinator == sender, NOT_ITS_UPDATE)
-        case Final(update_id) | Abort(update_id) | Drop(update_id):
+        case Final(update_id) | Abort(update_id):
             return _unless(update_id.coordinator == sender, NOT_ITS_UPDATE)
+        case Drop(update_id):
+            entry = entries.by_update.get(update_id)
+            is_asked = entry is not None and entry.asked is not None
+            return _unless(update_id.coordinator == sender and not is_asked, NOT_ITS_UPDATE)
         case Commit(update_id):
             if update_id.coordinator != sender:
                 return NOT_ITS_UPDATE

@@ -411,6 +411,8 @@ class ServerCore(CoreReads):
         fault = fault_in(message, sender=sender, site=self._site, entries=self.entries)
         if fault is None and isinstance(message, Commit):
             fault = self._participant.fault_in(message)
+        if fault is None and isinstance(message, Ready | Refuse):
+            fault = self._coordinator.fault_in(message, sender=sender)
         if fault is not None:
             self.channels.faults[sender, fault] += 1
             return

@@ -8,15 +8,29 @@ import pytest
 from msgspec import structs
 
 from namegraph.columns import pack_arcs, pack_records
-from namegraph.coordinator import UNSAID
+from namegraph.coordinator import NOT_IN_USE, NOT_ITS_ANCESTRY, UNASKED, UNSAID
 from namegraph.events import (
     ChildKind,
     CreateGroup,
+    DeleteGroup,
     JoinArc,
+    LeaveArc,
 )
-from namegraph.message_parts import ArcChange, ArcId, Cover, OperationColumns, SettleArc, Update, UpdateId, ViewId
+from namegraph.message_parts import (
+    AncestryRecord,
+    ArcChange,
+    ArcId,
+    Cover,
+    OperationColumns,
+    SettleArc,
+    Update,
+    UpdateId,
+    ViewId,
+)
 from namegraph.messages import (
+    Abort,
     Commit,
+    Drop,
     Entering,
     Final,
     Order,
@@ -24,14 +38,25 @@ from namegraph.messages import (
     Propose,
     Reach,
     Ready,
+    Refuse,
     encode,
 )
 from namegraph.names import NodeId, ServerId
-from namegraph.peer_faults import NO_ARC, NO_COLUMNS, NOT_IN_VIEW, NOT_ITS_VIEW, NOT_LEGAL, NOT_ONE_UPDATE, NOT_OUR_VIEW
+from namegraph.peer_faults import (
+    NO_ARC,
+    NO_COLUMNS,
+    NOT_IN_VIEW,
+    NOT_ITS_UPDATE,
+    NOT_ITS_VIEW,
+    NOT_LEGAL,
+    NOT_ONE_UPDATE,
+    NOT_OUR_VIEW,
+)
 from namegraph.priorities import NUMBER_LIMIT, Priority
 from namegraph.records import NodeKind
+from namegraph.refusals import Reason, Refusal
 from namegraph.server_core import UNREADABLE
-from tests.hostile_scene import GROUPS, HERE, OTHER, THIRD, Scene
+from tests.hostile_scene import GROUPS, HERE, OTHER, PEOPLE, THIRD, Scene
 
 
 @pytest.mark.parametrize("seed", range(100))
@@ -139,3 +164,84 @@ def test_who_is_ready_without_saying_what_its_nodes_are_ends_the_update():
     scene.deliver_all(lambda message: structs.replace(message, children=()) if isinstance(message, Ready) else message)
     assert core.channels.faults == {(OTHER, UNSAID): 1}
     assert not core.graph.children[core.graph.index[GROUPS[1]]]
+
+
+def test_who_is_ready_without_the_ancestry_of_its_parents_ends_the_update():
+    """A loop that closes here makes what is above count, and another arc of the same update leads from there."""
+    scene = Scene(0)
+    scene.ask(HERE, JoinArc(GROUPS[0], GROUPS[1]))
+    scene.ask(HERE, JoinArc(GROUPS[1], GROUPS[0]), JoinArc(GROUPS[2], GROUPS[3]))
+    scene.deliver_all(
+        lambda message: structs.replace(message, ancestry=pack_records(())) if isinstance(message, Ready) else message
+    )
+    core = scene.cores[HERE]
+    assert core.channels.faults == {(OTHER, UNSAID): 1}
+    assert not core.graph.virtual_nodes
+
+
+@pytest.mark.parametrize("counter", [None, 10**6], ids=["at the version held", "at a later one"])
+def test_nobody_else_says_what_is_above_the_groups_of_a_coordinator(counter):
+    scene = Scene(0)
+    core = scene.cores[HERE]
+    scene.ask(HERE, JoinArc(GROUPS[0], GROUPS[1]))
+    scene.ask(HERE, JoinArc(GROUPS[1], GROUPS[2]))
+    node = core.graph.index[GROUPS[1]]
+    version = core.records.version_of(node) if counter is None else Priority(counter, OTHER)
+    lie = pack_records([AncestryRecord(GROUPS[1], (), None, version)])
+    scene.deliver_all(lambda message: structs.replace(message, ancestry=lie) if isinstance(message, Ready) else message)
+    assert core.channels.faults == {(OTHER, NOT_ITS_ANCESTRY): 1}
+    assert core.graph.parents[node]
+
+
+def in_use(update_id, *arcs, number=1):
+    return Refuse(update_id, number, Refusal(Reason.GROUP_IN_USE, "in use"), tuple(ArcId(*arc) for arc in arcs))
+
+
+def test_arcs_are_left_for_nobody_but_the_home_of_a_group_that_is_deleted():
+    scene = Scene(0)
+    scene.ask(HERE, JoinArc(GROUPS[0], GROUPS[2]))
+    scene.deliver_all()
+    scene.ask(HERE, JoinArc(GROUPS[1], PEOPLE[1], ChildKind.PROCESS))
+    scene.ask(HERE, DeleteGroup(GROUPS[0], force=True))
+    core = scene.cores[HERE]
+    (update_id,) = core._coordinator.under_way()
+    scene.receive(HERE, THIRD, encode(in_use(update_id, (GROUPS[1], PEOPLE[1]))))
+    scene.deliver_all()
+    assert core.channels.faults == {(THIRD, UNASKED): 1}
+    assert core.graph.index[PEOPLE[1]] in core.graph.children[core.graph.index[GROUPS[1]]]
+    assert core.graph.group(GROUPS[0]) is None
+
+
+@pytest.mark.parametrize(
+    ("group", "arc"),
+    [(GROUPS[0], (GROUPS[0], GROUPS[1])), (GROUPS[2], (GROUPS[1], PEOPLE[1]))],
+    ids=["the group of another", "arcs of another group"],
+)
+def test_who_has_no_group_to_be_deleted_has_no_arcs_to_be_left(group, arc):
+    scene = Scene(0)
+    scene.ask(HERE, JoinArc(*arc, ChildKind.AUTO))
+    scene.ask(HERE, JoinArc(GROUPS[1], GROUPS[3]), DeleteGroup(group, force=True))
+    lie = in_use(scene.cores[HERE]._coordinator.under_way()[0], arc, number=2)
+    scene.deliver_all(lambda message: lie if isinstance(message, Ready) else message)
+    core = scene.cores[HERE]
+    assert core.channels.faults == {(OTHER, NOT_IN_USE): 1}
+    assert core.graph.index[arc[1]] in core.graph.children[core.graph.index[arc[0]]]
+
+
+def test_an_update_that_was_asked_for_is_aborted_and_not_dropped():
+    scene = Scene(0)
+    below, above, top = GROUPS[0], GROUPS[2], GROUPS[3]
+    for parent, child in [(above, below), (top, below), (top, above)]:
+        scene.ask(OTHER, JoinArc(parent, child))
+        scene.deliver_all()
+    scene.ask(OTHER, LeaveArc(top, above))
+    core, letters = scene.cores[HERE], scene.pending[OTHER, HERE]
+    while letters:
+        scene.receive(HERE, OTHER, letters.pop(0))
+    (update_id,) = core.entries.by_update
+    assert core.boundary._released
+    scene.receive(HERE, OTHER, encode(Drop(update_id)))
+    assert core.channels.faults == {(OTHER, NOT_ITS_UPDATE): 1}
+    scene.receive(HERE, OTHER, encode(Abort(update_id, None, ())))
+    assert not core.entries.by_update
+    assert not core.boundary._released
