@@ -26,6 +26,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from namegraph.answer_faults import UNSAID, fault_in_answer
 from namegraph.arc_outcomes import UnsaidError
 from namegraph.boundary import by_home_of_parent
 from namegraph.commit import name_effects
@@ -84,12 +85,6 @@ _MISSING = {
 OWN_PART_LATER_FROM = 10_000
 """Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
 a second or more, in which the others can work too."""
-
-UNSAID = "is ready without saying all that is needed"
-UNASKED = "answers what it was not asked"
-NOT_ITS_ANCESTRY = "is ready with other ancestry of this server's nodes than there is"
-NOT_IN_USE = "wants arcs left that do not keep a group from being deleted"
-"""Faults of a peer."""
 
 BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
@@ -214,23 +209,7 @@ class Coordinator:
         running = self._running.get(answer.update_id)
         if running is None or running.phase not in (Phase.ORDER, Phase.READY):
             return None  # It is passed over.
-        if sender not in running.asked:
-            return UNASKED
-        if isinstance(answer, Ready):
-            return None if self._participant.knows(answer.ancestry) else NOT_ITS_ANCESTRY
-        is_right = not answer.to_leave or self._is_in_use(running, sender, answer)
-        return None if is_right else NOT_IN_USE
-
-    def _is_in_use(self, running: Running, sender: ServerId, refuse: Refuse) -> bool:
-        """Whether the home of a group that is to be deleted names arcs of that group."""
-        deleted = {
-            operation.group
-            for number, operation in running.plan.operations
-            if number == refuse.number and isinstance(operation, DeleteGroup)
-        }
-        return all(
-            self._site.home_of(group) == sender and all(group in arc for arc in refuse.to_leave) for group in deleted
-        ) and bool(deleted)
+        return fault_in_answer(answer, running, sender=sender, site=self._site, participant=self._participant)
 
     def refuse(self, sender: ServerId, refuse: Refuse) -> None:
         """A participant's no ends the update, or lets it begin again, once all who judge it have spoken."""

@@ -2,7 +2,7 @@
 
 import random
 
-from namegraph.coordinator import UNSAID
+from namegraph.answer_faults import UNSAID
 from namegraph.events import (
     ChildKind,
     CreateGroup,

@@ -7,8 +7,8 @@ nonsense. Seeds are run one by one, so that one that fails can be looked at alon
 import pytest
 from msgspec import structs
 
+from namegraph.answer_faults import NOT_IN_USE, NOT_ITS_ANCESTRY, UNASKED, UNSAID
 from namegraph.columns import pack_arcs, pack_records
-from namegraph.coordinator import NOT_IN_USE, NOT_ITS_ANCESTRY, UNASKED, UNSAID
 from namegraph.events import (
     ChildKind,
     CreateGroup,

@@ -1,0 +1,37 @@
+"""What participants must not answer a coordinator: what it did not ask of them, or what is not theirs to say.
+
+Source: protocol.md section 5, items 3 and 4.
+"""
+
+from __future__ import annotations
+
+from namegraph.events import DeleteGroup
+from namegraph.messages import Ready, Refuse
+from namegraph.names import ServerId
+from namegraph.participant import Participant
+from namegraph.running import Running
+from namegraph.site import Site
+
+UNSAID = "is ready without saying all that is needed"
+UNASKED = "answers what it was not asked"
+NOT_ITS_ANCESTRY = "is ready with other ancestry of this server's nodes than there is"
+NOT_IN_USE = "wants arcs left that do not keep a group from being deleted"
+
+
+def fault_in_answer(
+    answer: Ready | Refuse, running: Running, *, sender: ServerId, site: Site, participant: Participant
+) -> str | None:
+    """What is wrong with an answer to an update of this coordinator; None where nothing is."""
+    if sender not in running.asked:
+        return UNASKED
+    if isinstance(answer, Ready):
+        return None if participant.knows(answer.ancestry) else NOT_ITS_ANCESTRY
+    is_right = not answer.to_leave or _is_in_use(answer, running, sender=sender, site=site)
+    return None if is_right else NOT_IN_USE
+
+
+def _is_in_use(refuse: Refuse, running: Running, *, sender: ServerId, site: Site) -> bool:
+    """Whether the home of a group that is to be deleted names arcs of that group."""
+    operations = running.plan.operations
+    deleted = [step.group for number, step in operations if number == refuse.number and isinstance(step, DeleteGroup)]
+    return any(site.home_of(group) == sender and all(group in arc for arc in refuse.to_leave) for group in deleted)
