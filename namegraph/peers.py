@@ -136,7 +136,7 @@ class Peers:
                 )
 
     def require_met(self, name: NodeId) -> None:
-        """Raise `RefusedError` where a node's server was never met, or is out of reach."""
+        """Raise `RefusedError` where a node's server was never met."""
         if self._site.table.is_expected(name):
             address = self.addresses.get(subnet_of(name), "an unknown address")
             raise refuse(
@@ -185,11 +185,13 @@ class Peers:
                     f"it is still a member or a parent of what the server {min(homes)} owns; end that there first, by "
                     f"`shadowtree peers remove {subnet} --force`, then repeat this"
                 )
-            else:
+            elif subnet in self._added or self.is_anothers(subnet):
                 what = (
                     "take it out of its groups first; where its server is gone for good, `shadowtree peers remove "
                     f"{subnet} --force` ends its memberships"
                 )
+            else:
+                what = "take it out of its groups first, by `shadowtree leave`, then repeat this"
             raise refuse(
                 Reason.NAME_IN_USE,
                 f"{name} of the subnet {subnet} is in use here; {what}",
