@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Final, NamedTuple, NoReturn
 
 import click
 
 from shadowtree.cli.options import Session, everywhere
+from shadowtree.cli.standard_streams import OutputError, has_output, let_go_of_streams, prepare_streams
 from shadowtree.cli.statuses import (
     BROKEN_PIPE,
     FAILED,
@@ -24,6 +25,8 @@ from shadowtree.cli.statuses import (
 from shadowtree.errors import OutcomeUnknown, ShadowtreeError, Unavailable
 
 _CLEAN_UP_SECONDS: Final = 5
+
+_UNWRITTEN: Final = "the answer cannot be written"
 
 
 class _Command(NamedTuple):
@@ -119,10 +122,9 @@ class _Interrupt:
 
 def run() -> NoReturn:
     """Run the command line and exit with its status."""
-    for stream in (sys.stdout, sys.stderr):
-        # Names are Unicode, and files of them UTF-8, whatever the locale says.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    prepare_streams()
+    if not has_output():
+        sys.exit(_complain(f"{_UNWRITTEN}: standard output is closed", FAILED))
     # gRPC would print lines of its own when a server ends or is not there; what happened is in our messages. It reads
     # this when it is imported, which commands do.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -134,13 +136,7 @@ def run() -> NoReturn:
     finally:
         if interrupt.has_come:
             sys.exit(INTERRUPTED)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        status = BROKEN_PIPE
-    if status == BROKEN_PIPE:
-        # Nobody reads; keep the interpreter from trying again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    let_go_of_streams()
     sys.exit(status)
 
 
@@ -151,9 +147,9 @@ def status_of(arguments: Sequence[str]) -> int:
         status = shadowtree_command.main(
             args=list(arguments), prog_name="shadowtree", standalone_mode=False, obj=session
         )
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        return WRONG_USAGE
+        return _say(error.format_message(), WRONG_USAGE)
     except click.UsageError as error:
         return _complain(error.format_message(), WRONG_USAGE, _where_to_read(error.ctx))
     except click.ClickException as error:
@@ -162,8 +158,8 @@ def status_of(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except ShadowtreeError as error:
         return _complain(error.message, _status_for(error, is_write=session.is_write))
-    except BrokenPipeError:
-        return BROKEN_PIPE
+    except OutputError as error:
+        return _tell_unwritten(error, is_write=session.is_write)
     return status if isinstance(status, int) else 0
 
 
@@ -174,8 +170,23 @@ def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
     return UNCERTAIN if is_uncertain else FAILED
 
 
+def _tell_unwritten(error: OutputError, *, is_write: bool) -> int:
+    """A write may have been done by then, and what was to be printed would have said so."""
+    if isinstance(error.cause, BrokenPipeError):
+        return BROKEN_PIPE
+    if is_write:
+        return _complain(f"{_UNWRITTEN}: {error}; the update may have been done", UNCERTAIN)
+    return _complain(f"{_UNWRITTEN}: {error}", FAILED)
+
+
 def _complain(message: str, status: int, hint: str = "") -> int:
-    click.echo(f"shadowtree: {' '.join(message.split())}{hint}", err=True)
+    return _say(f"shadowtree: {' '.join(message.split())}{hint}", status)
+
+
+def _say(text: str, status: int) -> int:
+    # Where standard error takes nothing either, the status still tells.
+    with suppress(OutputError):
+        click.echo(text, err=True)
     return status
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -183,13 +184,81 @@ main.run()
     assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
 
 
-def test_nobody_reading_is_no_error_message(monkeypatch, capsys):
-    def broken(*_):
-        raise BrokenPipeError
+def run_in_a_shell(command):
+    """Run `shadowtree` with what a shell makes of its output; gives its status and standard error."""
+    found = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}", "bash", sys.executable, "-m", "shadowtree"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return found.returncode, found.stderr
 
-    monkeypatch.setattr("shadowtree.cli.options.Session.connect", broken)
-    assert status_of(["status"]) == 141
-    assert capsys.readouterr().err == ""
+
+@pytest.mark.parametrize("arguments", [f"check {A} no@z", f"check {A} {ANN}", "--help", f"resolve {A}"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nobody_reading_is_no_error_message_and_no_answer(address, graph, arguments, unbuffered, monkeypatch):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    have_many_members(graph)
+    # The reader is gone before anything is written.
+    assert run_in_a_shell(f'( sleep 0.2; "$@" {arguments} ) | exec true') == (141, "")
+
+
+def have_many_members(graph):
+    graph.groups = {A}
+    graph.arcs = {(A, ANN): 2, **{(A, f"p-{number}@z"): 2 for number in range(10_000)}}
+
+
+needs_a_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
+@needs_a_full_device
+@pytest.mark.parametrize(
+    "arguments",
+    [f"check {A} no@z", f"check {A} {ANN}", f"resolve {A}", "export -", "status", "--help", "completion bash"],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_answer_that_cannot_be_written_is_a_failure_and_no_answer(
+    address, graph, arguments, unbuffered, monkeypatch
+):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    have_many_members(graph)
+    why = "the answer cannot be written: No space left on device"
+    assert run_in_a_shell(f'"$@" {arguments} > /dev/full') == (4, f"shadowtree: {why}\n")
+
+
+@needs_a_full_device
+def test_a_write_whose_answer_cannot_be_written_may_have_been_done(address, graph):
+    graph.groups = {A}
+    why = "the answer cannot be written: No space left on device; the update may have been done"
+    assert run_in_a_shell(f'"$@" join {A} {ANN} --format json > /dev/full') == (3, f"shadowtree: {why}\n")
+    assert (A, ANN) in graph.arcs
+
+
+def test_without_a_standard_output_nothing_is_begun(address, graph):
+    graph.groups = {A}
+    why = "the answer cannot be written: standard output is closed"
+    assert run_in_a_shell(f'"$@" join {A} {ANN} >&-') == (4, f"shadowtree: {why}\n")
+    assert (A, ANN) not in graph.arcs
+
+
+@needs_a_full_device
+@pytest.mark.parametrize(
+    ("arguments", "status"), [("check no@x.example no@z", 4), (f"check {A} no@z", 1), ("check", 2), ("", 2)]
+)
+def test_the_status_tells_where_the_message_cannot_be_written(address, graph, arguments, status):
+    graph.groups = {A}
+    assert run_in_a_shell(f'"$@" {arguments} 2> /dev/full') == (status, "")
+
+
+def test_a_fault_of_another_file_is_not_taken_for_one_of_the_output(monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shadowtree.cli.options.Session.connect", fail)
+    with pytest.raises(OSError, match="No space left"):
+        status_of(["status"])
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, "NONE"), ("DEBUG", "DEBUG")])
