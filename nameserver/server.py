@@ -26,6 +26,7 @@ from namegraph.server_core import ServerCore
 from nameserver.collector import growing_graph, tune_collector
 from nameserver.health import HEALTH_SERVICE, Health
 from nameserver.listening import ListenError, check_address
+from nameserver.mistaken_database import refuse_mistaken
 from nameserver.peers.directory import PeerDirectory
 from nameserver.peers.transport import PeerTransport
 from nameserver.run_loop import RunLoop
@@ -179,6 +180,7 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
     except StorageError as error:
         raise StartError(str(error)) from None
     try:
+        refuse_mistaken(store, settings)
         with growing_graph():
             core = ServerCore.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
     except StorageError as error:

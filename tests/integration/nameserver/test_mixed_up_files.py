@@ -71,3 +71,22 @@ def test_an_older_file_under_a_newer_log_does_not_bring_a_removed_member_back(st
     assert "names.db-wal belongs to another copy of it" in refusal(start, path)
     shutil.copy(tmp_path / "newest", path)
     assert processes(start(), "a@b.c") == ["bob@e.f"]
+
+
+def test_a_copy_of_another_servers_database_is_not_served_in_the_place_of_ones_own(start_several, start, tmp_path):
+    servers = start_several([["sfu.x"], ["ubc.x"]])
+    for client, group in zip(servers.clients, ("lab@sfu.x", "staff@ubc.x"), strict=True):
+        client.create_group(group)
+    # sfu knows a group of ubc's, as a parent and as a member.
+    servers.clients[0].join("lab@sfu.x", "staff@ubc.x")
+    servers.clients[1].join("staff@ubc.x", "lab@sfu.x")
+    servers.kill(0)
+    copy = tmp_path / "copy.db"
+    for suffix in ("", "-wal"):
+        shutil.copy(tmp_path / f"0.db{suffix}", tmp_path / f"copy.db{suffix}")
+    assert refusal(start, copy, subnets=["ubc.x"]) == (
+        f"database sqlite:///{copy}: it belongs to the server 'sfu.x', whose groups are in sfu.x, and none in ubc.x; "
+        'serve it with its own subnets, or say name = "sfu.x" in the configuration if it is meant\n'
+    )
+    served = start(copy, subnets=["ubc.x"], name="sfu.x")
+    assert served.serving_line.startswith("serving ubc.x on ")

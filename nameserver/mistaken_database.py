@@ -1,0 +1,45 @@
+"""Refuses a database that seems to be taken by mistake: that of another server than the subnets are meant for.
+
+It would go on owning its groups, beside the subnets that were asked for, which have none in it. A server whose subnets
+changed is known by one that it kept: by its name, or by the groups there. Where it kept none, its name must be given.
+"""
+
+from __future__ import annotations
+
+from namegraph.names import Subnet, subnet_of
+from namegraph.peers import OWNER
+from namegraph.records import NodeKind, StoredState
+from nameserver.settings import Settings
+from storage.errors import ServerIdentityError
+from storage.store import Store
+from storage.urls import parse_database_url, show_url
+
+SUBNETS_SHOWN = 3
+"""In one line; a server may own hundreds."""
+
+
+def refuse_mistaken(store: Store, settings: Settings) -> None:
+    """Raise `ServerIdentityError` where a database has groups of its own, but none that the settings are about."""
+    if settings.name is not None or Subnet(store.server) in settings.subnets:
+        return
+    used = _subnets_in_use(store.load())
+    if not used or used.intersection(settings.subnets):
+        return
+    raise ServerIdentityError(
+        database=show_url(parse_database_url(settings.database)),
+        problem=f"it belongs to the server {store.server!r}, whose groups are in {_some(used)}, and none in "
+        f"{_some(settings.subnets)}",
+        remedy=f'serve it with its own subnets, or say name = "{store.server}" in the configuration if it is meant',
+    )
+
+
+def _subnets_in_use(state: StoredState) -> set[Subnet]:
+    """The subnets of all groups but those that are known to be other servers'."""
+    used = {subnet_of(node.node_id) for node in state.nodes if node.kind == NodeKind.GROUP}
+    return used.difference(row.key for row in state.protocol if row.part == OWNER)
+
+
+def _some(subnets: set[Subnet] | tuple[Subnet, ...]) -> str:
+    shown = sorted(subnets)[:SUBNETS_SHOWN]
+    more = len(subnets) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
