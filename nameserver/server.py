@@ -40,7 +40,7 @@ from nameserver.services.revisions import PEER_SERVICE
 from nameserver.settings import Settings
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
-from storage.errors import ServerIdentityError, StorageError, contradictory
+from storage.errors import ServerNotNamedError, StorageError, contradictory
 from storage.open import open_store
 from storage.store import Store
 
@@ -202,8 +202,8 @@ def _open_store(settings: Settings) -> Store:
         return open_store(settings.database, server=settings.name)
     try:
         return open_store(settings.database, server=None)
-    except ServerIdentityError:
-        # It is new, so it takes the name that servers have by default.
+    except ServerNotNamedError:
+        # It takes the name that servers have by default.
         return open_store(settings.database, server=ServerId(settings.subnets[0]))
 
 

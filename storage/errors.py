@@ -37,6 +37,10 @@ class ServerIdentityError(StorageError):
     """The database belongs to a server of another name, or is new and was given no name."""
 
 
+class ServerNotNamedError(ServerIdentityError):
+    """The database is new, and nobody said whose it is to be: opened with the name of a server, it will do."""
+
+
 class DatabaseVersionError(StorageError):
     """A newer version of the software wrote this database."""
 

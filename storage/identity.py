@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from namegraph.names import ServerId
-from storage.errors import ServerIdentityError
+from storage.errors import ServerIdentityError, ServerNotNamedError
 
 
 def settle_identity(*, stored: str | None, given: ServerId | None, database: str) -> ServerId:
     """Return the name of the server that a database belongs to, or raise `ServerIdentityError`."""
     if stored is None:
         if given is None:
-            raise ServerIdentityError(
+            raise ServerNotNamedError(
                 database=database, problem="it is new and belongs to no server yet", remedy="name the server"
             )
         return given

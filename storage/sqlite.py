@@ -33,7 +33,7 @@ from storage.errors import (
     DatabaseInUseError,
     DatabaseUnavailableError,
     NotOurDatabaseError,
-    ServerIdentityError,
+    ServerNotNamedError,
     StorageError,
 )
 from storage.file_lock import FileLock, lock_path
@@ -110,7 +110,7 @@ def _check_place(url: URL, *, server: ServerId | None) -> Path:
             remedy="let this user write the file and its folder",
         )
     if server is None and not exists:
-        raise ServerIdentityError(
+        raise ServerNotNamedError(
             database=str(path),
             problem="it does not exist and no server is named",
             remedy="name the server",

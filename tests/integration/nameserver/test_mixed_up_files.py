@@ -51,6 +51,17 @@ def test_the_log_of_another_server_is_refused_and_nothing_is_lost_by_that(start,
     assert len(processes(start(paths[1], subnets=subnets[1]), "g@b.x")) == 9
 
 
+def test_of_another_servers_file_under_ones_own_mark_it_is_said_what_to_do(start, tmp_path):
+    for subnet in ("sfu.x", "ubc.x"):
+        server = start(tmp_path / f"{subnet}.db", subnets=[subnet])
+        server.names.CreateGroup(m.CreateGroupRequest(group=f"g@{subnet}"))
+        server.terminate()
+    shutil.copy(tmp_path / "sfu.x.db", tmp_path / "ubc.x.db")
+    said = refusal(start, tmp_path / "ubc.x.db", subnets=["ubc.x"])
+    assert "to the server 'sfu.x', but ubc.x.db.mark to the server 'ubc.x'" in said
+    assert said.endswith("put the files of 'ubc.x' back; to let 'sfu.x' go on here, remove ubc.x.db.mark\n")
+
+
 def test_an_older_file_under_a_newer_log_does_not_bring_a_removed_member_back(start, tmp_path):
     path = tmp_path / "names.db"
     server = start()

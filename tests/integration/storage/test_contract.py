@@ -10,7 +10,7 @@ import pytest
 from namegraph.names import LOCAL_PART_LIMIT, parse_name
 from namegraph.records import NodeKind, Records
 from storage import StorageError
-from storage.errors import DatabaseInUseError, ServerIdentityError
+from storage.errors import DatabaseInUseError, ServerIdentityError, ServerNotNamedError
 from tests.integration.storage.rows import (
     ANNA,
     BERTA,
@@ -361,7 +361,7 @@ def test_a_database_of_another_server_is_refused_and_left_as_it_was(opener) -> N
 
 
 def test_a_new_database_needs_the_name_of_its_server(opener) -> None:
-    with pytest.raises(ServerIdentityError, match="name the server"):
+    with pytest.raises(ServerNotNamedError, match="name the server"):
         opener(None)
     opener(BERTA).close()
 

@@ -25,7 +25,7 @@ from storage.errors import (
     DatabaseLostError,
     DatabaseUnavailableError,
     NotOurDatabaseError,
-    ServerIdentityError,
+    ServerNotNamedError,
 )
 from storage.models import Base
 from tests.integration.storage.rows import ANNA, arc, contents, node, outcome
@@ -224,7 +224,7 @@ def test_a_damaged_file_is_refused_with_the_page_and_the_way_back(path, store) -
 
 
 def test_opening_without_a_name_makes_no_file(path) -> None:
-    with pytest.raises(ServerIdentityError, match="does not exist and no server is named"):
+    with pytest.raises(ServerNotNamedError, match="does not exist and no server is named"):
         open_store(f"sqlite:///{path}")
     assert list(path.parent.iterdir()) == []
 
