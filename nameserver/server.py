@@ -133,9 +133,7 @@ async def _serve(
     except StorageError as error:
         raise StartError(f"{error}; updates that were not acknowledged may be lost") from None
     except TimeoutError:
-        raise StartError(
-            f"ended with updates that could not be written ({run_loop.storage_failure}); none was acknowledged"
-        ) from None
+        raise StartError(_unwritten_at_end(run_loop)) from None
     finally:
         ended.cancel()
         flushing.cancel()
@@ -172,6 +170,14 @@ async def _drain(
         await asyncio.wait((flushing,), timeout=seconds)
         if run_loop.storage_failure is not None:
             raise TimeoutError
+
+
+def _unwritten_at_end(run_loop: RunLoop) -> str:
+    if run_loop.undurable_records():
+        return f"ended with updates that could not be written ({run_loop.storage_failure}); none was acknowledged"
+    return (
+        f"ended while the database could not be written ({run_loop.storage_failure}); nothing was waiting to be written"
+    )
 
 
 def _restore(settings: Settings) -> tuple[Store, ServerCore]:

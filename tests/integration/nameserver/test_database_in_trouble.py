@@ -157,7 +157,11 @@ def test_a_file_replaced_by_another_is_never_written_to_and_the_server_says_so_u
     wait_until(lambda: health_of(server) == NOT_SERVING, "the health of a server whose file was replaced")
     assert refusal_of(lambda: join(server, "bob@e.f"))[0] == "UNAVAILABLE"
     assert processes(server) == ["ann@e.f"]
-    server.terminate()
+    status, errors = server.terminate()
+    assert status == 4
+    last = errors.splitlines()[-1]
+    assert last.startswith("ended while the database could not be written (database ")
+    assert last.endswith("); nothing was waiting to be written")
     assert path.read_bytes() == b"of somebody else"
 
 
