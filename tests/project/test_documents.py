@@ -62,3 +62,17 @@ def test_every_command_that_a_document_shows_exists(document, commands):
     for block in re.findall(r"```(?:console|sh|shell|bash)?\n(.*?)```", document.read_text(), re.S):
         shown |= {command for command, _ in COMMAND.findall(block)}
     assert shown <= commands
+
+
+@pytest.mark.parametrize("shell", [["bash"], ["bash", "-O", "failglob"]], ids=["bash", "one that fails as zsh does"])
+@pytest.mark.parametrize("left", ["", "-wal", ".mark"])
+def test_the_files_of_a_database_are_moved_away_as_the_operators_are_told(shell, left, tmp_path):
+    """After a clean stop there is no log, and before the first write no mark."""
+    told = re.search(r"^\$ (mkdir broken .*)\n\$ (cp .*)$", (ROOT / "docs/operators.md").read_text(), re.M)
+    files = {"names.db", "names.db.lock", f"names.db{left}"}
+    for name in (*files, "copy.db"):
+        (tmp_path / name).write_text(name)
+    subprocess.run([*shell, "-c", f"{told[1]} && {told[2]}"], cwd=tmp_path, check=True)
+    assert {path.name for path in (tmp_path / "broken").iterdir()} == files
+    assert {path.name for path in tmp_path.iterdir()} == {"broken", "copy.db", "names.db"}
+    assert (tmp_path / "names.db").read_text() == "copy.db"
