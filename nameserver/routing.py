@@ -15,7 +15,8 @@ from enum import Enum
 from typing import Any, Protocol
 
 from namegraph.names import ServerId, Subnet
-from namegraph.refusals import RefusedError
+from namegraph.refusals import Reason, RefusedError, refuse
+from nameserver.peers.hearsay import HeardOwner
 from nameserver.peers.relayed_channel import CallChannel
 
 
@@ -58,6 +59,9 @@ class PeerDirectory(Protocol):
 
     def unknown_here(self) -> Iterable[ServerId]:
         """The servers that others know, and this one does not."""
+
+    def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
+        """The subnets that others know, and this server does not."""
 
     async def channel_to(self, server: ServerId) -> CallChannel:
         """A connection to a server; raises `RefusedError` (UNAVAILABLE) where there is none."""
@@ -108,6 +112,33 @@ class Routing:
         if owner is None:
             return await self._directory.home_of_subnet(Subnet(name[name.find("@") + 1 :].lower()))
         return owner
+
+    @property
+    def knows_all_that_was_heard(self) -> bool:
+        """Whether no subnet is missing in the table here, as far as others have said."""
+        return not self._directory.heard_owners()
+
+    def heard_owner(self, name: str) -> ServerId | None:
+        """The server that owns a name as others say, where the table here lacks its subnet."""
+        heard = self._directory.heard_owners().get(Subnet(name[name.find("@") + 1 :].lower()))
+        return None if heard is None else heard.server
+
+    def require_listed(self, name: str, *, unreachable: Iterable[str] = ()) -> None:
+        """Raise `RefusedError` (UNAVAILABLE) where the subnet of a name, or a subnet, is missing in the table here.
+
+        `unreachable`: who else could not be asked.
+        """
+        subnet = Subnet(name[name.find("@") + 1 :].lower())
+        heard = self._directory.heard_owners().get(subnet)
+        if heard is not None:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {heard.server} owns the subnet {subnet} (says {', '.join(heard.said_by)}), "
+                f"which the table of {self.server} lacks: add it there with `shadowtree peers add {subnet}=HOST:PORT`",
+                unreachable="\n".join(sorted({heard.server, *unreachable})),
+                server=heard.server,
+                subnet=subnet,
+            )
 
     async def others(self) -> tuple[list[ServerId], list[str]]:
         """All other servers, sorted, and who cannot be asked, sorted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ import grpc
 from namegraph.names import ServerId, Subnet
 from namegraph.refusals import Reason, RefusedError, refuse
 from nameserver.peers.detours import DIALLED_SECONDS
+from nameserver.peers.hearsay import HeardOwner
 from nameserver.peers.link import Call, Link
 from nameserver.peers.relayed_channel import CallChannel, RelayedChannel
 from nameserver.peers.transport import PeerCore, PeerTransport
@@ -43,6 +44,10 @@ class PeerDirectory:
     def unknown_here(self) -> list[ServerId]:
         """The servers that others know, and this one does not, sorted."""
         return [each.server for each in self._transport.unknown_here()]
+
+    def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
+        """The subnets that others know, and this server does not."""
+        return self._transport.heard_owners()
 
     async def channel_to(self, server: ServerId) -> CallChannel:
         """The channel to a server, directly or through one that reaches it.

@@ -1,7 +1,8 @@
-"""Servers that others have met and this one does not know: an operator forgot one address.
+"""Servers, and subnets of servers, that others know and this one does not: an operator forgot to add them here.
 
-Two servers that do not know each other share no arc, since an update that needs both is refused. But what only one of
-them knows, of processes that are nobody's own, is missing from the other's answers, which must say so.
+What only an unknown server knows, of processes that are nobody's own, is missing from the answers of this one, which
+must say so. A name of an unknown subnet would be taken for that of such a process, and its home, which is asked about
+it, would know nothing of what it joined here: so no update may name it, and nothing definite is said of it.
 
 Source: protocol.md section 8 (never a silent gap).
 """
@@ -26,6 +27,15 @@ class UnknownServer:
     known_to: tuple[ServerId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class HeardOwner:
+    """Who owns a subnet that is not in the table here, as others say."""
+
+    server: ServerId
+    said_by: tuple[ServerId, ...]
+    """Sorted; maybe the owner itself, which has another subnet that is in the table."""
+
+
 def servers_known(known: SubnetKnowledge) -> tuple[KnownServer, ...]:
     """The other servers that this one has met, with their subnets in its table; sorted."""
     found: dict[ServerId, list[Subnet]] = {}
@@ -42,12 +52,15 @@ class Hearsay:
     def __init__(self, known: SubnetKnowledge) -> None:
         self._known = known
         self._told: dict[ServerId, tuple[KnownServer, ...]] = {}
+        """By who said it; of itself, too, that it has its subnets."""
         self.unknown: list[UnknownServer] = []
         """Whom others know, and this server does not: not even by the address of one of its subnets; sorted."""
+        self.owners: dict[Subnet, HeardOwner] = {}
+        """The subnets that others know, and this server does not."""
 
-    def take(self, sender: ServerId, known: tuple[KnownServer, ...]) -> None:
-        """A server says whom it knows."""
-        self._told[sender] = known
+    def take(self, sender: ServerId, subnets: tuple[Subnet, ...], known: tuple[KnownServer, ...]) -> None:
+        """A server says which subnets are its own, and whom it knows."""
+        self._told[sender] = (KnownServer(sender, subnets), *known)
         self.look()
 
     def forget_all_but(self, servers: Collection[ServerId]) -> None:
@@ -56,11 +69,15 @@ class Hearsay:
         self.look()
 
     def look(self) -> None:
-        """Find anew who is unknown."""
+        """Find anew who, and what of whom, is unknown."""
+        self._look_for_servers()
+        self._look_for_subnets()
+
+    def _look_for_servers(self) -> None:
         addresses, own = self._known.peer_addresses, self._known.server
         subnets: dict[ServerId, set[Subnet]] = {}
         known_to: dict[ServerId, list[ServerId]] = {}
-        here = {server for server, _ in servers_known(self._known)} | {own}
+        here = {server for server, _ in servers_known(self._known)} | {own, *self._told}
         for sender, known in sorted(self._told.items()):
             for server, its_subnets in known:
                 if server not in here and addresses.keys().isdisjoint(its_subnets):
@@ -70,3 +87,15 @@ class Hearsay:
             UnknownServer(server, tuple(sorted(its_subnets)), tuple(known_to[server]))
             for server, its_subnets in sorted(subnets.items())
         ]
+
+    def _look_for_subnets(self) -> None:
+        addresses, own = self._known.peer_addresses, self._known.server
+        self.owners = {}
+        for sender, known in sorted(self._told.items()):
+            for server, its_subnets in known:
+                for subnet in its_subnets:
+                    if server == own or subnet in addresses or self._known.owner_of(subnet) is not None:
+                        continue
+                    heard = self.owners.get(subnet, HeardOwner(server, ()))
+                    if heard.server == server:
+                        self.owners[subnet] = HeardOwner(server, (*heard.said_by, sender))

@@ -31,7 +31,7 @@ from nameserver.peers.conversation import PARTING_SECONDS, Conversation
 from nameserver.peers.detours import Detours
 from nameserver.peers.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
 from nameserver.peers.going_back import GoingBack
-from nameserver.peers.hearsay import Hearsay, UnknownServer, servers_known
+from nameserver.peers.hearsay import HeardOwner, Hearsay, UnknownServer, servers_known
 from nameserver.peers.link import Link
 from nameserver.peers.links import Links
 from nameserver.peers.phi import DetectorLimits
@@ -297,6 +297,10 @@ class PeerTransport:
         """The servers that others know, and this one does not; sorted."""
         return self._hearsay.unknown
 
+    def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
+        """The subnets that others know, and this server does not."""
+        return self._hearsay.owners
+
     def others(self) -> list[ServerId]:
         """All other servers that were met, sorted."""
         return list(self._core.servers_met)
@@ -427,7 +431,9 @@ class PeerTransport:
             case RelayCame(relay):
                 self._relays.take(conversation, relay)
             case AcquaintancesCame(known):
-                self._hearsay.take(conversation.session.peer, known)
+                hello = conversation.session.hello
+                assert hello is not None
+                self._hearsay.take(hello.server, hello.subnets, known)
             case LeavingCame():
                 self._run_loop.take(PeerLeaving(conversation.session.peer, "it is being stopped"))
             case _:
@@ -444,7 +450,7 @@ class PeerTransport:
                 return
         self._open[peer] = conversation
         self._starts[peer] = hello.start
-        self._hearsay.take(peer, hello.known)
+        self._hearsay.take(peer, hello.subnets, hello.known)
         conversation.tell_known(self._told_known)
         is_met = self._watches.of(peer).opened(self._watches.now())
         self._watches.heard(peer)

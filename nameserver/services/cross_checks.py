@@ -180,7 +180,11 @@ class _Inquiry:
             if not pair.is_open or (pair.exists and not pair.silent):
                 continue
             if self._routing.whose(group) is Whose.NOBODYS:
-                pair.is_denied = True
+                heard = self._routing.heard_owner(group)
+                if heard is None:
+                    pair.is_denied = True
+                else:
+                    pair.silent.add(heard)
                 continue
             asked: list[ServerId] = []
             home = await self._home_of(group)

@@ -27,7 +27,10 @@ class Homes:
 
         async def anywhere(request: RequestT, context: Context) -> Answer:
             of = decisive(request)
-            if routing.whose(of) is not Whose.ANOTHERS:
+            whose = routing.whose(of)
+            if whose is Whose.NOBODYS and not changes:
+                routing.require_listed(of)
+            if whose is not Whose.ANOTHERS:
                 return await method(request, context)
             self._require_own_call(of, context)
             home = await routing.home_of(of)
@@ -44,7 +47,10 @@ class Homes:
 
         async def anywhere(request: RequestT, context: Context) -> Chunks:
             of = decisive(request)
-            if routing.whose(of) is not Whose.ANOTHERS:
+            whose = routing.whose(of)
+            if whose is Whose.NOBODYS:
+                routing.require_listed(of)
+            if whose is not Whose.ANOTHERS:
                 return await method(request, context)
             self._require_own_call(of, context)
             home = await routing.home_of(of)

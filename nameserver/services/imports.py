@@ -17,6 +17,7 @@ from nameserver.run_loop import RunLoop
 from nameserver.services.calls import Context, deadline_of
 from nameserver.services.homes import NAME_SERVICE
 from nameserver.services.import_columns import ImportColumns
+from nameserver.services.listed_subnets import ListedSubnets
 from nameserver.services.updates import RequestIds
 from shadowtree.v1 import name_service_pb2 as messages
 
@@ -31,8 +32,16 @@ class ImportCalls:
     """Answers Import."""
 
     def __init__(
-        self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds, routing: Routing, forwarder: Forwarder
+        self,
+        *,
+        run_loop: RunLoop,
+        graph: NameGraph,
+        request_ids: RequestIds,
+        routing: Routing,
+        forwarder: Forwarder,
+        listed: ListedSubnets,
     ) -> None:
+        self._listed = listed
         self._run_loop = run_loop
         self._graph = graph
         self._request_ids = request_ids
@@ -77,6 +86,7 @@ class ImportCalls:
         )
 
     async def _carry_out(self, command: ImportCommand) -> messages.ImportSummary:
+        self._listed.require_for_import(command)
         return wire.import_summary(await self._run_loop.carry_out(command))
 
     async def _coordinator(self, command: ImportCommand) -> ServerId:

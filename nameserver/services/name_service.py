@@ -34,6 +34,7 @@ from nameserver.services.exports import ExportCalls
 from nameserver.services.group_lists import GroupListCalls
 from nameserver.services.homes import Homes
 from nameserver.services.imports import ImportCalls
+from nameserver.services.listed_subnets import ListedSubnets
 from nameserver.services.memberships import MembershipCalls
 from nameserver.services.questions import QuestionCalls
 from nameserver.services.resolutions import Resolutions
@@ -64,9 +65,15 @@ def name_service_handlers(
     checks = PairChecks(core=core, resolver=resolver, gaps=gaps)
     cross_checks = CrossChecks(core=core, checks=checks, routing=routing, forwarder=forwarder)
     request_ids = RequestIds()
-    updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids)
+    listed = ListedSubnets(core=core, routing=routing)
+    updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids, listed=listed)
     imports = ImportCalls(
-        run_loop=run_loop, graph=core.graph, request_ids=request_ids, routing=routing, forwarder=forwarder
+        run_loop=run_loop,
+        graph=core.graph,
+        request_ids=request_ids,
+        routing=routing,
+        forwarder=forwarder,
+        listed=listed,
     )
     questions = QuestionCalls(core=core, resolver=resolver, checks=checks, cross_checks=cross_checks, routing=routing)
     resolutions = Resolutions(core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder)

@@ -10,7 +10,7 @@ from nameserver.forwarding import part_seconds
 from nameserver.pair_checks import PairChecks, PairFinding
 from nameserver.routing import Routing, Whose
 from nameserver.services.calls import Context
-from nameserver.services.cross_checks import YES, CrossChecks, Question
+from nameserver.services.cross_checks import UNCERTAIN, YES, CrossChecks, Question
 from resolver.membership import MembershipResolver
 from shadowtree.v1 import name_service_pb2 as messages
 
@@ -65,6 +65,8 @@ class QuestionCalls:
         )
         if verdicts.refused is not None:
             raise verdicts.refused
+        if verdicts.answers[0] == UNCERTAIN:
+            routing.require_listed(group, unreachable=verdicts.unreachable)
         return messages.CheckResponse(
             is_member=verdicts.answers[0] == YES,
             pathname=verdicts.pathname,

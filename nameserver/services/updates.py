@@ -14,6 +14,7 @@ from namegraph.refusals import Reason, refuse
 from nameserver import wire
 from nameserver.run_loop import RunLoop
 from nameserver.services.calls import Context, deadline_of
+from nameserver.services.listed_subnets import ListedSubnets
 from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import names_pb2 as values
 
@@ -36,7 +37,8 @@ class RequestIds:
 class UpdateCalls:
     """Answers the calls that change a few arcs or groups."""
 
-    def __init__(self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds) -> None:
+    def __init__(self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds, listed: ListedSubnets) -> None:
+        self._listed = listed
         self._run_loop = run_loop
         self._known = graph.index
         self._request_ids = request_ids
@@ -71,6 +73,7 @@ class UpdateCalls:
         return await self._update(wire.apply_operations(request, self._known), request.request_id, context)
 
     async def _update(self, operations: tuple[Operation, ...], request_id: str, context: Context) -> values.Change:
+        self._listed.require_for(operations, request_id)
         run_loop = self._run_loop
         command = UpdateCommand(
             run_loop.new_ticket(),

@@ -44,6 +44,9 @@ class FakeDirectory:
     def unknown_here(self):
         return []
 
+    def heard_owners(self):
+        return {}
+
     async def channel_to(self, server):
         if server in self._name_server.out_of_reach:
             raise refuse(Reason.UNAVAILABLE, f"the server {server} is out of reach", unreachable=server, server=server)

@@ -1,9 +1,11 @@
 """Peers that are added while servers run, and servers of which one knows and another does not."""
 
+import re
+
 import pytest
 
 import shadowtree
-from shadowtree import UnknownServer
+from shadowtree import Arc, Join, UnknownServer
 from shadowtree.cli.unused_ports import unused_ports
 from tests.integration.nameserver.server_process import wait_until
 
@@ -87,6 +89,106 @@ def test_answers_of_a_server_that_does_not_know_all_others_say_whom_they_lack_un
     assert a.check("mid@b.x", "ann@elsewhere.x")
     assert a.memberships("ann@elsewhere.x").groups == ("low@c.x", "mid@b.x")
     assert a.peers().unknown == c.peers().unknown == a.groups().unreachable == ()
+
+
+def lacks(subnet, *, owner="c.x", said_by="b.x"):
+    """The refusal of a.x, in whose table a subnet is missing."""
+    told = f"the server {owner} owns the subnet {subnet} (says {said_by}), which the table of a.x lacks: "
+    told += f"add it there with `shadowtree peers add {subnet}=HOST:PORT`"
+    return pytest.raises(shadowtree.Unavailable, match=re.escape(told))
+
+
+@pytest.fixture
+def with_a_hole(servers):
+    """The clients of a.x, b.x and c.x; a and c do not know one another."""
+    knows = {"a.x": ["b.x"], "b.x": ["a.x", "c.x"], "c.x": ["b.x"]}
+    clients = servers({name: [name] for name in knows}, knows)
+    wait_until(lambda: clients["a.x"].peers().unknown and clients["c.x"].peers().unknown, "what b.x says")
+    clients["a.x"].create_group("lab@a.x")
+    clients["c.x"].create_group("team@c.x")
+    return clients.values()
+
+
+def test_no_update_takes_a_name_of_a_server_that_is_missing_in_the_table_for_one_of_nobody(with_a_hole):
+    a, b, c = with_a_hole
+    b.create_group("mid@b.x")
+    for update in (
+        lambda: a.join("lab@a.x", "bob@c.x"),
+        lambda: a.join("lab@a.x", "bob@C.X"),
+        lambda: a.join("lab@a.x", "bob@c.x", offline=True, kind="process"),
+        lambda: a.join("lab@a.x", "team@c.x"),
+        lambda: a.join("lab@a.x", "team@c.x", "group"),
+        lambda: a.join("team@c.x", "ann@a.x"),
+        lambda: b.join("lab@a.x", "bob@c.x"),
+        lambda: a.apply([Join("lab@a.x", "ann@a.x"), Join("lab@a.x", "bob@c.x")]),
+        lambda: a.import_arcs([Arc("lab@a.x", "ann@a.x", "process"), Arc("lab@a.x", "bob@c.x", "process")]),
+        lambda: b.import_arcs([Arc("lab@a.x", "bob@c.x", "process")]),
+        lambda: a.create_group("new@c.x"),
+        lambda: a.delete_group("team@c.x"),
+        lambda: a.leave("team@c.x", "ann@a.x"),
+    ):
+        with lacks("c.x") as caught:
+            update()
+        assert (caught.value.facts["subnet"], caught.value.unreachable) == ("c.x", ("c.x",))
+    assert a.resolve("lab@a.x").processes == ()
+    # The server that is known to both knows both.
+    assert b.join("mid@b.x", "bob@c.x").revision
+    assert c.check("mid@b.x", "bob@c.x")
+
+
+def test_nothing_definite_is_said_of_a_group_of_a_server_that_is_missing_in_the_table(with_a_hole):
+    a, b, c = with_a_hole
+    c.join("team@c.x", "y@foreign.x")
+    for question in (
+        lambda: a.check("team@c.x", "y@foreign.x"),
+        lambda: a.check("none@c.x", "ann@a.x"),
+        lambda: a.describe("team@c.x"),
+        lambda: a.resolve("team@c.x"),
+        lambda: a.groups(subnet="c.x"),
+        lambda: list(a.export(subnet="c.x")),
+    ):
+        with lacks("c.x"):
+            question()
+    answers = a.check_many([("lab@a.x", "ann@a.x"), ("team@c.x", "y@foreign.x"), ("lab@a.x", "bob@c.x")])
+    assert [(answer.is_member, answer.unreachable) for answer in answers] == [
+        (False, ()),
+        (None, ("c.x",)),
+        (False, ()),
+    ]
+    assert b.check("team@c.x", "y@foreign.x")
+    with pytest.raises(shadowtree.GroupNotFound):
+        a.check("team@nobody.x", "y@foreign.x")
+
+
+def test_what_was_joined_before_its_server_was_heard_of_can_be_left_and_that_server_be_added(cluster):
+    start_one = cluster("a.x", "b.x", "c.x")
+    a = shadowtree.Client(start_one("a.x", peers=["b.x"]).address, timeout=20)
+    a.create_group("lab@a.x")
+    before = a.join("lab@a.x", "bob@c.x", request_id="before")
+    start_one("b.x")
+    c = shadowtree.Client(start_one("c.x", peers=["b.x"]).address, timeout=20)
+    wait_until(lambda: a.peers().unknown, "what b.x says")
+    with lacks("c.x"):
+        a.join("lab@a.x", "eve@c.x")
+    assert a.join("lab@a.x", "bob@c.x", request_id="before").revision == before.revision
+    assert a.leave("lab@a.x", "bob@c.x").revision
+    a.add_peer("c.x", c.address)
+    c.add_peer("a.x", a.address)
+    wait_until(lambda: {peer.state for peer in (*a.peers(), *c.peers())} == {"connected"}, "connections with all")
+    assert a.join("lab@a.x", "bob@c.x").revision
+    assert c.check("lab@a.x", "bob@c.x")
+
+
+def test_a_further_subnet_of_a_connected_server_is_no_subnet_of_nobody(servers):
+    clients = servers({"a.x": ["a.x"], "b.x": ["b.x", "s.x"]}, {"a.x": ["b.x"], "b.x": ["a.x"]})
+    a, b = clients["a.x"], clients["b.x"]
+    a.create_group("top@a.x")
+    with lacks("s.x", owner="b.x"):
+        a.join("top@a.x", "bob@s.x")
+    a.add_peer("s.x", b.address)
+    wait_until(lambda: {peer.state for peer in a.peers()} == {"connected"}, "the further subnet")
+    a.join("top@a.x", "bob@s.x")
+    assert b.check("top@a.x", "bob@s.x")
 
 
 def test_a_server_is_not_started_with_a_new_peer_whose_subnet_is_in_use(start, tmp_path):

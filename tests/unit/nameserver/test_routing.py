@@ -1,8 +1,11 @@
 """Whose a name is, in any spelling, and where it is at home."""
 
+from types import MappingProxyType
+
 import pytest
 
 from namegraph.refusals import Reason, RefusedError, refuse
+from nameserver.peers.hearsay import HeardOwner
 from nameserver.routing import Routing, Whose
 
 
@@ -16,9 +19,10 @@ class FakeKnowledge:
 
 
 class FakeDirectory:
-    def __init__(self, late, unknown):
+    def __init__(self, late, unknown, heard):
         self._late = late or {}
         self._unknown = unknown
+        self._heard = heard
 
     def others(self):
         return ["two"]
@@ -26,14 +30,17 @@ class FakeDirectory:
     def unknown_here(self):
         return self._unknown
 
+    def heard_owners(self):
+        return self._heard
+
     async def home_of_subnet(self, subnet):
         if subnet not in self._late:
             raise refuse(Reason.UNAVAILABLE, "never met", unreachable=subnet)
         return self._late[subnet]
 
 
-def routing(late=None, unknown=()):
-    return Routing(known=FakeKnowledge(), directory=FakeDirectory(late, unknown))
+def routing(late=None, unknown=(), heard=MappingProxyType({})):
+    return Routing(known=FakeKnowledge(), directory=FakeDirectory(late, unknown, heard))
 
 
 @pytest.mark.parametrize(
@@ -71,3 +78,27 @@ async def test_all_others_are_those_that_were_met_and_the_subnets_of_those_that_
 
 async def test_whom_only_others_know_cannot_be_asked():
     assert await routing(unknown=["a-four", "four"]).others() == (["two"], ["a-four", "far.example", "four"])
+
+
+@pytest.mark.parametrize("name", ["g@hole.example", "g@HOLE.example", "hole.example"])
+def test_a_name_of_a_subnet_that_only_others_know_is_refused_with_what_to_add(name):
+    lacking = routing(heard={"hole.example": HeardOwner("five", ("three", "two"))})
+    assert lacking.heard_owner(name) == "five"
+    with pytest.raises(RefusedError) as caught:
+        lacking.require_listed(name, unreachable=["far.example"])
+    refusal = caught.value.refusal
+    assert refusal.reason is Reason.UNAVAILABLE
+    assert refusal.message == (
+        "the server five owns the subnet hole.example (says three, two), which the table of one lacks: "
+        "add it there with `shadowtree peers add hole.example=HOST:PORT`"
+    )
+    assert refusal.facts == {"unreachable": "far.example\nfive", "server": "five", "subnet": "hole.example"}
+
+
+def test_any_other_name_may_be_one_of_nobody():
+    lacking = routing(heard={"hole.example": HeardOwner("five", ("two",))})
+    for name in ("g@a.example", "g@elsewhere.example", "g@x.hole.example", ""):
+        assert lacking.heard_owner(name) is None
+        lacking.require_listed(name)
+    assert routing().knows_all_that_was_heard
+    assert not lacking.knows_all_that_was_heard

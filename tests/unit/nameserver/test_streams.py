@@ -34,6 +34,9 @@ class NobodyElse:
     def unknown_here(self):
         return []
 
+    def heard_owners(self):
+        return {}
+
 
 class Methods:
     """The methods that stream, of a server that is alone."""
