@@ -254,12 +254,12 @@ def _without_kind(change: ArcChange) -> ArcChange:
 
 
 def _has_left(group: NodeId, said: Mapping[ArcId, ArcChange], site: Site) -> bool:
-    """Whether no arc stays with a group that is deleted."""
+    """Whether no arc stays with a group that is deleted; what it was may be joined anew, as a process."""
     graph, ids = site.graph, site.graph.ids
     node = graph.index[group]
     arcs = [ArcId(group, ids[child]) for child in graph.children[node]]
     arcs += [ArcId(ids[parent], group) for parent in graph.parents[node]]
-    return all(arc in said and not said[arc].is_present for arc in arcs)
+    return all(arc in said and not (said[arc].is_present and said[arc].kind is NodeKind.GROUP) for arc in arcs)
 
 
 def _can_be_read_back(
