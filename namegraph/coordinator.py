@@ -308,6 +308,7 @@ class Coordinator:
     def open_view(self) -> None:
         """Answer for what the view before has decided, and begin what waits."""
         for update_id, running in self._finished.items():
+            self._changed[update_id] = None
             if running.plan.is_own:
                 self.own_ended.append((update_id, True))
                 continue
@@ -663,10 +664,11 @@ class Coordinator:
         """The rows of updates that changed since this was last asked."""
         rows = []
         for update_id in self._changed:
-            running = self._running.get(update_id)
-            rows.append(
-                ProtocolRow(COORDINATED, row_key(update_id), None if running is None else encode_running(running))
-            )
+            finished = self._finished.get(update_id)
+            running = finished or self._running.get(update_id)
+            is_finished = finished is not None
+            value = None if running is None else encode_running(running, is_finished_by_view=is_finished)
+            rows.append(ProtocolRow(COORDINATED, row_key(update_id), value))
         self._changed = {}
         return rows
 
@@ -693,7 +695,7 @@ class Coordinator:
             running.everything = found.everything
             running.told = found.told
             running.own_part_later = True  # or not: nobody knows any more
-            self._running[found.update_id] = running
+            (self._finished if found.is_finished_by_view else self._running)[found.update_id] = running
             if not plan.is_own:
                 decided.append(found)
         return decided

@@ -80,6 +80,11 @@ class Requests:
         return [Reply(ticket, asked.outcome, asked.place, is_confirmed) for ticket in asked.tickets]
 
 
+def own_request(what: str, update_id: UpdateId) -> RequestId:
+    """An id for what is no update of a client: none that a client can choose, for those are printable."""
+    return RequestId(f"\t{what} {update_id.number}")
+
+
 def id_was_used(request_id: RequestId) -> RefusedError:
     """The refusal of a request under another request's id."""
     return refuse(

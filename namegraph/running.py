@@ -77,6 +77,8 @@ class Involved(NamedTuple):
     """What those who are done said became controlled or released."""
     everything: bytes = b""
     """What was decided, as an encoded `Commit` of everything."""
+    is_finished_by_view: bool = False
+    """Whether a view was installed since it was decided, and is not open."""
 
 
 @dataclass(slots=True)
@@ -144,7 +146,7 @@ class Running:
         return None if self.phase in (Phase.WAITING, Phase.ORDER) else self.final
 
 
-def encode_running(running: Running) -> bytes:
+def encode_running(running: Running, *, is_finished_by_view: bool) -> bytes:
     """What is durable of an update under way."""
     is_decided = running.phase is Phase.DECIDED
     servers = running.not_done if is_decided else {**running.asked, **running.holders}
@@ -158,6 +160,7 @@ def encode_running(running: Running) -> bytes:
             running.released,
             running.told,
             running.everything,
+            is_finished_by_view,
         )
     )
 

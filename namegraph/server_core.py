@@ -88,7 +88,7 @@ from namegraph.peers import Peers
 from namegraph.priorities import Priority, parse_revision, revision_of
 from namegraph.records import NodeKind, ProtocolRow, Records, RequestId, StoredState
 from namegraph.refusals import Reason, Refusal, RefusedError, refuse
-from namegraph.requests import Asked, Requests
+from namegraph.requests import Asked, Requests, own_request
 from namegraph.restore import restore_graph
 from namegraph.running import Plan
 from namegraph.scope import (
@@ -320,7 +320,7 @@ class ServerCore(CoreReads):
         update_id = self._coordinator.start(
             Plan((), 0, read=group), request_id=RequestId(""), deadline=command.deadline
         )
-        self._requests.begin(update_id, Asked(RequestId(f"read {update_id.number}"), "", [command.ticket]))
+        self._requests.begin(update_id, Asked(own_request("read", update_id), "", [command.ticket]))
 
     def _cut(self, command: CutCommand, now: float, effects: Effects) -> None:
         try:
@@ -333,7 +333,7 @@ class ServerCore(CoreReads):
         update_id = self._coordinator.start(
             Plan((), 0, cut=command.name), request_id=RequestId(""), deadline=command.deadline
         )
-        self._requests.begin(update_id, Asked(RequestId(f"cut {update_id.number}"), "", [command.ticket]))
+        self._requests.begin(update_id, Asked(own_request("cut", update_id), "", [command.ticket]))
 
     def _retire(self, command: RetirePeer, now: float, effects: Effects) -> None:
         site = self._site
@@ -351,7 +351,7 @@ class ServerCore(CoreReads):
         steps = tuple((1, _marked(LeaveArc(*arc, if_needed=True), site)) for arc in arcs)
         plan = Plan(steps, 1, without=server)
         update_id = self._coordinator.start(plan, request_id=RequestId(""), deadline=command.deadline)
-        self._requests.begin(update_id, Asked(RequestId(f"retire {update_id.number}"), "", [command.ticket]))
+        self._requests.begin(update_id, Asked(own_request("retire", update_id), "", [command.ticket]))
 
     def _change_peers(self, command: AddPeer | RemovePeer) -> Outcome:
         try:

@@ -2,12 +2,13 @@
 
 import random
 
-from namegraph.events import CreateGroup, JoinArc, LeaveArc, ReadCommand, UpdateCommand
+from namegraph.events import Committed, CreateGroup, JoinArc, LeaveArc, ReadCommand, UpdateCommand
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
 from simulation.cluster import Cluster
 from simulation.networks import RandomNetwork
 from simulation.run import run_seed
+from tests.universe import Universe
 
 A, B = ServerId("a.example"), ServerId("b.example")
 X, Y, P, F = (NodeId(name) for name in (f"x@{A}", f"y@{B}", f"p@{B}", "f@elsewhere.example"))
@@ -38,3 +39,20 @@ def test_a_read_tells_nothing_that_an_update_before_it_has_taken_away():
 def test_reads_among_updates_tell_the_graph_of_their_place():
     told = sum(run_seed(seed, faults=True).reads["told"] for seed in range(300, 320))
     assert told > 50
+
+
+def test_no_request_of_a_client_has_the_id_of_a_read():
+    universe = Universe("a", "b")
+    below = [NodeId(f"y{number}@b") for number in range(12)]
+    for group in ["x@a", *below]:
+        universe.ask(CreateGroup(NodeId(group)))
+    counter = universe.servers["a"]._site.counter
+    updates = [
+        universe.submit(JoinArc(NodeId("x@a"), child), request_id=f"read {counter + number}")
+        for number, child in enumerate(below, start=2 * len(below))  # A vote takes a number too.
+    ]
+    reads = range(100, 130)
+    for ticket in reads:
+        universe.cluster.submit(ServerId("a"), ReadCommand(ticket, NodeId("x@a")))
+    universe.cluster.run()
+    assert all(isinstance(universe.cluster.answers[ticket], Committed) for ticket in [*updates, *reads])
