@@ -386,7 +386,8 @@ class Participant:
 
     def _unreachable(self, part: Part, group: NodeId) -> tuple[NodeId, ...]:
         site, node = self._site, self._graph.index.get(group)
-        if not site.is_healed or (node is not None and doubted_below(site, node)):
+        is_whole = site.is_healed and not site.to_catch_up_with()
+        if not is_whole or (node is not None and doubted_below(site, node)):
             # Anything may be missing anywhere below.
             return (group,)
         return tuple(sorted(map(self._site.id_of, self._apart(part, group, NodeKind.GROUP))))

@@ -14,6 +14,7 @@ from namegraph.events import (
     DeleteGroup,
     JoinArc,
     LeaveArc,
+    ReadCommand,
     Restored,
     UpdateCommand,
 )
@@ -265,6 +266,27 @@ def test_that_a_server_has_not_caught_up_is_durable(loop):
     assert not loop.core(A).is_behind
     loop.cluster.run()
     assert not loop.core(A).is_behind
+
+
+def test_an_ordered_read_says_that_something_may_be_missing_that_was_forgotten(loop):
+    old = loop.copy(A)
+    loop.done(A, JoinArc(H[A], H[C]))
+    loop.done(A, JoinArc(G[A], H[B]))
+    loop.cluster.crash(C, down_for=5_000.0)
+    loop.cluster.crash(A, down_for=0.5, disk=old)
+    asked = []
+
+    def ask_once_healed_with_one():
+        core = loop.core(A)
+        is_healed_with_b = core.members == (A, B) and core._site.is_healed
+        if not asked and core.incarnations.own and is_healed_with_b and core.is_behind:
+            asked.append(ReadCommand(500, H[A]))
+            loop.cluster.submit(A, asked[0])
+
+    loop.cluster.run(after_step=ask_once_healed_with_one)
+    answer = loop.cluster.answers[500]
+    assert H[C] not in [member.node for member in answer.members]
+    assert answer.unreachable == (H[A],)
 
 
 def test_a_revision_that_was_lost_is_not_taken_for_one_that_is_there(loop):
