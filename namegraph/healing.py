@@ -31,7 +31,7 @@ from namegraph.priorities import Priority
 from namegraph.records import NodeKind, ProtocolRow, RequestId
 from namegraph.running import Plan, Running
 from namegraph.site import NEVER, Site
-from namegraph.suspension import can_be_child, is_newer, known_arc, suspended_with
+from namegraph.suspension import can_be_child, is_newer, known_arc, left_with, suspended_with
 
 UNDELIVERED = "undelivered"
 """Rows: what was decided and could not be told, by server and a number."""
@@ -204,6 +204,9 @@ class Healing:
             # When the group was deleted, who had not heard of the arc did not leave it. ABSENT would say: reject it.
             is_gone = site.groups_apart.is_deleted_since(ours.arc.child, ours.writer)
             answer.append(_gone_with_group(ours._replace(kind=NodeKind.GROUP)) if is_gone else ours)
+        for left in left_with(site, sender, leaving=False):
+            if left.arc not in named and left.kind is not NodeKind.ABSENT:
+                answer.append(left)
         unconfirmed = tuple(arc for arc in site.unconfirmed if site.home_of(arc.parent) == sender)
         self._held_by.pop(sender, None)
         self._held_changed[sender] = None
@@ -217,7 +220,8 @@ class Healing:
 
     def _take_newest(self, sender: ServerId, held: HeldToo) -> None:
         site = self._site
-        newest = {ours.arc: ours for ours in suspended_with(site, sender, leaving=True)}
+        ours_of_sender = [*suspended_with(site, sender, leaving=True), *left_with(site, sender, leaving=True)]
+        newest = {ours.arc: ours for ours in ours_of_sender}
         for theirs in held.arcs:
             ours = known_arc(site, theirs.arc)
             if theirs.kind is NodeKind.ABSENT and not theirs.is_present and not is_newer(theirs, ours):

@@ -19,13 +19,22 @@ from namegraph.agreed import fault_in_outcome
 from namegraph.agreed_records import are_held_here
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary, by_home_of_parent
-from namegraph.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in
+from namegraph.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.decided import DecidedUpdates
 from namegraph.events import CreateGroup, Cut, JoinArc, Member
 from namegraph.findings import CannotError, Findings, find
 from namegraph.import_operations import operations_in
-from namegraph.message_parts import ArcId, KnownArc, PendingEntry, RecordColumns, RecordVersion, Update, UpdateId
+from namegraph.message_parts import (
+    ArcChange,
+    ArcId,
+    KnownArc,
+    PendingEntry,
+    RecordColumns,
+    RecordVersion,
+    Update,
+    UpdateId,
+)
 from namegraph.messages import (
     Abort,
     Commit,
@@ -255,11 +264,13 @@ class Participant:
     def set_leaving(self, known: KnownArc) -> None:
         """Take over what was done to an arc from here while its child's home is away."""
         self._records.set_leaving(known)
+        self._note_left((known,))
         self._prune_and_follow()
 
     def set_entering(self, left: KnownArc) -> None:
         """Take over that an arc to here was left, which is suspended."""
         self._records.set_entering(left)
+        self._note_left((left,))
         self._prune_and_follow()
 
     def _commit(self, commit: Commit) -> Done:
@@ -275,6 +286,8 @@ class Participant:
             controlled = self._controlled(self._owned(children))
         self._apply(commit)
         self._follow_unconfirmed(update, children)
+        if self._site.is_parted:
+            self._note_left(unpack_arcs(commit.arcs))
         self._install_entries(commit.handed_on, entry.entry_nodes)
         after = self._entries.part(entry).nodes
         self._boundary.committed(commit.update_id)
@@ -333,6 +346,14 @@ class Participant:
             arc = ArcId(operation.parent, operation.child)
             if site.is_suspended(*arc) and site.stands_in(parent=arc.parent, child=arc.child):
                 site.set_unconfirmed(arc, is_so=True)
+
+    def _note_left(self, arcs: Iterable[ArcChange | KnownArc]) -> None:
+        """Note which arcs of this server were left without the home of their other end."""
+        site = self._site
+        for arc in [change.arc for change in arcs if not change.is_present]:
+            is_ours = site.server in site.homes_of(parent=arc.parent, child=arc.child)
+            if is_ours and not (site.is_suspended(*arc) or site.is_in_view(site.other_home_of(arc))):
+                site.left_apart.note(arc)
 
     def _install_entries(self, handed_on: Iterable[PendingEntry], entry_nodes: set[NodeId]) -> None:
         if not entry_nodes:

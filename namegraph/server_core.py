@@ -139,7 +139,7 @@ class ServerCore(CoreReads):
         restore_graph(state, site)
         site.counter = state.counter
         durable = (core.records, core.entries, core.boundary, core._participant.decided, core._views, core._early)
-        for part in (*durable, site, site.groups_apart, site.doubts):
+        for part in (*durable, site, site.groups_apart, site.doubts, site.left_apart):
             part.restore(rows)
         core._outcomes = OutcomeMemory(state.outcomes)
         core._participant.restore()
@@ -458,6 +458,7 @@ class ServerCore(CoreReads):
         records.protocol += self._early.take_rows()
         records.protocol += site.groups_apart.take_rows()
         records.protocol += site.doubts.take_rows()
+        records.protocol += site.left_apart.take_rows()
         records.protocol += site.rows
         site.rows = []
         self.channels.faults.update(site.faults)

@@ -13,6 +13,7 @@ from namegraph.ancestry import AncestorSets
 from namegraph.doubts import Doubts
 from namegraph.graph import NameGraph
 from namegraph.groups_apart import GroupsApart
+from namegraph.left_apart import LeftApart
 from namegraph.message_parts import FIRST_VIEW, ArcId, Origin, ViewId
 from namegraph.messages import Message
 from namegraph.names import NodeId, ServerId
@@ -45,6 +46,7 @@ class Site:
         """Where it did: the servers that it has healed with since."""
         self.groups_apart = GroupsApart()
         self.doubts = Doubts()
+        self.left_apart = LeftApart()
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """Receiver, message, and the view it was sent in."""
         self.own_messages: deque[Message] = deque()
@@ -142,6 +144,7 @@ class Site:
         self.caught_up_with.update(dict.fromkeys(new))
         self.rows += [ProtocolRow(CAUGHT_UP, server, b"1") for server in new]
         self.doubts.healed(self.members)
+        self.left_apart.forget([arc for arc in self.left_apart if self.is_in_view(self.other_home_of(arc))])
 
     def restore(self, rows: Iterable[ProtocolRow]) -> None:
         """Take up what is kept here of healing."""
@@ -192,6 +195,11 @@ class Site:
         """The home of the child of an arc: a foreign process lives where its parent does."""
         home = self.table.home_of(child)
         return self.home_of(parent) if home is None else home
+
+    def other_home_of(self, arc: ArcId) -> ServerId:
+        """The home of that end of an arc of this server which is not here; this server, where both are."""
+        below = self.home_below(parent=arc.parent, child=arc.child)
+        return self.home_of(arc.parent) if below == self.server else below
 
     def home_of(self, node: NodeId) -> ServerId:
         """The home of a group, or of a node that is known here: what has no home lives here."""

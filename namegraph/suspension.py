@@ -87,6 +87,18 @@ def suspended_with(site: Site, server: ServerId, *, leaving: bool) -> list[Known
     return sorted(found)
 
 
+def left_with(site: Site, server: ServerId, *, leaving: bool) -> list[KnownArc]:
+    """As `suspended_with`: the arcs that this server has left alone, and that are not there since."""
+    found = []
+    for name in site.left_apart:
+        here, there = (name.parent, name.child) if leaving else (name.child, name.parent)
+        known = known_arc(site, name)
+        is_gone = known is not None and not known.is_present and not site.is_suspended(*name)
+        if known is not None and is_gone and site.home_of(here) == site.server and site.home_of(there) == server:
+            found.append(known)
+    return sorted(found)
+
+
 def suspended_with_subnet(site: Site, subnet: Subnet) -> list[ArcId]:
     """The suspended arcs between nodes of this server and those of another one's subnet; sorted."""
     graph = site.graph

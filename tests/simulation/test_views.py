@@ -23,10 +23,12 @@ from namegraph.events import (
     UpdateCommand,
 )
 from namegraph.graph import ArcState
+from namegraph.message_parts import ArcId
 from namegraph.messages import Commit, Done, HeldToo, Install, Open, Order, Propose
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import NodeKind, RequestId
 from namegraph.refusals import Reason
+from namegraph.suspension import known_arc
 from resolver.membership import MembershipResolver
 from simulation import links
 from simulation.checkers import check_all, check_quiet
@@ -301,6 +303,23 @@ def test_an_arc_that_was_changed_at_both_ends_is_what_its_newest_version_says(lo
     loop.done(C, LeaveArc(*arc))
     loop.done(C, JoinArc(*arc, ChildKind.GROUP, offline=True))
     loop.meet([A], [B, C])
+    loop.check(*RING)
+
+
+@pytest.mark.parametrize("often", [A, C], ids=["the child's end", "the parent's end"])
+def test_both_ends_know_the_same_of_an_arc_that_one_of_them_left_more_often(loop, often):
+    """Else it would be joined anew at a version that is not above all that were given."""
+    arc = G[C], G[A]
+    loop.part([A], [B, C])
+    loop.done(A, LeaveArc(*arc))
+    loop.done(C, LeaveArc(*arc))
+    loop.done(often, JoinArc(*arc, ChildKind.GROUP, offline=True))
+    loop.done(often, LeaveArc(*arc))
+    loop.meet([A], [B, C])
+    known = [known_arc(loop.core(server)._site, ArcId(*arc)) for server in (A, C)]
+    assert known[0] == known[1]
+    assert not any(loop.core(server)._site.left_apart for server in (A, C))
+    loop.done(C, JoinArc(*arc))
     loop.check(*RING)
 
 
