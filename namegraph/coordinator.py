@@ -211,6 +211,13 @@ class Coordinator:
             return None  # It is passed over.
         return fault_in_answer(answer, running, sender=sender, site=self._site, participant=self._participant)
 
+    def give_up(self, update_id: UpdateId, sender: ServerId, fault: str) -> None:
+        """End an update of which a participant's yes is none: it may take what is another's for nobody's."""
+        running = self._running.get(update_id)
+        if running is not None and running.phase in (Phase.ORDER, Phase.READY) and sender in running.asked:
+            why = f"the server {sender} is at fault: it {fault}; nothing was done"
+            self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (does it know all servers that this needs?)"))
+
     def refuse(self, sender: ServerId, refuse: Refuse) -> None:
         """A participant's no ends the update, or lets it begin again, once all who judge it have spoken."""
         running = self._running.get(refuse.update_id)

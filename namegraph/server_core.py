@@ -415,6 +415,8 @@ class ServerCore(CoreReads):
             fault = self._coordinator.fault_in(message, sender=sender)
         if fault is not None:
             self.channels.faults[sender, fault] += 1
+            if isinstance(message, Ready):
+                self._coordinator.give_up(message.update_id, sender, fault)
             return
         self._receive(sender, message)
 

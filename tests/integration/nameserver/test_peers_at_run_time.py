@@ -62,6 +62,19 @@ def test_an_update_that_leads_to_a_server_that_its_coordinator_does_not_know_is_
     a.join("x@a.x", "other@a.x", timeout=10)
 
 
+def test_an_arc_between_two_servers_that_do_not_know_each_other_is_refused_at_a_third_one_and_holds_up_nobody(servers):
+    knows = {"a.x": ["b.x"], "b.x": ["a.x", "c.x"], "c.x": ["b.x"]}
+    clients = servers({name: [name] for name in knows}, knows)
+    a, b = clients["a.x"], clients["b.x"]
+    a.create_group("lab@a.x")
+    b.create_group("mid@b.x")
+    with pytest.raises(shadowtree.Unavailable, match=r"the server [ac]\.x is at fault: .*does it know all servers"):
+        b.apply([shadowtree.Join("mid@b.x", "ann@b.x"), shadowtree.Join("lab@a.x", "bob@c.x")])
+    b.join("mid@b.x", "ann@b.x")
+    a.join("lab@a.x", "ann@a.x")
+    assert b.resolve("lab@a.x").processes == ("ann@a.x",)
+
+
 def test_answers_of_a_server_that_does_not_know_all_others_say_whom_they_lack_until_it_does(servers):
     knows = {"a.x": ["b.x"], "b.x": ["a.x", "c.x"], "c.x": ["b.x"]}
     clients = servers({name: [name] for name in knows}, knows)

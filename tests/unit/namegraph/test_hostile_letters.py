@@ -191,6 +191,7 @@ def test_nobody_else_says_what_is_above_the_groups_of_a_coordinator(counter):
     scene.deliver_all(lambda message: structs.replace(message, ancestry=lie) if isinstance(message, Ready) else message)
     assert core.channels.faults == {(OTHER, NOT_ITS_ANCESTRY): 1}
     assert core.graph.parents[node]
+    assert not core._coordinator.under_way()
 
 
 def in_use(update_id, *arcs, number=1):
