@@ -1,7 +1,8 @@
 """What another server must not say: messages that only somebody else could send, or that fit nothing under way here.
 
 A message with a fault is counted and dropped; a `Ready` with one ends its update, any other waits for a right message,
-until its deadline, or, where this server is ready, until a view ends it. What another server says of its own nodes is believed: it owns them.
+until its deadline, or, where this server is ready, until a view ends it. What another server says of its own nodes is
+believed: it owns them.
 
 Source: protocol.md sections 3 to 5 (who sends what).
 """
