@@ -473,15 +473,18 @@ def may_be_a_group(name: NodeId, site: Site) -> RefusedError | None:
             server=site.server,
         )
     away = site.doubts.about_group(name)
-    if away:
-        return refuse(
-            Reason.UNAVAILABLE,
-            f"there is no group {name}, but the server {away[0]}, which was cut off, may have created it",
-            unreachable=away[0],
-            group=name,
-            server=site.server,
-        )
-    return None
+    return may_be_created_by(away[0], name, site) if away else None
+
+
+def may_be_created_by(away: ServerId, name: NodeId, site: Site) -> RefusedError:
+    """The refusal for a group that a server may have created which cannot say so now."""
+    return refuse(
+        Reason.UNAVAILABLE,
+        f"there is no group {name}, but the server {away}, which was cut off, may have created it",
+        unreachable=away,
+        group=name,
+        server=site.server,
+    )
 
 
 def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> RefusedError:

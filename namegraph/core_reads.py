@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 
 from namegraph.ancestry import AncestorSets
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.boundary import Boundary
-from namegraph.changes import no_group_here
+from namegraph.changes import may_be_created_by, no_group_here
 from namegraph.coordinator import Coordinator
 from namegraph.graph import NameGraph
 from namegraph.incarnations import Incarnations
@@ -24,6 +24,7 @@ from namegraph.site import Site, doubted_above, doubted_below
 from namegraph.snapshot import Snapshot
 from namegraph.subnets import SubnetTable
 from namegraph.suspension import suspended_arcs, suspended_with_subnet
+from namegraph.untold import Untold, untold
 from namegraph.view_change import ViewChange
 
 
@@ -117,6 +118,13 @@ class CoreReads:
         """Of these, those whose updates may have changed what is below a group, or the group itself."""
         return doubted_below(self._site, group) if self._site.doubts else []
 
+    def untold(self, unheard: Container[ServerId]) -> Untold:
+        """What updates that this server is ready for may have changed already.
+
+        `unheard`: the servers that may have gone on without this one, as far as is known outside the core.
+        """
+        return untold(self._site, self.entries, unheard)
+
     @property
     def members(self) -> tuple[ServerId, ...]:
         """The servers of the view; empty while nobody was ever lost."""
@@ -198,9 +206,14 @@ class CoreReads:
         """Whether somebody is known to own the name's subnet."""
         return self._table.home_of(name) is not None or self._table.is_expected(name)
 
-    def no_group(self, group: NodeId) -> RefusedError:
-        """The refusal for a group that this server does not know; UNAVAILABLE where it may have forgotten it."""
-        return no_group_here(group, self._site)
+    def no_group(self, group: NodeId, *, unheard: Container[ServerId] = ()) -> RefusedError:
+        """The refusal for a group that this server does not know.
+
+        UNAVAILABLE where it may have forgotten it, or somebody may have created it without this server; `unheard` as in
+        `untold`.
+        """
+        away = self.untold(unheard).about(group)
+        return may_be_created_by(away[0], group, self._site) if away else no_group_here(group, self._site)
 
     def is_on_loop(self, group: NodeId) -> bool:
         """Whether a group that is owned here is a component of a virtual node."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import cast
 
-from namegraph.names import NodeId, ServerId, subnet_of
+from namegraph.names import NodeId, subnet_of
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
+from namegraph.untold import Untold
 from nameserver.gaps import Gaps
 from resolver.membership import MembershipResolver
 
@@ -46,9 +47,11 @@ class PairChecks:
         known = self.all_known(groups, members)
         found = known if known is not None else bytearray(map(self.finding, groups, members))
         denied = [place for place, finding in enumerate(found) if finding == PairFinding.NOT_BELOW] if settles else []
+        untold = None
         if self._gaps.are_possible():
-            self._mark_apart(groups, members, found)
-        self._settle(groups, members, found, denied)
+            untold = self._untold()
+            self._mark_apart(groups, members, found, untold)
+        self._settle(groups, members, found, denied, untold)
         return found
 
     @property
@@ -60,12 +63,17 @@ class PairChecks:
         """The servers that may know better about one of the members; sorted."""
         return self._gaps.above(members)
 
-    def _mark_apart(self, groups: Sequence[str], members: Sequence[str], found: bytearray) -> None:
+    def _untold(self) -> Untold:
+        return self._core.untold(self._gaps.changeable())
+
+    def _mark_apart(self, groups: Sequence[str], members: Sequence[str], found: bytearray, untold: Untold) -> None:
         is_apart: dict[str, bool] = {}
         changeable = self._gaps.changeable()
         for place, (group, member) in enumerate(zip(groups, members, strict=True)):
             if found[place] == PairFinding.BELOW:
-                if self._may_be_over(NodeId(group), NodeId(member), changeable):
+                if self._may_have_changed(NodeId(member), untold) or (
+                    changeable and not self._resolver.is_above_without(NodeId(group), NodeId(member), changeable)
+                ):
                     found[place] = PairFinding.APART
             elif found[place] == PairFinding.NOT_BELOW:
                 above, below = self._index(group), self._index(member)
@@ -81,11 +89,9 @@ class PairChecks:
                 if is_apart[member]:
                     found[place] = PairFinding.APART
 
-    def _may_be_over(self, group: NodeId, member: NodeId, changeable: frozenset[ServerId]) -> bool:
-        """Whether somebody may have ended without this server what makes a member one."""
-        if self._core.doubted_above(member):
-            return True
-        return bool(changeable) and not self._resolver.is_above_without(group, member, changeable)
+    def _may_have_changed(self, name: NodeId, untold: Untold) -> bool:
+        """Whether an update may have changed what a node is below, or the node itself, and not told this server."""
+        return bool(self._core.doubted_above(name)) or untold.touches_above(name)
 
     def all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytearray | None:
         """The findings, many times faster, where all names are known, in their one spelling, and all groups exist."""
@@ -100,11 +106,17 @@ class PairChecks:
         node = self._core.graph.group(NodeId(group))
         if node is None or not self._core.may_be_group(node):
             is_own = self._core.owner_of(subnet_of(NodeId(group))) == self._core.server
-            is_denied = not (self._core.is_behind or self._core.doubted_above(NodeId(group)))
-            return PairFinding.NO_GROUP if is_denied or not is_own else PairFinding.APART
+            return PairFinding.APART if is_own and self._may_exist(NodeId(group)) else PairFinding.NO_GROUP
         of_member = self._index(member)
         is_below = of_member is not None and self._core.ancestors.is_ancestor(ancestor=node, node=of_member)
         return PairFinding.BELOW if is_below else PairFinding.NOT_BELOW
+
+    def _may_exist(self, group: NodeId) -> bool:
+        """Whether a group of this server, of which nothing is known here, may be there all the same."""
+        core = self._core
+        if core.is_behind or core.doubted_above(group):
+            return True
+        return bool(core.entries.by_update) and self._untold().touches_above(group)
 
     def pathname(self, group: str, member: str) -> list[NodeId]:
         """A shortest chain from the group to the member, as far as is known here; empty where there is none."""
@@ -112,7 +124,9 @@ class PairChecks:
             return []
         return self._resolver.explain(NodeId(group), NodeId(member))
 
-    def _settle(self, groups: Sequence[str], members: Sequence[str], found: bytearray, denied: list[int]) -> None:
+    def _settle(
+        self, groups: Sequence[str], members: Sequence[str], found: bytearray, denied: list[int], untold: Untold | None
+    ) -> None:
         """Find, of the members that are not below by any known arc, which can be below nowhere else."""
         core = self._core
         if not core.is_healed:
@@ -125,8 +139,12 @@ class PairChecks:
                 continue
             if group not in is_closed:
                 reached = core.graph.descendants((core.graph.index[NodeId(group)],), limit=room) if room > 0 else None
-                is_sure = not core.doubted_below(core.graph.index[NodeId(group)])
-                is_closed[group] = is_sure and reached is not None and self._owns_groups_of(reached)
+                is_closed[group] = (
+                    reached is not None
+                    and not core.doubted_below(core.graph.index[NodeId(group)])
+                    and not (untold and untold.touches(reached))
+                    and self._owns_groups_of(reached)
+                )
                 room -= SETTLING_NODES_LIMIT if reached is None else len(reached)
             if is_closed[group]:
                 found[place] = PairFinding.SETTLED

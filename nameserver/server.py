@@ -231,7 +231,7 @@ def _add_services(
     transport: PeerTransport,
 ) -> None:
     directory = PeerDirectory(core=core, transport=transport)
-    resolver = MembershipResolver(core)
+    resolver = MembershipResolver(core, unheard=directory.unheard)
     # Versions of parts count from the start of this server: what an earlier one told holds no more.
     parts = Parts(core, resolver.plans, start=secrets.token_hex(8))
     names = name_service_handlers(core=core, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,14 +23,22 @@ class ExportRow(NamedTuple):
     kind: NodeKind
 
 
+def nobody() -> tuple[ServerId, ...]:
+    """What `unheard` says where all others are heard."""
+    return ()
+
+
 class MembershipResolver:
     """Reads a core. Names are canonical; `RefusedError` (GROUP_NOT_FOUND) where a group asked for does not exist.
 
-    Where this server may have forgotten the group, it is UNAVAILABLE.
+    Where this server may have forgotten the group, or somebody may have created it without this server, it is
+    UNAVAILABLE.
     """
 
-    def __init__(self, core: ServerCore) -> None:
+    def __init__(self, core: ServerCore, *, unheard: Callable[[], Collection[ServerId]] = nobody) -> None:
+        """`unheard` gives the servers that may have lost this one by now."""
         self._core = core
+        self._unheard = unheard
         self._graph = core.graph
         self._ancestors = core.ancestors
         self.plans = PlanCache(core)
@@ -213,5 +221,5 @@ class MembershipResolver:
     def _require_group(self, group: NodeId) -> NodeIndex:
         node = self._graph.group(group)
         if node is None:
-            raise self._core.no_group(group)
+            raise self._core.no_group(group, unheard=self._unheard())
         return node

@@ -756,15 +756,21 @@ def test_when_a_server_never_comes_back_the_others_go_on_without_it(loop):
     loop.check((G[A], G[B]), (G[B], G[C]), (H[B], H[C]), (H[C], G[B]))
 
 
-def cut_off_before_the_commit(scene, coordinator, cut_off, *operations):
-    """Let an update be decided, and one server be cut off before it hears of that; returns what the caller was told."""
+def stop_before_the_commit(scene, coordinator, ready, *operations):
+    """Let an update be decided, and stop before one server hears of that; returns its ticket."""
     cluster, ticket, before = scene.cluster, len(scene.commands), len(scene.cluster.sent)
     scene.commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations)
     cluster.submit(coordinator, scene.commands[ticket])
-    while not any(isinstance(sent.message, Commit) and sent.receiver == cut_off for sent in cluster.sent[before:]):
+    while not any(isinstance(sent.message, Commit) and sent.receiver == ready for sent in cluster.sent[before:]):
         cluster.take(scene.network.next())
+    return ticket
+
+
+def cut_off_before_the_commit(scene, coordinator, cut_off, *operations):
+    """Let an update be decided, and one server be cut off before it hears of that; returns what the caller was told."""
+    ticket = stop_before_the_commit(scene, coordinator, cut_off, *operations)
     scene.part([cut_off], [server for server in (A, B, C) if server != cut_off])
-    return cluster.answers[ticket]
+    return scene.cluster.answers[ticket]
 
 
 def test_who_is_cut_off_before_it_hears_of_an_outcome_says_what_it_may_have_missed():

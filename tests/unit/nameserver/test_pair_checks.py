@@ -3,8 +3,9 @@ uncertain, and who knows."""
 
 import pytest
 
-from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.names import NodeId
+from namegraph.refusals import Reason, RefusedError
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks, PairFinding
 from resolver.membership import MembershipResolver
@@ -21,6 +22,7 @@ from tests.simulation.test_views import (
     Scene,
     cut_off_before_the_commit,
     rejected_where,
+    stop_before_the_commit,
 )
 
 ANN = NodeId(f"ann@{C}")
@@ -39,8 +41,9 @@ class Server:
     """What one server of a scene tells."""
 
     def __init__(self, scene, server, *unheard):
-        self.resolver = MembershipResolver(scene.core(server))
-        gaps = Gaps(resolver=self.resolver, directory=FakeDirectory(*unheard))
+        directory = FakeDirectory(*unheard)
+        self.resolver = MembershipResolver(scene.core(server), unheard=directory.unheard)
+        gaps = Gaps(resolver=self.resolver, directory=directory)
         self._checks = PairChecks(core=scene.core(server), resolver=self.resolver, gaps=gaps)
 
     def finding(self, group, member):
@@ -122,6 +125,74 @@ def test_a_member_is_not_denied_since_something_else_above_it_is_uncertain():
     cut_off_before_the_commit(scene, C, A, JoinArc(G[C], H[A]))
     assert Server(scene, A).finding(G[A], BOB) == (PairFinding.APART, [C])
     assert Server(scene, A).finding(G[A], NodeId("eve@elsewhere.example"))[0] is PairFinding.SETTLED
+
+
+PAT, EVE, NEW = NodeId(f"pat@{C}"), NodeId("eve@elsewhere.example"), NodeId(f"new@{A}")
+
+MISSED = [
+    # What A is ready for, a pair that it changes, and what A says of that while it hears C.
+    (JoinArc(G[A], G[C]), G[A], PAT, PairFinding.SETTLED),
+    (JoinArc(G[A], G[C]), G[A], EVE, PairFinding.SETTLED),
+    (JoinArc(H[A], G[C]), G[A], EVE, PairFinding.SETTLED),
+    (LeaveArc(G[A], H[A]), G[A], H[A], PairFinding.BELOW),
+    (LeaveArc(G[A], H[A]), G[A], BOB, PairFinding.BELOW),
+    (DeleteGroup(H[A], force=True), G[A], BOB, PairFinding.BELOW),
+    (CreateGroup(NEW), NEW, BOB, PairFinding.NO_GROUP),
+]
+
+
+def ready_for(operation):
+    """g@a -> h@a -> bob. C has decided an update with this operation; A, which is ready for it, has not heard so."""
+    scene = Scene()
+    scene.done(A, JoinArc(G[A], H[A]), JoinArc(H[A], BOB))
+    scene.done(C, JoinArc(G[C], PAT, ChildKind.PROCESS), JoinArc(G[C], EVE))
+    return scene, stop_before_the_commit(scene, C, A, JoinArc(G[C], H[C]), operation)
+
+
+@pytest.mark.parametrize(("operation", "group", "member", "otherwise"), MISSED)
+def test_what_a_coordinator_may_have_done_that_is_not_heard_any_more_is_uncertain(operation, group, member, otherwise):
+    scene, ticket = ready_for(operation)
+    assert Server(scene, A, C).finding(group, member) == (PairFinding.APART, [C])
+    # It is the silence of the coordinator that tells, not that of anybody.
+    assert Server(scene, A, B).finding(group, member)[0] is otherwise
+    scene.part([A], [B, C])
+    assert isinstance(scene.cluster.answers[ticket], Committed)
+    # Of what is not below as far as is known here, C is asked too.
+    assert Server(scene, A).finding(group, member)[0] in (PairFinding.APART, PairFinding.NOT_BELOW)
+
+
+@pytest.mark.parametrize(("operation", "group", "member", "otherwise"), MISSED)
+def test_while_all_are_heard_an_update_under_way_leaves_nothing_uncertain(operation, group, member, otherwise):
+    scene, _ = ready_for(operation)
+    assert Server(scene, A).finding(group, member) == (otherwise, [])
+
+
+@pytest.mark.parametrize(("operation", "group", "member", "otherwise"), MISSED)
+def test_while_a_new_view_is_agreed_on_what_an_update_may_have_changed_is_uncertain(
+    operation, group, member, otherwise
+):
+    scene, _ = ready_for(operation)
+    scene.part_until(lambda _: scene.core(A).is_frozen, [A], [C])
+    found, away = Server(scene, A).finding(group, member)
+    assert found is PairFinding.APART
+    assert C in away
+
+
+def test_what_no_update_touches_is_as_certain_as_before_while_a_coordinator_is_not_heard():
+    scene, _ = ready_for(CreateGroup(NEW))
+    server = Server(scene, A, C)
+    assert server.finding(G[A], BOB)[0] is PairFinding.BELOW
+    assert server.finding(G[A], EVE)[0] is PairFinding.SETTLED
+    assert server.finding(NodeId(f"other@{A}"), BOB)[0] is PairFinding.NO_GROUP
+
+
+def test_a_group_that_a_coordinator_may_have_created_that_is_not_heard_any_more_is_not_denied():
+    scene, _ = ready_for(CreateGroup(NEW))
+    for unheard, reason in [((), Reason.GROUP_NOT_FOUND), ((B,), Reason.GROUP_NOT_FOUND), ((C,), Reason.UNAVAILABLE)]:
+        with pytest.raises(RefusedError) as caught:
+            Server(scene, A, *unheard).resolver.describe(NEW, pathname_limit=1)
+        assert caught.value.refusal.reason is reason
+    assert caught.value.refusal.facts["unreachable"] == C
 
 
 @pytest.mark.parametrize(("arc", "kind", "at"), [TO_GROUP_AS_PROCESS, TO_NOBODY, FROM_NOBODY])

@@ -1,0 +1,79 @@
+"""Updates that this server is ready for and whose coordinator may have finished them without it: as good as in doubt.
+
+    ready --> (its coordinator goes on without this server, and answers its client) --> (this one notices) --> in doubt
+
+In the middle nothing tells this server so, but that it has not heard of the coordinator lately, or that a new view is
+being agreed on. While neither is so, the outcome is on its way, and nobody was answered: then nothing is untold.
+
+Source: protocol.md section 7 (while faults last, no answer is wrong without saying that it is incomplete).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from namegraph.message_parts import Cover
+from namegraph.names import NodeId, ServerId
+from namegraph.ordering import Entries
+from namegraph.records import NodeIndex
+from namegraph.site import Site
+
+
+class Untold:
+    """What these updates may have changed here; most often nothing. Holds for the graph as it is."""
+
+    def __init__(self, site: Site, covers: Iterable[tuple[ServerId, Cover]] = ()) -> None:
+        self._site = site
+        self._covers = list(covers)
+
+    def __bool__(self) -> bool:
+        return bool(self._covers)
+
+    def servers(self) -> list[ServerId]:
+        """The coordinators, sorted."""
+        return sorted({coordinator for coordinator, _ in self._covers})
+
+    def about(self, name: NodeId) -> list[ServerId]:
+        """The coordinators of what may have changed at a node, or made it; sorted."""
+        return sorted({coordinator for coordinator, cover in self._covers if _holds(cover, name)})
+
+    def touches(self, nodes: Iterable[NodeIndex]) -> bool:
+        """Whether something may have changed at one of the nodes."""
+        ids, covers = self._site.graph.ids, self._covers
+        return bool(covers) and any(_holds(cover, ids[node]) for node in nodes for _, cover in covers)
+
+    def touches_above(self, name: NodeId) -> bool:
+        """Whether it may have changed what a node is below, or the node itself."""
+        node = self._site.graph.index.get(name)
+        if not self._covers or node is None:
+            return bool(self.about(name))
+        above = self._site.ancestors.of(node)
+        ids, index = self._site.graph.ids, self._site.graph.index
+        for _, cover in self._covers:
+            # Either may be large: an import is of half a million nodes.
+            if len(cover.ends) + len(cover.entry_nodes) > len(above):
+                is_touched = any(_holds(cover, ids[each]) for each in above)
+            else:
+                is_touched = any(each in index and index[each] in above for names in cover for each in names)
+            if is_touched:
+                return True
+        return False
+
+
+def untold(site: Site, entries: Entries, unheard: Container[ServerId]) -> Untold:
+    """What may have been done, where these servers may have gone on without this one."""
+    found = []
+    for update_id, entry in entries.by_update.items():
+        coordinator = update_id.coordinator
+        # What this server coordinates itself, it has answered nobody for.
+        is_cut_off = coordinator != site.server and (site.is_frozen or coordinator in unheard)
+        if not is_cut_off or not entry.is_ready or entry.releases_due or entry.asked is None:
+            continue
+        update = entries.updates.get(update_id)
+        if update is not None and update.is_of_client:
+            found.append((coordinator, entry.asked))
+    return Untold(site, found)
+
+
+def _holds(cover: Cover, name: NodeId) -> bool:
+    return name in cover.ends or name in cover.entry_nodes
