@@ -81,6 +81,7 @@ class PairChecks:
                     above is not None
                     and below is not None
                     and self._resolver.is_above_suspended(above, below, without=changeable)
+                    and not self._may_have_left(below, untold)
                 ):
                     found[place] = PairFinding.BELOW
                     continue
@@ -92,6 +93,11 @@ class PairChecks:
     def _may_have_changed(self, name: NodeId, untold: Untold) -> bool:
         """Whether an update may have changed what a node is below, or the node itself, and not told this server."""
         return bool(self._core.doubted_above(name)) or untold.touches_above(name)
+
+    def _may_have_left(self, member: NodeIndex, untold: Untold) -> bool:
+        """As `_may_have_changed`, of what a node is below by arcs that are suspended."""
+        ids = self._core.graph.ids
+        return any(self._may_have_changed(ids[parent], untold) for parent in self._core.apart_into(member))
 
     def all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytearray | None:
         """The findings, many times faster, where all names are known, in their one spelling, and all groups exist."""

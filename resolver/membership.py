@@ -136,7 +136,7 @@ class MembershipResolver:
         """The servers that suspended arcs to something above the member, or to itself, come from.
 
         There may be further groups that the member is in. Of an arc from here it is the server that it leads to. And
-        those that may have changed any of that by an update which is in doubt.
+        those that may have changed any of that, such arcs too, by an update which is in doubt.
         """
         graph = self._graph
         others = self._core.may_know_better()
@@ -151,6 +151,8 @@ class MembershipResolver:
         heads = (head for head in graph.suspended_into if head in above)
         ends = [(tail, head) for head in heads for tail in core.apart_into(head)]
         owns, home_of = core.owns, core.home_of
+        for tail in {tail for tail, _ in ends}:
+            doubted += core.doubted_above(graph.ids[tail])
         return sorted({*doubted, *(home_of(graph.ids[head if owns(tail) else tail]) for tail, head in ends)})
 
     def describe(self, group: NodeId, *, pathname_limit: int) -> GroupDescription:

@@ -98,6 +98,15 @@ def test_unless_it_rests_on_groups_of_a_server_that_may_have_changed_them(apart)
     assert server.finding(H[B], ANN) == (PairFinding.APART, [B, C])
 
 
+def test_unless_an_update_may_have_removed_the_arc_of_which_the_outcome_was_missed(apart):
+    ticket = stop_before_the_commit(apart, B, A, JoinArc(G[B], H[A]), LeaveArc(G[A], ANN))
+    assert Server(apart, A).finding(G[A], ANN)[0] is PairFinding.BELOW
+    assert Server(apart, A, B).finding(G[A], ANN) == (PairFinding.APART, [B, C])
+    apart.part([A], [B, C])
+    assert isinstance(apart.cluster.answers[ticket], Committed)
+    assert Server(apart, A).finding(G[A], ANN) == (PairFinding.APART, [B, C])
+
+
 def test_nobody_is_below_what_was_never_there(apart):
     assert Server(apart, A).finding(G[A], H[B])[0] is PairFinding.NOT_BELOW
 
