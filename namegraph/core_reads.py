@@ -90,6 +90,10 @@ class CoreReads:
         """Whether others may know what this server forgot when it went back to an older copy of its database."""
         return bool(self._site.to_catch_up_with())
 
+    def to_catch_up_with(self) -> list[str]:
+        """Who these are: servers, and subnets of those that were not met; nobody where it never went back."""
+        return self._site.to_catch_up_with()
+
     def may_know_better(self) -> list[str]:
         """Who may know of arcs of which nothing is known here: servers, and subnets of those that were not met.
 

@@ -180,6 +180,15 @@ class MembershipResolver:
         homes = {core.home_of(graph.ids[child]) for parent, child in graph.suspended if core.owns(parent)}
         return sorted({*core.in_doubt_with, *(server for server in homes if not core.is_in_view(server))})
 
+    def apart_groups(self) -> list[str]:
+        """Who may know that there are more groups of this server than it knows of, or fewer; sorted.
+
+        What exists is the home's to say, whoever is away; but it may have forgotten some, or be in doubt whether some
+        were created, or deleted.
+        """
+        core = self._core
+        return sorted({*core.to_catch_up_with(), *core.in_doubt_with, *core.untold(self._unheard()).servers()})
+
     def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
         """At most `limit` groups of this server in the order of their ids, those after `after`."""
         everything = self._groups_sorted()

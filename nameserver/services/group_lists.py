@@ -1,7 +1,8 @@
 """ListGroups: the groups of all servers in the order of their ids, a page at a time.
 
 The token of a page is the last group on it, so that any server can go on where another one stopped. Each server gives
-its groups after that one; the page holds the first of them all.
+its groups after that one; the page holds the first of them all. It names who was silent, and who may know better than a
+server that answered what groups this one has.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class GroupListCalls:
             groups=groups,
             next_page_token=_page_token(groups[-1]) if has_more else "",
             revision=newest(page.revision for page in pages),
-            unreachable=sorted([*silent, *never_met]),
+            unreachable=sorted({*silent, *never_met, *(server for page in pages for server in page.unreachable)}),
         )
 
     def _own_page(self, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
@@ -71,7 +72,12 @@ class GroupListCalls:
         after = _read_page_token(request.page_token)
         groups = self._resolver.groups(subnet=wire.read_subnet(request.subnet), after=after, limit=size + 1)
         token = _page_token(groups[size - 1]) if len(groups) > size else ""
-        return messages.ListGroupsResponse(groups=groups[:size], next_page_token=token, revision=self._core.revision)
+        return messages.ListGroupsResponse(
+            groups=groups[:size],
+            next_page_token=token,
+            revision=self._core.revision,
+            unreachable=self._resolver.apart_groups(),
+        )
 
 
 def _page_size(request: messages.ListGroupsRequest) -> int:
