@@ -55,6 +55,11 @@ class Doubts:
         """The coordinators, sorted."""
         return sorted({update_id.coordinator for update_id in self._doubts})
 
+    def may_be_one(self, coordinator: ServerId, counter: int) -> bool:
+        """Whether an update of a coordinator whose final priority has this counter may be among them."""
+        # An update is numbered before the votes that its final priority is the highest of.
+        return any(update_id.coordinator == coordinator and update_id.number < counter for update_id in self._doubts)
+
     def about(self, node: NodeId) -> tuple[ServerId, ...]:
         """The coordinators of what may have changed at a node; most often nobody."""
         return self._servers.get(node, ())

@@ -1,8 +1,13 @@
 """Whether a server's state reflects a revision that a client got from any server.
 
 A caller is answered when all participants of its update are done, so a revision that somebody holds is reflected at
-every server that took part. What can still be missing: an update that is decided and not done everywhere, of which the
-client learned by reading at a server that was done.
+every server that took part. What can still be missing:
+
+- an update that is decided and not done everywhere, of which the client learned by reading at a server that was done;
+- one that this server was ready for and dropped, since it was cut off from the coordinator, which has done it (doubts);
+- one that it forgot, as it went back to an older copy of its database.
+
+The latter two end when this server has healed with the coordinator. Until they meet, a read would wait in vain.
 
 Source: protocol.md section 5 (idempotence); interfaces.md, semantics 10.
 """
@@ -14,7 +19,7 @@ from enum import Enum
 from namegraph.coordinator import Coordinator
 from namegraph.incarnations import Incarnations
 from namegraph.ordering import Entries
-from namegraph.priorities import Priority, parse_revision, revision_of
+from namegraph.priorities import Priority, Revision, parse_revision, revision_of
 from namegraph.refusals import Reason, refuse
 from namegraph.site import Site
 
@@ -25,7 +30,7 @@ class Wait(Enum):
     REFLECTED = 1
     """Nothing."""
     NOT_YET = 2
-    """An update under way here; look again after the next step."""
+    """An update that is under way here, or being settled with its coordinator; look again after the next step."""
     ASK = 3
     """Never seen here: the server that the revision names knows whether it exists."""
 
@@ -55,9 +60,25 @@ def waits_for(
             revision=revision,
             server=site.server,
         )
+    if _may_be_missing(wanted, site):
+        if wanted.server not in site.lost:
+            return Wait.NOT_YET
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"the server {site.server} may lack the update {revision} until it meets the server {wanted.server} again, "
+            f"which is out of reach ({site.lost[wanted.server]})",
+            revision=revision,
+            unreachable=wanted.server,
+            server=site.server,
+        )
     if is_own and coordinator.is_waited_for(wanted.counter):
         return Wait.NOT_YET
     for entry in entries.by_update.values():
         if entry.is_ready and entry.final is not None and entry.final.counter <= wanted.counter:
             return Wait.NOT_YET
     return Wait.REFLECTED if is_seen else Wait.ASK
+
+
+def _may_be_missing(wanted: Revision, site: Site) -> bool:
+    """Whether an update that this server took part in may be missing here until it has healed with the coordinator."""
+    return site.doubts.may_be_one(wanted.server, wanted.counter) or wanted.server in site.to_catch_up_with()

@@ -81,7 +81,7 @@ class Revisions:
             elif seconds_left > 0:
                 await run_loop.next_step(seconds_left)
             else:
-                raise self._not_reflected(revision, "an update up to it is still under way")
+                raise self._not_reflected(revision, "an update up to it is still under way, or being settled")
 
     async def _ask(self, revision: str, seconds: float) -> None:
         named = parse_revision(revision).server

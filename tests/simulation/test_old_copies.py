@@ -299,6 +299,19 @@ def test_a_revision_that_was_lost_is_not_taken_for_one_that_is_there(loop):
     assert loop.core(A).waits_for(newer) is Wait.REFLECTED
 
 
+def test_a_read_that_asks_for_what_a_server_may_have_forgotten_is_refused_there_until_both_have_healed(loop):
+    old = loop.copy(A)
+    forgotten = loop.done(C, JoinArc(G[C], H[A])).revision
+    assert loop.core(A).waits_for(forgotten) is Wait.REFLECTED
+    loop.part([A, B], [C])
+    loop.go_back(A, old)
+    with pytest.raises(RefusedError, match=r"may lack .* out of reach") as caught:
+        loop.core(A).waits_for(forgotten)
+    assert caught.value.refusal.reason is Reason.UNAVAILABLE
+    loop.meet([A, B], [C])
+    assert loop.core(A).waits_for(forgotten) is Wait.REFLECTED
+
+
 def test_a_lost_request_is_carried_out_again(loop):
     old = loop.copy(A)
     again = UpdateCommand(1000, RequestId("again"), (JoinArc(G[A], H[B]),))

@@ -27,7 +27,8 @@ from namegraph.message_parts import ArcId
 from namegraph.messages import Commit, Done, HeldToo, Install, Open, Order, Propose
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import NodeKind, RequestId
-from namegraph.refusals import Reason
+from namegraph.refusals import Reason, RefusedError
+from namegraph.revisions import Wait
 from namegraph.suspension import known_arc
 from resolver.membership import MembershipResolver
 from simulation import links
@@ -785,6 +786,43 @@ def test_who_is_cut_off_before_it_hears_of_an_outcome_says_what_it_may_have_miss
     assert scene.core(A).in_doubt_with == []
     assert MembershipResolver(scene.core(A)).apart_above(H[A]) == []
     scene.check((G[B], H[A]))
+
+
+def is_refused(core, revision):
+    """Whether a server says at once that it cannot know whether it reflects an update."""
+    try:
+        core.waits_for(revision)
+    except RefusedError as error:
+        return error.refusal.reason is Reason.UNAVAILABLE
+    return False
+
+
+def test_a_read_that_asks_for_an_update_which_a_server_missed_is_refused_there_until_the_two_are_settling_it():
+    scene = Scene()
+    before = scene.done(B, JoinArc(G[B], G[A])).revision
+    missed = cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[A])).revision
+    core = scene.core(A)
+    # Its counter tells nothing: it has seen the priority of the update, and higher ones.
+    assert core.waits_for(core.revision) is core.waits_for(before) is Wait.REFLECTED
+    with pytest.raises(RefusedError, match=r"may lack .* out of reach") as caught:
+        core.waits_for(missed)
+    assert caught.value.refusal.reason is Reason.UNAVAILABLE
+    assert caught.value.refusal.facts == {"revision": missed, "unreachable": B, "server": A}
+    assert scene.core(B).waits_for(missed) is Wait.REFLECTED
+    scene.meet_until(lambda: not is_refused(core, missed), [A], [B, C])
+    assert core.waits_for(missed) is Wait.NOT_YET
+    scene.cluster.run()
+    assert core.waits_for(missed) is Wait.REFLECTED
+    scene.check((G[B], G[A]), (G[B], H[A]))
+
+
+def test_after_a_restart_it_is_waited_for_until_it_is_known_who_is_out_of_reach():
+    scene = Scene()
+    missed = cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[A])).revision
+    scene.cluster.restart_all()
+    assert scene.core(A).waits_for(missed) is Wait.NOT_YET
+    scene.meet([A], [B, C])
+    assert scene.core(A).waits_for(missed) is Wait.REFLECTED
 
 
 def test_a_group_that_may_have_new_members_is_not_resolved_in_full():
