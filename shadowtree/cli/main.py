@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from types import TracebackType
 from typing import Final, NamedTuple, NoReturn
 
 import click
@@ -122,6 +123,7 @@ class _Interrupt:
 
 def run() -> NoReturn:
     """Run the command line and exit with its status."""
+    sys.excepthook = _fail
     prepare_streams()
     if not has_output():
         sys.exit(_complain(f"{_UNWRITTEN}: standard output is closed", FAILED))
@@ -188,6 +190,12 @@ def _say(text: str, status: int) -> int:
     with suppress(OutputError):
         click.echo(text, err=True)
     return status
+
+
+def _fail(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A mistake in here is no answer; Python would end with the status of a "no"."""
+    sys.__excepthook__(kind, error, trace)
+    os._exit(FAILED)
 
 
 def _say_nothing(_: object) -> None:

@@ -162,6 +162,19 @@ main.run()
     assert (found.returncode, found.stdout, found.stderr.strip()) == (130, "", "")
 
 
+def test_a_mistake_in_the_program_does_not_have_the_status_of_a_no():
+    program = """
+import sys
+from shadowtree.cli import main, options
+options.Session.connect = lambda *_: 1 / 0
+sys.argv[1:] = ["check", "g@x.example", "ann@x.example"]
+main.run()
+"""
+    found = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert found.returncode == 4
+    assert found.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
 @pytest.mark.parametrize("again", ["signal.raise_signal(signal.SIGINT)", "signal.alarm(1)"])
 def test_an_interrupt_that_is_held_up_ends_by_a_second_one_or_by_itself(again):
     program = f"""
