@@ -179,7 +179,8 @@ class Healing:
     def _compare_held(self, sender: ServerId) -> None:
         """Answer what a server holds, unless that has to wait."""
         held = self._held_by.get(sender)
-        if held is None or any(server == sender for server, _ in self._offered):
+        is_begun = (sender, held) in self._compared_after.values()
+        if held is None or is_begun or any(server == sender for server, _ in self._offered):
             return
         children = [(known.arc.child, known.writer) for known in held.arcs if known.kind is NodeKind.GROUP]
         if not self._makes_anew(sender, held, children):
