@@ -42,12 +42,12 @@ from namegraph.ordering import Entries
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.site import Site
 
-OTHER_PLACE = "commits at another place in the order"
-IMPOSSIBLE = "commits what cannot be"
-OTHER_GROUPS = "commits other groups of this server than it agreed to"
-OTHER_ARCS = "commits other arcs of this server than it agreed to"
-OTHER_RECORDS = "commits other ancestry of this server's nodes than follows"
-OTHER_LOOPS = "commits loops of this server's groups that are none"
+OTHER_PLACE = "commits an update at another place in the order than agreed"
+IMPOSSIBLE = "commits a state that cannot exist"
+OTHER_GROUPS = "commits changes to this server's groups other than those agreed"
+OTHER_ARCS = "commits changes to this server's arcs other than those agreed"
+OTHER_RECORDS = "commits ancestry of this server's nodes that does not follow from the update"
+OTHER_LOOPS = "commits a loop of groups that form no cycle"
 
 
 def fault_in_outcome(commit: Commit, *, site: Site, records: AncestryRecords, entries: Entries) -> str | None:

@@ -12,10 +12,10 @@ from namegraph.participant import Participant
 from namegraph.running import Running
 from namegraph.site import Site
 
-UNSAID = "is ready without saying all that is needed"
-UNASKED = "answers what it was not asked"
-NOT_ITS_ANCESTRY = "is ready with other ancestry of this server's nodes than there is"
-NOT_IN_USE = "wants arcs left that do not keep a group from being deleted"
+UNSAID = "is ready but leaves out what the outcome needs"
+UNASKED = "answers about an update that it was not asked about"
+NOT_ITS_ANCESTRY = "is ready with wrong ancestry of this server's nodes"
+NOT_IN_USE = "names arcs to leave that do not keep the group from being deleted"
 
 
 def fault_in_answer(

@@ -498,7 +498,7 @@ def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> R
         )
     return refuse(
         Reason.GROUP_NOT_FOUND,
-        f"there is no group {group}: the server {server} knows nobody who owns the subnet {subnet_of(group)}",
+        f"there is no group {group}: the server {server} knows no server that owns the subnet {subnet_of(group)}",
         group=group,
         server=server,
     )
@@ -509,7 +509,7 @@ def unknown_subnet(group: NodeId, server: ServerId) -> RefusedError:
     subnet = subnet_of(group)
     return refuse(
         Reason.UNKNOWN_SUBNET,
-        f"the group {group} cannot be created: the server {server} knows nobody who owns the subnet {subnet}",
+        f"the group {group} cannot be created: the server {server} knows no server that owns the subnet {subnet}",
         group=group,
         subnet=subnet,
         server=server,

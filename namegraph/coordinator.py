@@ -216,7 +216,7 @@ class Coordinator:
         running = self._running.get(update_id)
         if running is not None and running.phase in (Phase.ORDER, Phase.READY) and sender in running.asked:
             why = f"the server {sender} is at fault: it {fault}; nothing was done"
-            self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (does it know all servers that this needs?)"))
+            self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (are all servers in its table of peers?)"))
 
     def refuse(self, sender: ServerId, refuse: Refuse) -> None:
         """A participant's no ends the update, or lets it begin again, once all who judge it have spoken."""

@@ -401,7 +401,7 @@ def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
         return FIRST_VIEW, found
     inner = _decode(found.encoded)
     if isinstance(inner, Enclosed):
-        raise NotAMessageError("a message that is enclosed twice")
+        raise NotAMessageError("a message inside two envelopes")
     return found.view, inner
 
 

@@ -30,9 +30,9 @@ def part_of_everything(everything: bytes, site: Site) -> Commit:
     """The part of this server of an encoded `Commit` of everything; raises `NotAMessageError`."""
     whole = decode(everything)
     if not (isinstance(whole, Commit) and not whole.is_whole and fit_arcs(whole.arcs) and fit_records(whole.relay)):
-        raise NotAMessageError("no whole outcome")
+        raise NotAMessageError("a commit that lacks the whole outcome")
     if not are_legal(whole, site.table):
-        raise NotAMessageError("an outcome with a name or a number that is none")
+        raise NotAMessageError("an outcome with an invalid name or number")
     relayed, names, home_of = nodes_in(whole.relay), whole.arcs.names, site.table.home_of
     return structs.replace(
         whole,

@@ -52,18 +52,18 @@ from namegraph.ordering import Entries
 from namegraph.records import NodeKind
 from namegraph.site import Site
 
-NOT_LEGAL = "brings a name or a number that is none"
-NOT_ONE_UPDATE = "asks for an update that is several"
-NOT_ITS_UPDATE = "speaks for another coordinator"
-NOT_OUR_UPDATE = "answers for an update of another coordinator"
+NOT_LEGAL = "sends an invalid name or number"
+NOT_ONE_UPDATE = "mixes kinds of operation in one update"
+NOT_ITS_UPDATE = "acts as coordinator of another server's update"
+NOT_OUR_UPDATE = "answers this server about another coordinator's update"
 NOT_ITS_NODE = "speaks for a node it does not own"
-NOT_OUR_NODE = "asks for a node not owned here"
-NO_COLUMNS = "brings columns that do not belong together"
-NO_ARC = "tells of an arc that cannot be"
-NOT_ITS_VIEW = "leads a view of another leader"
-NOT_IN_VIEW = "speaks in a view that it is not in"
-NOT_OUR_VIEW = "answers for a view of another leader"
-NOT_READY = "commits what this server is not ready for"
+NOT_OUR_NODE = "asks this server about a node of another server"
+NO_COLUMNS = "sends columns that do not fit together"
+NO_ARC = "names an impossible arc"
+NOT_ITS_VIEW = "acts as leader of another server's view"
+NOT_IN_VIEW = "sends a message of a view that it does not belong to"
+NOT_OUR_VIEW = "sends this server a message meant for another view or leader"
+NOT_READY = "commits an update for which this server is not ready"
 
 
 def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries) -> str | None:

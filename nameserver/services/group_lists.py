@@ -100,6 +100,6 @@ def _read_page_token(token: str) -> NodeId | None:
 def _bad_page_token() -> RefusedError:
     return refuse(
         Reason.INVALID_REQUEST,
-        "that is no page token; give back the one of the page before, or none for the first page",
+        "the page token is invalid; send the one that the page before ended with, or none for the first page",
         field="page_token",
     )
