@@ -1,4 +1,4 @@
-"""What participants must not answer a coordinator: what it did not ask of them, or what is not theirs to say.
+"""Checks a participant's `Ready` or `Refuse`: it answers what was asked, and speaks for the participant's own nodes.
 
 Source: protocol.md section 5, items 3 and 4.
 """
@@ -21,7 +21,7 @@ NOT_IN_USE = "names arcs to leave that do not keep the group from being deleted"
 def fault_in_answer(
     answer: Ready | Refuse, running: Running, *, sender: ServerId, site: Site, participant: Participant
 ) -> str | None:
-    """What is wrong with an answer to an update of this coordinator; None where nothing is."""
+    """The fault in an answer to an update of this coordinator; None where there is none."""
     if sender not in running.asked:
         return UNASKED
     if isinstance(answer, Ready):

@@ -17,7 +17,7 @@ from namegraph.site import Site
 
 
 def own_part(commit: Commit, site: Site) -> Commit:
-    """The part of this server, where a commit is whole; raises `NotAMessageError` where what it holds is none."""
+    """This server's part of a commit that holds the whole outcome; raises `NotAMessageError` where it holds none."""
     if not commit.is_whole:
         return commit
     whole = part_of_everything(commit.everything, site)
