@@ -38,7 +38,7 @@ class Wait(Enum):
 def waits_for(
     revision: str, *, site: Site, incarnations: Incarnations, entries: Entries, coordinator: Coordinator
 ) -> Wait:
-    """Say what a read must wait for; raises `RefusedError` where the revision is none that this server can reach."""
+    """What a read must wait for; raises `RefusedError` if this server can never reflect the revision."""
     try:
         wanted = parse_revision(revision)
     except ValueError as error:
