@@ -48,7 +48,7 @@ class Shift(NamedTuple):
     forgotten: set[NodeIndex]
     """Nodes whose set may be any other, and so may those of all below them."""
     moved: dict[NodeIndex, BitMap]
-    """By node: who came into its set or went from it. Of all other nodes that had a set, that is the same."""
+    """By node: the ancestors that came into its set or went from it. The sets of all other nodes are unchanged."""
 
 
 class AncestorSets:
@@ -490,7 +490,7 @@ class _Pending:
 def pathnames(graph: NameGraph, node: NodeIndex) -> Iterator[tuple[str, ...]]:
     """Yield the pathnames of a node: labels of derived nodes from a root down to its own, lazily, in sorted order.
 
-    There may be far more than anybody can read: take as many as are wanted. Each costs no more than its length times
+    There may be far too many to read: take as many as are wanted. Each costs no more than its length times
     the number of parents on it.
     """
     start = graph.representative(node)

@@ -59,7 +59,7 @@ class Entry:
     releases_due: int = 0
     controlled: frozenset[NodeIndex] | None = None
     """Owned nodes that it affects and that were sinks of duplication loops when it became ready; None: too many nodes
-    were affected, or nobody wants to know."""
+    were affected, or the caller did not ask."""
     joins: tuple[ArcId, ...] = ()
     """Arcs that the update wants to add to groups owned here."""
     above: tuple[NodeId, ...] = ()

@@ -151,7 +151,7 @@ class RelayedStreams:
         return stream if is_new else None
 
     def close(self, stream: RelayedStream) -> None:
-        """Forget a stream that nobody uses any more."""
+        """Forget a stream that is no longer used."""
         stream.cancel()
         self._streams.pop(stream.key, None)
 
