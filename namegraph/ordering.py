@@ -56,7 +56,6 @@ class Entry:
     covered: Cover | None = None
     """What the last `Ready` (or `Refuse`) spoke of."""
     is_ready: bool = False
-    releases_due: int = 0
     controlled: frozenset[NodeIndex] | None = None
     """Owned nodes that it affects and that were sinks of duplication loops when it became ready; None: too many nodes
     were affected, or nobody wants to know."""
@@ -243,10 +242,7 @@ class Entries:
         waiting = [
             (entry.final, entry)
             for entry in self.by_update.values()
-            if entry.final is not None
-            and entry.asked is not None
-            and entry.covered != entry.asked
-            and not entry.releases_due
+            if entry.final is not None and entry.asked is not None and entry.covered != entry.asked
         ]
         if not waiting:
             return None
@@ -354,8 +350,7 @@ class Entries:
         for update_id, found in small.items():
             entry = self.by_update[update_id]
             entry.bound, entry.final = found.bound, found.final
-            entry.is_ready, entry.releases_due = found.is_ready, found.releases_due
-            entry.controlled = found.controlled
+            entry.is_ready, entry.controlled = found.is_ready, found.controlled
             if found.is_covered_as_asked:
                 entry.covered = entry.asked
 
@@ -367,7 +362,6 @@ class _EntryRow(NamedTuple):
     bound: Priority
     final: Priority | None
     is_ready: bool
-    releases_due: int
     is_covered_as_asked: bool
     controlled: frozenset[NodeIndex] | None = None
 
@@ -391,7 +385,6 @@ def _row(entry: Entry) -> _EntryRow:
         entry.bound,
         entry.final,
         entry.is_ready,
-        entry.releases_due,
         is_covered,
         entry.controlled,
     )

@@ -2,13 +2,13 @@
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from namegraph.releases import Removal
 from pyroaring import BitMap
 
 from namegraph.duplication import controlled_arcs, without_any_above
 from namegraph.events import CreateGroup, JoinArc
 from namegraph.names import NodeId
 from namegraph.records import NodeIndex
-from namegraph.releases import Removal
 from tests.cores import CoreUnderTest
 
 GROUPS = [NodeId(f"{letter}@x.example") for letter in "abcdefgh"]

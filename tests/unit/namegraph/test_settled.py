@@ -4,13 +4,13 @@ from contextlib import contextmanager
 from random import Random
 
 import pytest
-
 from namegraph.boundary_records import BoundaryRecords
+from namegraph.settled import Settled
+
 from namegraph.duplication import controlled_arcs
 from namegraph.events import Committed, CreateGroup, JoinArc, LeaveArc, UpdateCommand
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.records import NodeIndex, RequestId
-from namegraph.settled import Settled
 from simulation.cluster import Cluster
 from simulation.networks import RandomNetwork
 from simulation.run import SeedRun
