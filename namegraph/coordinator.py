@@ -83,6 +83,10 @@ OWN_PART_LATER_FROM = 10_000
 """Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
 a second or more, in which the others can work too."""
 
+ROOTS_LIMIT = 100
+"""Up to so many entry nodes of an update are named to every server that it leads to. An update with more of them, as an
+import or a settlement of arcs, finds its participants where arcs lead; its messages stay as small as its parts."""
+
 BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
 
@@ -155,8 +159,11 @@ class Coordinator:
                 case SuspendArc(parent, child):
                     covers.setdefault(site.home_of(child), ({}, {}))[1][child] = None
         running.judges = dict.fromkeys(covers)
+        roots = dict.fromkeys(node for _, entry_nodes in covers.values() for node in entry_nodes)
+        if len(roots) <= ROOTS_LIMIT:
+            running.roots = frozenset(roots)
         for server, (ends, entry_nodes) in covers.items():
-            running.want(server, ends=ends, entry_nodes=entry_nodes)
+            running.want(server, ends=ends, entry_nodes=running.roots.union(entry_nodes))
         self._ask(running)
         return update_id
 
@@ -433,7 +440,7 @@ class Coordinator:
 
     def _add_leads(self, running: Running, leads: Leads) -> None:
         for server, nodes in leads:
-            running.want(server, entry_nodes=nodes)
+            running.want(server, entry_nodes=running.roots.union(nodes))
 
     def _involved(self, running: Running) -> list[ServerId]:
         return sorted({**running.asked, **running.holders})

@@ -19,7 +19,7 @@ from namegraph.agreed import fault_in_outcome
 from namegraph.agreed_records import are_held_here
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
-from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
+from namegraph.control import AFFECTED_COMPARED_LIMIT, Sinks, controlled_among
 from namegraph.decided import DecidedUpdates
 from namegraph.events import CreateGroup, Cut, JoinArc, Member
 from namegraph.findings import NOTHING, CannotError, Findings, find
@@ -128,8 +128,9 @@ class Participant:
             return True
         if update.reports_control:
             nodes = self._owned(self._entries.part(entry).nodes)
-            is_compared = len(nodes) <= AFFECTED_COMPARED_LIMIT
-            entry.controlled = frozenset(self._controlled(nodes)) if is_compared else None
+            if len(nodes) > AFFECTED_COMPARED_LIMIT:
+                nodes = self._owned(self._numbers(entry.ends | entry.entry_nodes))
+            entry.sinks = Sinks(frozenset(nodes), frozenset(self._controlled(nodes)))
         self._say_ready(entry, findings)
         return True
 
@@ -234,20 +235,17 @@ class Participant:
         assert entry.is_ready
         entry.narrow()
         children = children_in(commit.arcs)
-        affected = self._entries.part(entry).nodes if update.reports_control else frozenset()
-        controlled: Set[NodeIndex] | None = entry.controlled
-        if controlled is None and update.reports_control:
-            controlled = self._controlled(self._owned(children))
         self._apply(commit)
         self._follow_unconfirmed(update, children)
         if self._site.is_parted:
             self._note_left(unpack_arcs(commit.arcs))
         self._install_entries(commit.handed_on, entry.entry_nodes)
         self._prune_and_follow()
-        if controlled is None:
+        if entry.sinks is None:
             return Done(commit.update_id)
-        compared = children if entry.controlled is None else affected | self._entries.part(entry).nodes
-        return self._compared(commit.update_id, controlled, self._owned(compared))
+        before = entry.sinks.controlled
+        now = self._controlled(self._owned(entry.sinks.compared | self._numbers(children)))
+        return Done(commit.update_id, controlled=self._names(now - before), released=self._names(before - now))
 
     def before(self, update_id: UpdateId) -> list[UpdateId]:
         """The updates that an update waits for here, sorted."""
@@ -369,13 +367,11 @@ class Participant:
     def _controlled(self, nodes: Iterable[NodeIndex]) -> set[NodeIndex]:
         return controlled_among(self._graph, self._site.ancestors, nodes)
 
-    def _compared(self, update_id: UpdateId, before: Set[NodeIndex], nodes: list[NodeIndex]) -> Done:
-        now, before = self._controlled(nodes), before & set(nodes)
-        return Done(update_id, controlled=self._names(now - before), released=self._names(before - now))
-
     def _names(self, nodes: Iterable[NodeIndex]) -> tuple[NodeId, ...]:
         return tuple(sorted(map(self._site.id_of, nodes)))
 
-    def _owned(self, nodes: Iterable[NodeId]) -> list[NodeIndex]:
-        found = [number for node in nodes if (number := self._graph.index.get(node)) is not None]
-        return sorted(number for number in found if self._site.owns(number))
+    def _numbers(self, names: Iterable[NodeId]) -> Set[NodeIndex]:
+        return {number for name in names if (number := self._graph.index.get(name)) is not None}
+
+    def _owned(self, nodes: Iterable[NodeIndex]) -> list[NodeIndex]:
+        return sorted(node for node in nodes if self._site.owns(node))

@@ -91,6 +91,8 @@ class Running:
     tentative: Priority
     attempt: int = 1
     phase: Phase = Phase.ORDER
+    roots: frozenset[NodeId] = frozenset()
+    """The entry nodes that its operations name: below them lies all that it affects."""
     wanted: dict[ServerId, Cover] = field(default_factory=dict)
     asked: dict[ServerId, Cover] = field(default_factory=dict)
     votes_due: Counter[ServerId] = field(default_factory=Counter)

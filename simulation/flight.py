@@ -113,9 +113,9 @@ def _is_blocked(core: ServerCore, arc: ArcId, originator: NodeId, doubtful: froz
 
 
 def _doubtful_nodes(core: ServerCore) -> frozenset[NodeId]:
-    entries = core.entries
-    parts = [entries.part(entry).nodes for entry in entries.by_update.values() if entry.is_ready]
-    return frozenset().union(*parts)
+    parts = [core.entries.part(entry) for entry in core.entries.by_update.values() if entry.is_ready]
+    ids = core.graph.ids
+    return frozenset().union(*(part.unknown for part in parts), *({ids[node] for node in part.nodes} for part in parts))
 
 
 def _arcs_at_parents(cores: Mapping[ServerId, ServerCore]) -> list[ArcName]:
