@@ -1,8 +1,8 @@
 """The coordinator of updates: orders them with all participants, computes the outcome alone, and decides.
 
-    ORDER ---- all voted ----> READY ---- all ready, all covered ----> RELEASE ---- all released ----> DECIDED
-      |                          |                                     (only where a new virtual node
-      +--------- Abort <---------+                                      makes stored records wrong)
+    ORDER ---- all voted ----> READY ---- all ready, all covered ----> DECIDED
+      |                          |
+      +--------- Abort <---------+
 
 Until it is decided, an update ends without a trace when a participant refuses, its deadline passes, a server it needs
 is out of reach, or this server starts again. A decided one is kept until every participant is done.
@@ -28,7 +28,6 @@ from msgspec import structs
 
 from namegraph.answer_faults import UNSAID, fault_in_answer
 from namegraph.arc_outcomes import UnsaidError
-from namegraph.boundary import by_home_of_parent
 from namegraph.commit import name_effects
 from namegraph.control import Told, united
 from namegraph.decision import Decision, decide
@@ -42,7 +41,7 @@ from namegraph.events import (
     LeaveArc,
 )
 from namegraph.import_operations import ImportOperations
-from namegraph.message_parts import Cover, Leads, RecordVersion, SettleArc, Step, SuspendArc, Update, UpdateId
+from namegraph.message_parts import Cover, Leads, SettleArc, Step, SuspendArc, Update, UpdateId
 from namegraph.messages import (
     Abort,
     Commit,
@@ -53,7 +52,6 @@ from namegraph.messages import (
     Order,
     Ready,
     Refuse,
-    Release,
     TakeCut,
     Vote,
     encode,
@@ -78,13 +76,16 @@ _MISSING = {
     Phase.WAITING: "agreed on who is there",
     Phase.ORDER: "voted",
     Phase.READY: "were ready",
-    Phase.RELEASE: "released records",
 }
 """What servers had not done yet when a deadline passed."""
 
 OWN_PART_LATER_FROM = 10_000
 """Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
 a second or more, in which the others can work too."""
+
+ROOTS_LIMIT = 100
+"""Up to so many entry nodes of an update are named to every server that it leads to. An update with more of them, as an
+import or a settlement of arcs, finds its participants where arcs lead; its messages stay as small as its parts."""
 
 BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
@@ -159,8 +160,11 @@ class Coordinator:
                 case SuspendArc(parent, child):
                     covers.setdefault(site.home_of(child), ({}, {}))[1][child] = None
         running.judges = dict.fromkeys(covers)
+        roots = dict.fromkeys(node for _, entry_nodes in covers.values() for node in entry_nodes)
+        if len(roots) <= ROOTS_LIMIT:
+            running.roots = frozenset(roots)
         for server, (ends, entry_nodes) in covers.items():
-            running.want(server, ends=ends, entry_nodes=entry_nodes)
+            running.want(server, ends=ends, entry_nodes=running.roots.union(entry_nodes))
         self._ask(running)
         return update_id
 
@@ -359,15 +363,6 @@ class Coordinator:
             for _, running in sorted(self._running.items())
         ]
 
-    def released(self, update_id: UpdateId) -> None:
-        """Count the answer to a `Release` of this coordinator."""
-        running = self._running.get(update_id)
-        if running is None or running.phase is not Phase.RELEASE:
-            return
-        running.releases_due -= 1
-        if not running.releases_due:
-            self._decide(running)
-
     def holding(self, sender: ServerId, holding: Holding) -> None:
         """A server was handed an entry: tell it the final priority, or that the update is over."""
         running = self._running.get(holding.update_id)
@@ -429,7 +424,7 @@ class Coordinator:
         parts = parts_of(running, [server for server in to_ask if server not in running.asked], site=self._site)
         # A server that was asked before knows the update.
         plan = running.plan
-        known = Update(running.update_id, (), plan.size, (), has_joins=False, read=plan.read, cut=plan.cut)
+        known = Update(running.update_id, (), plan.size, (), plan.read, cut=plan.cut)
         for server in to_ask:
             before = running.asked.get(server)
             cover = running.asked[server] = running.wanted[server]
@@ -446,7 +441,7 @@ class Coordinator:
 
     def _add_leads(self, running: Running, leads: Leads) -> None:
         for server, nodes in leads:
-            running.want(server, entry_nodes=nodes)
+            running.want(server, entry_nodes=running.roots.union(nodes))
 
     def _involved(self, running: Running) -> list[ServerId]:
         return sorted({**running.asked, **running.holders})
@@ -456,9 +451,8 @@ class Coordinator:
         update_id = running.update_id
         del self._running[update_id]
         self._changed[update_id] = None
-        abort = Abort(update_id, running.known_final, running.released)
         for server in self._involved(running):
-            self._site.send(server, abort)
+            self._site.send(server, Abort(update_id))
 
     def _end_refused(self, running: Running) -> None:
         """End an update by the first of its operations that cannot be done, as one server would have."""
@@ -569,19 +563,7 @@ class Coordinator:
             self._site.faults.append((server, UNSAID))
             self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {server} is at fault: {error}"))
             return
-        if not running.decision.releases:
-            self._decide(running)
-            return
-        running.phase = Phase.RELEASE
-        self._changed[running.update_id] = None
-        releases = by_home_of_parent(running.decision.releases.items(), self._site)
-        if not releases:
-            self._decide(running)
-            return
-        running.releases_due = len(releases)
-        for server, records in releases.items():
-            version = RecordVersion(running.final, is_block=False)
-            self._site.send(server, Release(running.update_id, records, version))
+        self._decide(running)
 
     def _finish_read(self, running: Running) -> None:
         told = {member for ready in running.readies.values() for member in ready.members}
@@ -693,9 +675,8 @@ class Coordinator:
             found = decode_involved(row.value)
             if not found.is_decided:
                 self._changed[found.update_id] = None
-                abort = Abort(found.update_id, found.final, found.released)
                 for server in found.servers:
-                    self._site.send(server, abort)
+                    self._site.send(server, Abort(found.update_id))
                 continue
             # Of updates that are decided, those without a request are this server's own.
             plan = Plan((), 0, is_own=not found.request_id)

@@ -6,10 +6,10 @@ from collections.abc import Collection, Container, Mapping
 
 from namegraph.ancestry import AncestorSets
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.boundary import Boundary
 from namegraph.changes import may_be_created_by, no_group_here
 from namegraph.coordinator import Coordinator
-from namegraph.graph import NameGraph
+from namegraph.duplication import source_names
+from namegraph.graph import ArcState, NameGraph
 from namegraph.incarnations import Incarnations
 from namegraph.message_parts import ArcId, UpdateId, ViewId
 from namegraph.names import NodeId, ServerId, Subnet
@@ -37,7 +37,6 @@ class CoreReads:
     incarnations: Incarnations
     records: AncestryRecords
     entries: Entries
-    boundary: Boundary
     told_revision: str | None
     """What `revision` says instead of the newest update of this server."""
 
@@ -216,6 +215,32 @@ class CoreReads:
         away = self.untold(unheard).about(group)
         return may_be_created_by(away[0], group, self._site) if away else no_group_here(group, self._site)
 
+    def arcs_judged_elsewhere(self, group: NodeIndex) -> dict[ServerId, list[ArcId]]:
+        """The normal arcs from a group of this server of which other servers compute who must not cross them.
+
+        By the homes of their children, in order: this server owns no component of what they lead to.
+        """
+        graph, site = self.graph, self._site
+        found: dict[ServerId, list[ArcId]] = {}
+        for child, arc in graph.children[group].items():
+            is_normal = graph.arc_state(arc) is ArcState.NORMAL
+            if is_normal and not any(map(site.owns, graph.components(child))):
+                arc_id = ArcId(graph.ids[group], graph.ids[child])
+                found.setdefault(site.home_of(arc_id.child), []).append(arc_id)
+        return {server: sorted(found[server]) for server in sorted(found)}
+
+    def rd_record(self, arc: ArcId) -> tuple[NodeId, ...]:
+        """Who must not cross an arc to a node of this server: the minimal ones, each by its smallest component; sorted.
+
+        Nobody where there is no such normal arc. Their ancestors must not cross it either.
+        """
+        graph = self.graph
+        parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
+        record = None if parent is None or child is None else graph.parents[child].get(parent)
+        if record is None or graph.arc_state(record) is not ArcState.NORMAL:
+            return ()
+        return source_names(graph, self.ancestors, record)
+
     def is_on_loop(self, group: NodeId) -> bool:
         """Whether a group that is owned here is a component of a virtual node."""
         node = self.graph.group(group)
@@ -227,7 +252,6 @@ class CoreReads:
             site=self._site,
             records=self.records,
             entries=self.entries,
-            boundary=self.boundary,
             coordinator=self._coordinator,
         )
 

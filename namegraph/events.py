@@ -78,6 +78,8 @@ class UpdateCommand:
     request_id: RequestId
     operations: tuple[Operation, ...]
     deadline: float | None = None
+    reports_control: bool = False
+    """Whether the outcome is to say what became controlled or released: that costs a look at all that is affected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,21 +100,16 @@ class Update(NamedTuple):
     """Operations of the whole update."""
     leaves: tuple[ArcId, ...]
     """All arcs that the whole update leaves."""
-    has_joins: bool
-    """Whether the whole update joins any."""
     read: NodeId | None
     """A group whose members are to be read at the update's turn; there is no operation then."""
+    is_of_client: bool = False
+    """Whether a client asked for it, and not a server that settles what was done while servers were apart."""
     reports_control: bool = False
-    """Whether `Done` says what became controlled or released: not for an import."""
+    """Whether `Done` says what became controlled or released: where the client wants to know."""
     cut: str | None = None
     """The name of a cut, which affects everything at its turn; there is no operation then."""
     brought: OperationColumns | None = None
     """The operations of an import, in place of those above."""
-
-    @property
-    def is_of_client(self) -> bool:
-        """Whether a client asked for the update, and not a server that suspends or settles arcs."""
-        return self.reports_control or self.brought is not None
 
 
 class Cover(NamedTuple):
@@ -237,13 +232,6 @@ class GroupChange(NamedTuple):
 
     group: NodeId
     is_present: bool
-
-
-class RecordVersion(NamedTuple):
-    """The version of a stored duplication-control record: at one final priority, release comes before block."""
-
-    final: Priority
-    is_block: bool
 
 
 class KnownArc(NamedTuple):

@@ -3,9 +3,9 @@
     coordinator                         participant
         | -- Order ------------------------> |   an entry is made
         | <------------------------- Vote -- |
-        | -- Final (or Abort) -------------> |   its turn comes: Release / Released with parents' homes
+        | -- Final (or Abort) -------------> |   its turn comes
         | <--------------- Ready, Refuse --- |
-        | -- Commit -----------------------> |   Block to parents' homes
+        | -- Commit -----------------------> |
         | <------------------------- Done -- |
         | <---------------------- Holding -- |   an entry was handed on to a server that held none
         | -- Final, Drop ------------------> |
@@ -36,7 +36,6 @@ from namegraph.message_parts import (
     Origin,
     PendingEntry,
     RecordColumns,
-    RecordVersion,
     Update,
     UpdateId,
     ViewId,
@@ -86,13 +85,9 @@ class Final(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Abort(Struct, frozen=True, array_like=True, tag=True):
-    """The update leaves no trace: forget the entry, block again what was released."""
+    """The update leaves no trace: forget the entry."""
 
     update_id: UpdateId
-    final: Priority | None
-    """None where it was not known yet."""
-    released: tuple[ArcId, ...]
-    """Arcs whose stored records the coordinator released; to be blocked again by the homes of their children."""
 
 
 class Holding(Struct, frozen=True, array_like=True, tag=True):
@@ -156,11 +151,6 @@ class Commit(Struct, frozen=True, array_like=True, tag=True):
     bases: tuple[tuple[NodeId, Priority], ...]
     """The version of each changed ancestry record to which the change applies, where the record is not relayed."""
     handed_on: tuple[PendingEntry, ...]
-    released: tuple[tuple[ArcId, tuple[NodeId, ...]], ...]
-    """Stored records, by arcs of children homed there, that the coordinator released: what stays of them."""
-    stored: tuple[tuple[ArcId, tuple[NodeId, ...]], ...]
-    """Stored records of arcs that were inside a virtual node which this update dissolves."""
-
     everything: bytes = b""
     """The whole outcome, as an encoded `Commit` of which any participant can apply its part; for those whose own
     part was lost with the coordinator."""
@@ -177,27 +167,6 @@ class Done(Struct, frozen=True, array_like=True, tag=True):
     """Nodes of this server that became sinks of duplication loops; sorted."""
     released: tuple[NodeId, ...] = ()
     """Nodes of this server that ceased to be such sinks; sorted."""
-
-
-class Release(Struct, frozen=True, array_like=True, tag=True):
-    """To the parents' home: let each of these stored records hold no more than this, and say so."""
-
-    update_id: UpdateId
-    records: tuple[tuple[ArcId, tuple[NodeId, ...]], ...]
-    version: RecordVersion
-
-
-class Released(Struct, frozen=True, array_like=True, tag=True):
-    """The stored records were released."""
-
-    update_id: UpdateId
-
-
-class Block(Struct, frozen=True, array_like=True, tag=True):
-    """To the parents' home: let each of these stored records hold its minimal nodes."""
-
-    records: tuple[tuple[ArcId, tuple[NodeId, ...]], ...]
-    version: RecordVersion
 
 
 class Reach(Struct, frozen=True, array_like=True, tag=True):
@@ -267,12 +236,6 @@ class Open(Struct, frozen=True, array_like=True, tag=True):
     """Leader to member: all origins have suspended what they must; updates may begin."""
 
 
-class Recall(Struct, frozen=True, array_like=True, tag=True):
-    """To the children's home: say again what these stored records are to hold; it was released when a view ended."""
-
-    arcs: tuple[ArcId, ...]
-
-
 class Held(Struct, frozen=True, array_like=True, tag=True):
     """Home of parents to home of children: the arcs between the two that are suspended at the sender."""
 
@@ -320,13 +283,10 @@ InView = (
     | Refuse
     | Commit
     | Done
-    | Release
-    | Released
     | TakeCut
     | Entering
     | Settled
     | Open
-    | Recall
     | Held
     | HeldToo
     | Healed
@@ -344,7 +304,6 @@ ViewMessage = (
     | Entering
     | Settled
     | Open
-    | Recall
     | Held
     | HeldToo
     | Healed
@@ -353,7 +312,7 @@ ViewMessage = (
 )
 """About views, and what was done while servers were apart."""
 
-Message = InView | Block | ViewMessage
+Message = InView | ViewMessage
 
 
 class Enclosed(Struct, frozen=True, array_like=True, tag=True):

@@ -41,5 +41,4 @@ def part_of_everything(everything: bytes, site: Site) -> Commit:
             ends=[home_of(name) == site.server for name in names],
             group_children=[name not in relayed for name in names],
         ),
-        released=tuple((arc, keep) for arc, keep in whole.released if home_of(arc.child) == site.server),
     )

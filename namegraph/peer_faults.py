@@ -13,12 +13,11 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from namegraph.columns import are_possible, fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
-from namegraph.message_parts import ArcChange, ArcColumns, ArcId, KnownArc, SettleArc
+from namegraph.message_parts import ArcChange, ArcColumns, KnownArc, SettleArc
 from namegraph.messages import (
     Abort,
     Accept,
     AllHealed,
-    Block,
     Commit,
     Decline,
     Done,
@@ -39,15 +38,12 @@ from namegraph.messages import (
     Propose,
     Reach,
     Ready,
-    Recall,
     Refuse,
-    Release,
-    Released,
     Settled,
     TakeCut,
     Vote,
 )
-from namegraph.names import NodeId, ServerId
+from namegraph.names import ServerId
 from namegraph.ordering import Entries
 from namegraph.records import NodeKind
 from namegraph.site import Site
@@ -93,7 +89,7 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             if not are_possible(message.arcs):
                 return NO_ARC
             entry = entries.by_update.get(update_id)
-            return _unless(entry is not None and entry.is_ready and not entry.releases_due, NOT_READY)
+            return _unless(entry is not None and entry.is_ready, NOT_READY)
         case Vote(update_id) | Refuse(update_id) | Holding(update_id):
             return _unless(update_id.coordinator == site.server, NOT_OUR_UPDATE)
         case Done(update_id, controlled, released):
@@ -109,13 +105,6 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return _unless(_owns_what_it_changes(message, sender=sender, site=site), NOT_ITS_NODE)
         case TakeCut(update_id):
             return _unless(sender in site.table.servers(), NOT_ITS_UPDATE)
-        case Release():
-            is_coordinator = sender == message.update_id.coordinator
-            return _fault_in_records(message.records, sender=None if is_coordinator else sender, site=site)
-        case Released():
-            return None
-        case Block():
-            return _fault_in_records(message.records, sender=sender, site=site)
         case Install(view=view):
             if view.leader != sender:
                 return NOT_ITS_VIEW
@@ -128,8 +117,6 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             if site.is_open or site.is_apart(sender) or site.speaker != site.server:
                 return NOT_OUR_VIEW
             return _unless(all(site.home_of(arc.child) == sender for arc in arcs), NOT_ITS_NODE)
-        case Recall(arcs=arcs):
-            return _unless(all(site.home_of(arc.child) == site.server for arc in arcs), NOT_OUR_NODE)
         case Held(arcs=arcs):
             if not all(map(_can_be, arcs)):
                 return NO_ARC
@@ -155,15 +142,6 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return None
         case _:
             assert_never(message)
-
-
-def _fault_in_records(
-    records: Iterable[tuple[ArcId, tuple[NodeId, ...]]], *, sender: ServerId | None, site: Site
-) -> str | None:
-    """`sender`: the server that must own the children; None where anybody may."""
-    if sender is not None and any(site.table.home_of(arc.child) != sender for arc, _ in records):
-        return NOT_ITS_NODE
-    return _unless(all(site.home_of(arc.parent) == site.server for arc, _ in records), NOT_OUR_NODE)
 
 
 def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool:

@@ -18,7 +18,7 @@ from namegraph.control import Told
 from namegraph.decision import Decision
 from namegraph.events import Outcome
 from namegraph.import_operations import ImportOperations
-from namegraph.message_parts import ArcId, Cover, Step, UpdateId
+from namegraph.message_parts import Cover, Step, UpdateId
 from namegraph.messages import Ready, Refuse
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
@@ -33,8 +33,7 @@ class Phase(Enum):
     """For a view that is open."""
     ORDER = 1
     READY = 2
-    RELEASE = 3
-    DECIDED = 4
+    DECIDED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,8 @@ class Plan:
     is_import: bool = False
     is_own: bool = False
     """Whether this server began it by itself: no caller waits, and no outcome is remembered."""
+    reports_control: bool = False
+    """Whether the caller wants to know what became controlled or released."""
     cut: str | None = None
     without: ServerId | None = None
     """A server that must be out of reach: where it is back, nothing is done."""
@@ -71,8 +72,6 @@ class Involved(NamedTuple):
     servers: tuple[ServerId, ...]
     request_id: RequestId
     final: Priority | None
-    released: tuple[ArcId, ...]
-    """Arcs whose stored records were released for an update that is not decided."""
     told: tuple[Told, ...] = ()
     """What participants that are done said of nodes that became controlled or released."""
     everything: bytes = b""
@@ -92,6 +91,8 @@ class Running:
     tentative: Priority
     attempt: int = 1
     phase: Phase = Phase.ORDER
+    roots: frozenset[NodeId] = frozenset()
+    """The entry nodes that its operations name: below them lies all that it affects."""
     wanted: dict[ServerId, Cover] = field(default_factory=dict)
     asked: dict[ServerId, Cover] = field(default_factory=dict)
     votes_due: Counter[ServerId] = field(default_factory=Counter)
@@ -109,7 +110,6 @@ class Running:
     refuses: dict[ServerId, Refuse] = field(default_factory=dict)
     holders: dict[ServerId, None] = field(default_factory=dict)
     """Servers that were handed an entry and may be no participants."""
-    releases_due: int = 0
     decision: Decision | None = None
     own_part_later: bool = False
     """Whether this server does its own part of the outcome in a later step."""
@@ -134,13 +134,6 @@ class Running:
         return all(server in self.readies or server in self.refuses for server in self.judges)
 
     @property
-    def released(self) -> tuple[ArcId, ...]:
-        """Arcs whose stored records were released before the decision."""
-        if self.phase is not Phase.RELEASE or self.decision is None:
-            return ()
-        return tuple(self.decision.releases)
-
-    @property
     def known_final(self) -> Priority | None:
         """The final priority; None while it is not known."""
         return None if self.phase in (Phase.WAITING, Phase.ORDER) else self.final
@@ -157,7 +150,6 @@ def encode_running(running: Running, *, is_finished_by_view: bool) -> bytes:
             tuple(sorted(servers)),
             running.request_id,
             running.known_final,
-            running.released,
             running.told,
             running.everything,
             is_finished_by_view,

@@ -102,7 +102,7 @@ def _all_is_here(
         return False
     if not all(records.above.keys().isdisjoint(graph.parents[node]) for node in affected):
         return False
-    return not (entries.by_update and entries.affects([*names, *(graph.ids[node] for node in affected)]))
+    return not (entries.by_update and entries.affects(affected, names))
 
 
 def _has_suspended(site: Site, name: NodeId) -> bool:

@@ -68,7 +68,7 @@ def untold(site: Site, entries: Entries, unheard: Container[ServerId]) -> Untold
         coordinator = update_id.coordinator
         # What this server coordinates itself, it has answered nobody for.
         is_cut_off = coordinator != site.server and (site.is_frozen or coordinator in unheard)
-        if not is_cut_off or not entry.is_ready or entry.releases_due or entry.asked is None:
+        if not is_cut_off or not entry.is_ready or entry.asked is None:
             continue
         update = entries.updates.get(update_id)
         if update is not None and update.is_of_client:

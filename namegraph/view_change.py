@@ -21,7 +21,6 @@ from typing import NamedTuple, assert_never
 import msgspec
 
 from namegraph.agreement import Agreement
-from namegraph.boundary import Boundary
 from namegraph.coordinator import Coordinator
 from namegraph.healing import Healing
 from namegraph.message_parts import FIRST_VIEW, ArcId, Origin, SuspendArc, UpdateId, ViewId
@@ -39,7 +38,6 @@ from namegraph.messages import (
     Outside,
     Propose,
     Reach,
-    Recall,
     Settled,
     ViewMessage,
     compressed,
@@ -61,11 +59,10 @@ ENTERING = "entering"
 class ViewChange:
     """What one server does when views end and begin."""
 
-    def __init__(self, site: Site, participant: Participant, coordinator: Coordinator, boundary: Boundary) -> None:
+    def __init__(self, site: Site, participant: Participant, coordinator: Coordinator) -> None:
         self._site = site
         self._participant = participant
         self._coordinator = coordinator
-        self._boundary = boundary
         self._records = participant.records
         self.agreement = Agreement(site, self.give_up_view)
         self.healing = Healing(site, participant, coordinator)
@@ -118,8 +115,6 @@ class ViewChange:
                 self.settled(sender)
             case Open():
                 self.open()
-            case Recall():
-                self.recall(sender, message)
             case Held():
                 self.healing.held(sender, message)
             case HeldToo():
@@ -168,7 +163,6 @@ class ViewChange:
         self.healing.view_ended(undone)
         self._participant.decided.installed()
         self._participant.suspend_leaving()
-        self._recall()
         self.agreement.installed(before)
         self._due.update(dict.fromkeys(server for server in site.table.servers() if site.is_apart(server)))
         arcs = self._records.entering_from(self._due.__contains__)
@@ -215,10 +209,6 @@ class ViewChange:
         if not site.is_healed and self._healed.keys() >= site.members.keys():
             for server in sorted(site.members):
                 site.send(server, AllHealed())
-
-    def recall(self, sender: ServerId, recall: Recall) -> None:
-        """As the children's home: say again what stored records are to hold."""
-        self._boundary.send_again(recall.arcs, to=sender, final=self._site.view_begins)
 
     def look_after(self) -> None:
         """Go on with what this server does by itself. Called within each step, until nothing is left to do."""
@@ -275,15 +265,6 @@ class ViewChange:
     def _forget_entering(self) -> None:
         self._entering_changed.update(dict.fromkeys(self._entering))
         self._entering = {}
-
-    def _recall(self) -> None:
-        """Ask again for stored records that were released by somebody who may not say what became of it."""
-        site = self._site
-        by_home: dict[ServerId, list[ArcId]] = {}
-        for arc in self._boundary.released_last():
-            by_home.setdefault(site.home_of(arc.child), []).append(arc)
-        for server in sorted(by_home):
-            site.send(server, Recall(tuple(sorted(by_home[server]))))
 
     def take_rows(self) -> list[ProtocolRow]:
         """The rows that changed since this was last asked."""
