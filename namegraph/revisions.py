@@ -1,6 +1,6 @@
 """Whether a server's state reflects a revision that a client got from any server.
 
-A caller is answered when all participants of its update are done, so a revision that somebody holds is reflected at
+A caller is answered when all participants of its update are done, so a revision that a client holds is reflected at
 every server that took part. What can still be missing:
 
 - an update that is decided and not done everywhere, of which the client learned by reading at a server that was done;

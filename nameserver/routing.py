@@ -141,10 +141,10 @@ class Routing:
             )
 
     async def others(self) -> tuple[list[ServerId], list[str]]:
-        """All other servers, sorted, and who cannot be asked, sorted.
+        """All other servers, and those that cannot be asked; both sorted.
 
-        That are the subnets whose servers were not met even after a moment's wait, and the servers that only others
-        know.
+        Those are the subnets whose servers were not met even after a moment's wait, and the servers that only other
+        servers know.
         """
         servers = set(self._directory.others())
         expected = sorted(subnet for subnet in self._known.peer_addresses if self._known.owner_of(subnet) is None)

@@ -1,6 +1,6 @@
-"""Whom this server talks to: judges the hello of another server by the table of subnets and addresses.
+"""Judges the hello of another server by the table of subnets and addresses: does this server talk to it?
 
-What is refused here is refused whoever dialled. All subnets of one address belong to one server.
+The judgement is the same whichever of the two dialled. All subnets of one address belong to one server.
 """
 
 from __future__ import annotations
