@@ -47,7 +47,8 @@ def judge(hello: Hello, known: SubnetKnowledge, *, expected: Iterable[Subnet] = 
     if hello.protocol_version != PROTOCOL_VERSION:
         return Goodbye(
             GoodbyeReason.OTHER_VERSION,
-            f"version {PROTOCOL_VERSION} of the protocol is spoken here, not version {hello.protocol_version}",
+            f"version {PROTOCOL_VERSION} of the protocol is spoken here, not version {hello.protocol_version}: "
+            "both servers must run one version",
         )
     if hello.server == known.server:
         return Goodbye(
