@@ -54,6 +54,13 @@ class AncestorSets:
         self.followers: list[dict[NodeIndex, None]] = []
         """To each the representatives are added whose set is kept or dropped from now on."""
 
+    def hold(self, graph: NameGraph) -> AncestorSets:
+        """The sets as they are now, for readers of a graph that is held; what they compute more stays theirs."""
+        held = AncestorSets(graph, cache_limit_bytes=self._limit_bytes)
+        held._sets, held._controlled, held._bytes = self._sets.copy(), self._controlled.copy(), self._bytes
+        held._fills_from_the_roots = self._fills_from_the_roots
+        return held
+
     def of(self, node: NodeIndex) -> BitMap:
         """The ancestor set of a node, its own derived node included. The caller must not change it."""
         found = self._sets.get(node)

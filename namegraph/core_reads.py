@@ -80,6 +80,17 @@ class CoreReads:
         return self._site.is_frozen
 
     @property
+    def is_steady(self) -> bool:
+        """Whether servers neither agree on a view nor settle what was done while they were apart."""
+        site = self._site
+        return site.is_open and site.is_healed and not site.is_frozen
+
+    @property
+    def has_large_updates(self) -> bool:
+        """Whether an import is under way over several servers."""
+        return any(update.brought is not None for update in self.entries.updates.values())
+
+    @property
     def is_healed(self) -> bool:
         """Whether all is known here that was done while servers were apart, and what this one may have forgotten."""
         return self._site.is_healed and not self._site.to_catch_up_with()

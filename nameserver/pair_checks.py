@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import cast
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId, subnet_of
 from namegraph.records import NodeIndex, NodeKind
-from namegraph.server_core import ServerCore
 from namegraph.untold import Untold
 from nameserver.gaps import Gaps
 from resolver.membership import MembershipResolver
@@ -35,12 +35,15 @@ SETTLING_NODES_LIMIT = 20_000
 class PairChecks:
     """Reads a core. It knows all about the members it owns, and about the groups it owns whether they exist."""
 
-    def __init__(self, *, core: ServerCore, resolver: MembershipResolver, gaps: Gaps) -> None:
+    def __init__(self, *, core: CoreReads, resolver: MembershipResolver, gaps: Gaps) -> None:
         self._core = core
         self._gaps = gaps
         self._resolver = resolver
+
+    @property
+    def _index(self) -> Callable[[str], NodeIndex | None]:
         # Asked with texts as they came: those that are no canonical id are simply not found.
-        self._index: Callable[[str], NodeIndex | None] = cast("dict[str, NodeIndex]", core.graph.index).get
+        return cast("Mapping[str, NodeIndex]", self._core.graph.index).get
 
     def findings(self, groups: Sequence[str], members: Sequence[str], *, settles: bool) -> bytearray:
         """One `PairFinding` for each pair of canonical names; `settles` where others might know better."""

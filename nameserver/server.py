@@ -15,10 +15,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
+from typing import NamedTuple
 
 import grpc
 from grpc_reflection.v1alpha import reflection
 
+from namegraph.committed import Committed
+from namegraph.core_reads import CoreReads
 from namegraph.names import ServerId
 from namegraph.refusals import RefusedError
 from namegraph.restore import InconsistentStateError
@@ -70,6 +73,13 @@ class StartError(Exception):
     """The server cannot start, or cannot go on; the message is one line."""
 
 
+class Threads(NamedTuple):
+    """One thread each, beside that of the event loop."""
+
+    database: Executor
+    long_steps: Executor
+
+
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`."""
     return asyncio.run(serve(settings, announce=_announce))
@@ -86,11 +96,15 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> int:
     server = grpc.aio.server(options=CHANNEL_OPTIONS, maximum_concurrent_rpcs=CALLS_AT_ONCE_LIMIT)
     address = _bind(server, settings.listen)
     # All work on the database is done here, so that it is never done from two threads at once.
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker:
+    with (
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="long steps") as stepper,
+    ):
         event_loop = asyncio.get_running_loop()
         store, core = await event_loop.run_in_executor(worker, _restore, settings)
+        threads = Threads(database=worker, long_steps=stepper)
         try:
-            return await _serve(server, settings, core, store, worker, ending, lambda: announce(_line(core, address)))
+            return await _serve(server, settings, core, store, threads, ending, lambda: announce(_line(core, address)))
         finally:
             await server.stop(grace=None)
             await event_loop.run_in_executor(worker, store.close)
@@ -101,7 +115,7 @@ async def _serve(
     settings: Settings,
     core: ServerCore,
     store: Store,
-    worker: Executor,
+    threads: Threads,
     ending: asyncio.Event,
     announce: Callable[[], None],
 ) -> int:
@@ -111,9 +125,18 @@ async def _serve(
         health.report(serving=failure is None)
         _complain("the database can be written again" if failure is None else f"{failure}; trying until it works")
 
-    run_loop = RunLoop(core=core, store=store, worker=worker, clock=time.monotonic, on_storage_state=report_storage)
+    reads = Committed(core)
+    run_loop = RunLoop(
+        core=core,
+        store=store,
+        worker=threads.database,
+        clock=time.monotonic,
+        on_storage_state=report_storage,
+        long_steps=reads,
+        stepper=threads.long_steps,
+    )
     transport = PeerTransport(core=core, run_loop=run_loop, say=_complain, limits=settings.detector)
-    _add_services(server, core, run_loop, health, transport)
+    _add_services(server, core, reads, run_loop, health, transport)
     tune_collector()
     health.report(serving=True)
     run_loop.begin(core.servers_met)
@@ -226,19 +249,20 @@ def _bind(server: grpc.aio.Server, listen: str) -> str:
 def _add_services(
     server: grpc.aio.Server,
     core: ServerCore,
+    reads: CoreReads,
     run_loop: RunLoop,
     health: Health,
     transport: PeerTransport,
 ) -> None:
     directory = PeerDirectory(core=core, transport=transport)
-    resolver = MembershipResolver(core, unheard=directory.unheard)
+    resolver = MembershipResolver(reads, unheard=directory.unheard)
     # Versions of parts count from the start of this server: what an earlier one told holds no more.
-    parts = Parts(core, resolver.plans, start=secrets.token_hex(8))
-    names = name_service_handlers(core=core, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory)
+    parts = Parts(reads, resolver.plans, start=secrets.token_hex(8))
+    names = name_service_handlers(core=reads, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory)
     questions = peer_question_handlers(
-        core=core, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory
+        core=reads, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory
     )
-    admin = admin_service_handlers(core=core, transport=transport, run_loop=run_loop)
+    admin = admin_service_handlers(core=core, reads=reads, transport=transport, run_loop=run_loop)
     server.add_generic_rpc_handlers(
         (
             RelayedCalls(directory),

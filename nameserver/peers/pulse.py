@@ -52,9 +52,7 @@ class Pulse:
         interval = self._interval_seconds
         return now - self._spoke_at >= interval or now - self._beat_at >= LONGEST_INTERVALS * interval
 
-    def beat(
-        self, session: int, now: float, *, busy_seconds: int = 0, view: str = "", cannot_write: str = ""
-    ) -> Heartbeat:
+    def beat(self, session: int, now: float, view: str = "", cannot_write: str = "") -> Heartbeat:
         """The next heartbeat; it counts as sent."""
         self._number += 1
         self._sent_at[self._number] = now
@@ -64,7 +62,7 @@ class Pulse:
         self._beat_at, self._told = now, (view, cannot_write)
         self.spoke(now)
         held_us = min(held_us, HELD_LIMIT_US)
-        return Heartbeat(session, self._number, self._heard, held_us, busy_seconds, view, cannot_write)
+        return Heartbeat(session, self._number, self._heard, held_us, view, cannot_write)
 
     def take(self, heartbeat: Heartbeat, now: float) -> None:
         """A heartbeat came."""

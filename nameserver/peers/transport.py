@@ -18,7 +18,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, assert_never
 
@@ -61,12 +61,6 @@ from nameserver.peers.writing import Writing
 
 DEFAULT_LIMITS = DetectorLimits()
 
-BUSY_SECONDS = 60
-"""The longest silence that a server excuses itself for: three times what half a million arcs take to come in."""
-
-TELLING_SECONDS = 0.5
-"""How long the excuse may take to leave."""
-
 
 class PeerCore(Protocol):
     """The part of the core that the transport reads."""
@@ -106,7 +100,6 @@ class PeerLoop(UndurableLetters, Protocol):
     """The part of the run loop that the transport drives."""
 
     notify_peers: Callable[[Iterable[ServerId]], None]
-    before_long_step: Callable[[], Awaitable[None]]
 
     @property
     def storage_failure(self) -> str | None:
@@ -196,7 +189,6 @@ class PeerTransport:
         self._closing = asyncio.Event()
         self._is_leaving = False
         run_loop.notify_peers = self._wake
-        run_loop.before_long_step = self.say_busy
 
     # -- life
 
@@ -242,14 +234,6 @@ class PeerTransport:
         self._is_leaving = True
         for conversation in self._open.values():
             conversation.leave()
-
-    async def say_busy(self) -> None:
-        """Tell all peers that this server may be silent from now on: it takes in something large, and hears no peer."""
-        saying = [asyncio.ensure_future(conversation.say_busy(BUSY_SECONDS)) for conversation in self._open.values()]
-        if saying:
-            _, late = await asyncio.wait(saying, timeout=TELLING_SECONDS)
-            for task in late:
-                task.cancel()
 
     def is_delivering(self) -> bool:
         """Whether servers that are connected, and not lost, have not confirmed all letters to them."""
@@ -425,9 +409,6 @@ class PeerTransport:
                 conversation.pulse.take(heartbeat, self._clock())
                 self._confirmed(conversation)
                 self._take_word_of_writing(conversation, heartbeat.cannot_write)
-                if heartbeat.busy_seconds:
-                    watch = self._watches.of(conversation.session.peer)
-                    watch.excuse(self._watches.now(), min(heartbeat.busy_seconds, BUSY_SECONDS))
             case RelayCame(relay):
                 self._relays.take(conversation, relay)
             case AcquaintancesCame(known):

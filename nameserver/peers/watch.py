@@ -23,9 +23,6 @@ from nameserver.peers.phi import DetectorLimits, PhiAccrual
 RESTART_SECONDS = 2.0
 """How long the address of a server may stay silent: enough for a process that is started again."""
 
-EXCUSE_OVERLAP_SECONDS = 1.0
-"""How long after an excuse things may still come that were sent before it."""
-
 
 class Life(StrEnum):
     """The state of a server, as this one judges it."""
@@ -53,13 +50,12 @@ class Watch:
         self._arrivals = PhiAccrual(limits, now)
         self._is_met = False
         self._refused_since: float | None = None
-        self._excused: tuple[float, float] | None = None
         """From when until when it said that it might be silent."""
 
     def opened(self, now: float) -> bool:
         """A session with it is open; returns whether it is met: not while it cannot write, as it last said."""
         self._arrivals.resume(now)
-        self._refused_since = self._excused = None
+        self._refused_since = None
         self._is_met = self.was_heard = True
         if self.cannot_write:
             self.life, self.why = Life.LOST, self.cannot_write
@@ -81,18 +77,10 @@ class Watch:
     def heard(self, now: float) -> None:
         """It sent something over the open session."""
         self._arrivals.arrived(now)
-        # What it sent just before it fell silent may come after its excuse.
-        if self._excused is not None and now - self._excused[0] > EXCUSE_OVERLAP_SECONDS:
-            self._excused = None
-
-    def excuse(self, now: float, seconds: float) -> None:
-        """It says that it may be silent for so long: it is busy."""
-        self._excused = (now, now + seconds)
 
     def parted(self, why: str) -> None:
         """The session has ended."""
         self._is_met = False
-        self._excused = None
         if not self.is_gone:
             self.life, self.why = Life.SUSPECTED, why
 
@@ -141,8 +129,6 @@ class Watch:
         """Judge anew; returns whether it was lost just now."""
         if self.is_gone and not self._is_met:
             return False
-        if self._excused is not None and now < self._excused[1]:
-            self._arrivals.resume(now)
         if self._refused_since is not None and now - self._refused_since >= RESTART_SECONDS:
             self.lose(self.why)
         elif self.phi(now) >= self._limits.threshold:

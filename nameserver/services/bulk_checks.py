@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId
 from namegraph.refusals import Reason, RefusedError, refuse
-from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.forwarding import part_seconds
 from nameserver.pair_checks import PairChecks
@@ -27,7 +27,7 @@ class BulkCheckCalls:
     def __init__(
         self,
         *,
-        core: ServerCore,
+        core: CoreReads,
         checks: PairChecks,
         cross_checks: CrossChecks,
         routing: Routing,

@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from namegraph.changes import group_not_found
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.refusals import RefusedError
-from namegraph.server_core import ServerCore
 from nameserver.forwarding import Forwarder
 from nameserver.pair_checks import PairChecks, PairFinding
 from nameserver.routing import Routing, Whose
@@ -81,7 +81,7 @@ class _Pair:
 class CrossChecks:
     """Answers checks by asking those servers that know."""
 
-    def __init__(self, *, core: ServerCore, checks: PairChecks, routing: Routing, forwarder: Forwarder) -> None:
+    def __init__(self, *, core: CoreReads, checks: PairChecks, routing: Routing, forwarder: Forwarder) -> None:
         self._core = core
         self._checks = checks
         self._routing = routing
@@ -110,7 +110,7 @@ class _Inquiry:
     """One question on its way through the servers."""
 
     def __init__(
-        self, question: Question, core: ServerCore, checks: PairChecks, routing: Routing, forwarder: Forwarder
+        self, question: Question, core: CoreReads, checks: PairChecks, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._question = question
         self._core = core

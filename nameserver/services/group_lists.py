@@ -11,9 +11,9 @@ import asyncio
 import base64
 import binascii
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import InvalidNameError, NodeId, parse_name
 from namegraph.refusals import Reason, RefusedError, refuse
-from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.forwarding import Forwarder, is_forwarded, part_seconds
 from nameserver.routing import Routing
@@ -34,7 +34,7 @@ class GroupListCalls:
     """Answers ListGroups, for all servers or for the one subnet asked for."""
 
     def __init__(
-        self, *, core: ServerCore, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
+        self, *, core: CoreReads, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._core = core
         self._resolver = resolver

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from namegraph.core_reads import CoreReads
 from namegraph.events import CreateGroup, DeleteGroup, ImportCommand, JoinArc, LeaveArc, Operation
 from namegraph.names import NodeId, subnet_of
-from namegraph.server_core import ServerCore
 from nameserver.import_pieces import subnets_in
 from nameserver.routing import Routing
 
@@ -20,7 +20,7 @@ from nameserver.routing import Routing
 class ListedSubnets:
     """What updates must know of the names in them."""
 
-    def __init__(self, *, core: ServerCore, routing: Routing) -> None:
+    def __init__(self, *, core: CoreReads, routing: Routing) -> None:
         self._core = core
         self._routing = routing
 

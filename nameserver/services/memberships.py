@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.refusals import RefusedError
-from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.chunks import chunks_of
 from nameserver.forwarding import Forwarder, is_forwarded, part_seconds
@@ -33,7 +33,7 @@ class MembershipCalls:
     """Answers ListMemberships."""
 
     def __init__(
-        self, *, core: ServerCore, resolver: MembershipResolver, gaps: Gaps, routing: Routing, forwarder: Forwarder
+        self, *, core: CoreReads, resolver: MembershipResolver, gaps: Gaps, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._core = core
         self._gaps = gaps

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from namegraph.server_core import ServerCore
+from namegraph.core_reads import CoreReads
 from nameserver.forwarding import Forwarder
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks
@@ -53,7 +53,7 @@ AboutGroup: TypeAlias = (
 
 
 def name_service_handlers(
-    *, core: ServerCore, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, directory: PeerDirectory
+    *, core: CoreReads, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, directory: PeerDirectory
 ) -> dict[str, Handler]:
     """The handler of each method, by its name."""
     routing = Routing(known=core, directory=directory)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from namegraph.core_reads import CoreReads
 from namegraph.refusals import Reason, refuse
-from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.forwarding import Forwarder
 from nameserver.gaps import Gaps
@@ -22,7 +22,7 @@ from shadowtree.v1 import peer_pb2 as messages
 class PeerQuestionCalls:
     """Answers CheckPart and ResolvePart, from this server's state alone."""
 
-    def __init__(self, *, core: ServerCore, checks: PairChecks, parts: Parts) -> None:
+    def __init__(self, *, core: CoreReads, checks: PairChecks, parts: Parts) -> None:
         self._core = core
         self._parts = parts
         self._checks = checks
@@ -58,7 +58,7 @@ class PeerQuestionCalls:
 
 
 def peer_question_handlers(
-    *, core: ServerCore, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, directory: PeerDirectory
+    *, core: CoreReads, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, directory: PeerDirectory
 ) -> dict[str, Handler]:
     """The handlers of the questions among PeerService's methods, by their names."""
     forwarder = Forwarder(server=core.server, directory=directory)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from namegraph.server_core import ServerCore
+from namegraph.core_reads import CoreReads
 from nameserver import wire
 from nameserver.routing import Routing, Whose
 from shadowtree.v1 import name_service_pb2 as messages
@@ -26,7 +26,7 @@ AboutArc: TypeAlias = messages.JoinRequest | messages.LeaveRequest
 class StandIns:
     """Gives the name whose home answers a call that is about one arc."""
 
-    def __init__(self, *, core: ServerCore, routing: Routing) -> None:
+    def __init__(self, *, core: CoreReads, routing: Routing) -> None:
         self._core = core
         self._routing = routing
 
