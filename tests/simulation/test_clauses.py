@@ -6,7 +6,6 @@ from simulation.faults import FAULTS
 from simulation.run import run_seed
 from simulation.scenario import read_scenario
 from simulation.staging import Stage
-from simulation.worst_case import measure
 from tests.simulation.clauses import without
 
 SEEDS = {
@@ -42,14 +41,6 @@ run
 def test_a_seed_fails_without_it(clause):
     with without(clause), pytest.raises(FAULTS):
         run_seed(SEEDS[clause])
-
-
-def test_records_of_a_broken_loop_save_messages():
-    clause = "records of a broken loop travel in the commit"
-    _, (*_, breaking) = measure(10)
-    with without(clause):
-        _, (*_, dearer) = measure(10)
-    assert dearer.messages["Block"] > breaking.messages["Block"]
 
 
 def test_a_stale_record_does_harm_unless_a_difference_that_does_not_fit_drops_it():
