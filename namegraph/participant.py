@@ -21,9 +21,9 @@ from namegraph.ancestry_records import AncestryRecords
 from namegraph.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
 from namegraph.control import AFFECTED_COMPARED_LIMIT, Sinks, controlled_among
 from namegraph.decided import DecidedUpdates
-from namegraph.events import CreateGroup, Cut, JoinArc, Member
+from namegraph.events import CreateGroup, Cut, JoinArc, LeaveArc, Member
 from namegraph.findings import NOTHING, CannotError, Findings, find
-from namegraph.import_operations import operations_in
+from namegraph.import_operations import operations_in, steps_in
 from namegraph.message_parts import (
     ArcChange,
     ArcId,
@@ -129,7 +129,8 @@ class Participant:
         if update.reports_control:
             nodes = self._owned(self._entries.part(entry).nodes)
             if len(nodes) > AFFECTED_COMPARED_LIMIT:
-                nodes = self._owned(self._numbers(entry.ends | entry.entry_nodes))
+                steps = [step for _, step in steps_in(update) if isinstance(step, JoinArc | LeaveArc)]
+                nodes = self._owned(self._numbers(step.child for step in steps))
             entry.sinks = Sinks(frozenset(nodes), frozenset(self._controlled(nodes)))
         self._say_ready(entry, findings)
         return True

@@ -19,10 +19,8 @@ from namegraph.events import (
     UpdateCommand,
 )
 from namegraph.incarnations import Incarnations
-from namegraph.message_parts import ArcId, RecordVersion
 from namegraph.messages import Commit, Offer
 from namegraph.names import NodeId
-from namegraph.priorities import Priority
 from namegraph.records import RequestId
 from namegraph.refusals import Reason, RefusedError
 from namegraph.revisions import Wait
@@ -374,17 +372,6 @@ def test_without_a_leap_what_is_new_is_taken_for_old():
 
 def _without_rows(self, rows=()):
     self.own, self._left_out, self._of = 0, [], {}
-
-
-def test_a_block_of_a_view_before_is_not_kept_for_an_arc_that_is_not_there(loop):
-    loop.part([A], [B, C])
-    loop.meet([A], [B, C])
-    core, arc = loop.core(A), ArcId(G[A], H[B])
-    core.boundary.take_block(arc, (G[A],), RecordVersion(Priority(1, B), is_block=True))
-    assert arc not in core.boundary.stored
-    # Of this view it may only be early.
-    core.boundary.take_block(arc, (G[A],), RecordVersion(Priority(1_000, B), is_block=True))
-    assert arc in core.boundary.stored
 
 
 def test_only_a_server_on_an_older_disk_is_taken_for_one(loop):

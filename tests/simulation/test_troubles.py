@@ -81,7 +81,7 @@ def test_what_a_step_changes_is_written_with_that_step():
     def and_nothing_is_left(core, event, now):
         effects = step(core, event, now)
         site = core._site
-        parts = (core.entries, core._coordinator, core.boundary, core._participant.decided, core._views, core._early)
+        parts = (core.entries, core._coordinator, core._participant.decided, core._views, core._early)
         for part in (*parts, site.groups_apart, site.doubts, core.channels):
             assert not part.take_rows(), f"{type(part).__name__} after {event}"
         assert not site.rows

@@ -2,10 +2,8 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from namegraph.layers import Layers
-from pyroaring import BitMap
 
-from namegraph.duplication import arc_order, blocked_originators, controlled_arcs, sources, without_any_above
+from namegraph.duplication import arc_order, blocked_originators, controlled_arcs, sources
 from namegraph.events import CreateGroup, JoinArc
 from namegraph.graph import ArcState
 from namegraph.names import NodeId
@@ -85,24 +83,6 @@ def test_sources_are_the_minimal_derived_nodes_and_stand_for_the_whole_record(ba
             )
 
 
-@given(st.lists(joins, max_size=30), st.lists(st.integers(0, 7), max_size=8))
-def test_the_sources_are_the_same_whatever_is_thought_likely(batch, likely):
-    graph, ancestors = grown_by(batch)
-    for node in range(len(graph.ids)):
-        closed = ancestors.of(NodeIndex(node)) | ancestors.of(NodeIndex(0))
-        found = sources(graph, ancestors, closed, likely=map(NodeIndex, likely))
-        assert sorted(found) == sorted(sources(graph, ancestors, closed))
-
-
-@given(st.lists(joins, max_size=30))
-def test_layers_give_the_same_sources(batch):
-    graph, ancestors = grown_by(batch)
-    layers = Layers(graph, ancestors, map(NodeIndex, range(len(graph.ids))))
-    for node in range(len(graph.ids)):
-        for found in controlled_arcs(graph, ancestors, NodeIndex(node)):
-            assert sorted(layers.sources(found.blocked)) == sorted(sources(graph, ancestors, found.blocked))
-
-
 def test_the_cheapest_arc_is_the_primary_one():
     graph = SmallGraph("s>a s>b")
     graph.join("b>k", cost=1)
@@ -137,19 +117,6 @@ def test_a_process_with_several_parents_is_a_sink_like_any_other():
 
 def test_an_ancestor_of_a_sources_loop_is_blocked_with_all_components():
     assert SmallGraph("r>q q>r r>s s>a s>b a>k b>k").records() == {"b>k": {"q", "r", "s"}}
-
-
-@given(st.lists(joins, max_size=30), st.sets(st.integers(0, 7)))
-def test_what_has_nothing_lost_above_it_is_found(batch, lost):
-    server = CoreUnderTest(SUBNET)
-    server.create(*GROUPS)
-    for join in batch:
-        server.ask(join)
-    ancestors = server.core.ancestors
-    for node in range(len(server.core.graph.ids)):
-        closed = ancestors.of(NodeIndex(node))
-        expected = {other for other in closed if not lost & set(ancestors.of(NodeIndex(other)))}
-        assert set(without_any_above(ancestors, closed, BitMap(lost))) == expected
 
 
 def test_one_arc_may_be_controlled_for_several_sources():

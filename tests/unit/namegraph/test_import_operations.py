@@ -75,7 +75,7 @@ def test_a_server_is_sent_what_concerns_it(arcs, alone, server):
     operations = ImportOperations(SITE, import_of(arcs, alone))
     columns = operations.concerning(server)
     assert fit_operations(columns)
-    update = Update(UpdateId(server, 1), (), 1, (), has_joins=True, read=None, brought=columns)
+    update = Update(UpdateId(server, 1), (), 1, (), read=None, brought=columns)
     order = Order(update, Priority(1, server), Cover(frozenset(), frozenset()), None)
     sent = decode(encode(order)).update
     assert list(operations_in(sent)) == [one for one in operations if concerns(server, one[1])]
