@@ -1,9 +1,12 @@
-"""What all tests share: how many examples Hypothesis tries, and a closing word on what could not be run."""
+"""What all tests share: examples that Hypothesis tries, what one process runs, and what could not be run."""
 
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from shadowtree.cli import unused_ports
 
 # Before gRPC is imported: it would go on in processes that are forked to become other programs, and end them.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
@@ -12,16 +15,46 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A server that a test has stopped must find its port again: each process of a parallel run gives ports of its own.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    own, processes = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    unused_ports._given.update(port for port in unused_ports._candidates() if port % processes != own)
+
 settings.register_profile(
-    "quick",
+    "usual",
     max_examples=40,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("thorough", settings.get_profile("quick"), max_examples=1_000, derandomize=False)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+settings.register_profile("small", settings.get_profile("usual"), max_examples=10)
+settings.register_profile("thorough", settings.get_profile("usual"), max_examples=1_000, derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+
+
+SESSION_FIXTURES = ("spark", "postgresql")
+"""Fixtures that take seconds to start: of a parallel run, one process runs all tests that use one of them."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Keep tests together that share a fixture, so that a parallel run (`--dist loadgroup`) starts it once."""
+    for item in items:
+        group = shared_by(item)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def shared_by(item):
+    """The fixture that this test shares with other modules, or its module where a fixture is shared there."""
+    used = {*item.fixturenames, *map(str, item.callspec.params.values() if hasattr(item, "callspec") else ())}
+    for name in SESSION_FIXTURES:
+        if name in used:
+            return name
+    definitions = [last for *_, last in item._fixtureinfo.name2fixturedefs.values()]
+    is_shared = any(definition.scope == "module" and definition.baseid for definition in definitions)
+    return item.path.stem if is_shared else None
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -29,7 +62,7 @@ def pytest_terminal_summary(terminalreporter):
     by_reason = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        by_reason.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid)
+        by_reason.setdefault(reason.removeprefix("Skipped: "), []).append(plain_name(report.nodeid))
     if not by_reason:
         return
     terminalreporter.section("could not be run")
@@ -37,3 +70,9 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"{len(tests)} not run: {reason}")
         for test in sorted(tests):
             terminalreporter.write_line(f"  {test}")
+
+
+def plain_name(nodeid):
+    """The name of a test without the group that a parallel run appends to it."""
+    end = nodeid.rfind("@")
+    return nodeid[:end] if end > nodeid.rfind("]") and end > 0 else nodeid
