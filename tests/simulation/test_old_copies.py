@@ -31,7 +31,7 @@ from simulation.disk import Disk
 from simulation.faults import FAULTS
 from simulation.invariants import InvariantViolatedError
 from simulation.run import SeedRun, run_seed
-from tests.simulation.test_views import RING, A, B, C, G, H, Scene
+from tests.simulation.scene import RING, A, B, C, G, H, Scene
 
 
 class SceneWithCopies(Scene):
@@ -133,11 +133,7 @@ def test_what_it_had_yet_to_tell_of_a_group_is_old_news_once_all_are_healed(loop
 
 @pytest.mark.parametrize(
     ("server", "operation"),
-    [
-        (A, LeaveArc(G[A], H[B])),
-        (A, LeaveArc(G[A], H[B], if_needed=True)),
-        (B, DeleteGroup(H[B], force=True)),
-    ],
+    [(A, LeaveArc(G[A], H[B])), (A, LeaveArc(G[A], H[B], if_needed=True)), (B, DeleteGroup(H[B], force=True))],
 )
 def test_nobody_is_told_that_there_is_nothing_to_leave_that_may_be_forgotten(loop, server, operation):
     old = loop.copy(A)
