@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
-# On all cores; tests that share what takes long to start stay in one process (tests/conftest.py says which).
-PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist loadgroup
+# On all cores; tests that share what takes long to start stay in one process (tests/parallel.py says which).
+PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist loadscope
 
 .PHONY: help run quick test thorough check format proto bench simulate chaos clean
 

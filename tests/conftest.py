@@ -1,4 +1,4 @@
-"""What all tests share: examples that Hypothesis tries, what one process runs, and what could not be run."""
+"""What all tests share: examples that Hypothesis tries, processes of a parallel run, and what could not be run."""
 
 import os
 import signal
@@ -33,28 +33,14 @@ settings.register_profile("thorough", settings.get_profile("usual"), max_example
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
-SESSION_FIXTURES = ("spark", "postgresql")
-"""Fixtures that take seconds to start: of a parallel run, one process runs all tests that use one of them."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Let processes of a parallel run (`--dist loadscope`) take groups of tests that share what takes long to start."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    from tests.parallel import GroupScheduling
 
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Keep tests together that share a fixture, so that a parallel run (`--dist loadgroup`) starts it once."""
-    for item in items:
-        group = shared_by(item)
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
-
-
-def shared_by(item):
-    """The fixture that this test shares with other modules, or its module where a fixture is shared there."""
-    used = {*item.fixturenames, *map(str, item.callspec.params.values() if hasattr(item, "callspec") else ())}
-    for name in SESSION_FIXTURES:
-        if name in used:
-            return name
-    definitions = [last for *_, last in item._fixtureinfo.name2fixturedefs.values()]
-    is_shared = any(definition.scope == "module" and definition.baseid for definition in definitions)
-    return item.path.stem if is_shared else None
+    return GroupScheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -62,7 +48,7 @@ def pytest_terminal_summary(terminalreporter):
     by_reason = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        by_reason.setdefault(reason.removeprefix("Skipped: "), []).append(plain_name(report.nodeid))
+        by_reason.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid)
     if not by_reason:
         return
     terminalreporter.section("could not be run")
@@ -70,9 +56,3 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"{len(tests)} not run: {reason}")
         for test in sorted(tests):
             terminalreporter.write_line(f"  {test}")
-
-
-def plain_name(nodeid):
-    """The name of a test without the group that a parallel run appends to it."""
-    end = nodeid.rfind("@")
-    return nodeid[:end] if end > nodeid.rfind("]") and end > 0 else nodeid

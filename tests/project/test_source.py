@@ -4,6 +4,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from tests.parallel import BY_FILE, TOGETHER
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("shadowtree", "namegraph", "resolver", "storage", "nameserver", "simulation", "spark_graph_jobs")
 SOURCES = sorted(
@@ -67,3 +69,7 @@ def test_no_file_names_the_place_it_was_written_at():
         if Path(name).suffix in text_suffixes and (ROOT / name).exists() and pattern.search((ROOT / name).read_text())
     ]
     assert not offenders
+
+
+def test_what_a_parallel_run_keeps_together_is_there():
+    assert not [start for start in (*TOGETHER, *BY_FILE) if not (ROOT / start).exists()]
