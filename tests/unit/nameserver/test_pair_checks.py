@@ -9,7 +9,7 @@ from namegraph.refusals import Reason, RefusedError
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks, PairFinding
 from resolver.membership import MembershipResolver
-from tests.simulation.test_views import (
+from tests.simulation.scene import (
     FROM_NOBODY,
     NOBODY,
     TO_GROUP_AS_PROCESS,
