@@ -26,6 +26,7 @@ from namegraph.names import ServerId
 from namegraph.refusals import RefusedError
 from namegraph.restore import InconsistentStateError
 from namegraph.server_core import ServerCore
+from nameserver.ancestry_filling import AncestryFilling
 from nameserver.collector import growing_graph, tune_collector
 from nameserver.health import HEALTH_SERVICE, Health
 from nameserver.listening import ListenError, check_address
@@ -136,22 +137,25 @@ async def _serve(
         stepper=threads.long_steps,
     )
     transport = PeerTransport(core=core, run_loop=run_loop, say=_complain, limits=settings.detector)
-    _add_services(server, core, reads, run_loop, health, transport)
+    filling = AncestryFilling(core=reads, run_loop=run_loop)
+    _add_services(server, core, reads, filling, run_loop, health, transport)
     tune_collector()
     health.report(serving=True)
     run_loop.begin(core.servers_met)
     flushing = asyncio.ensure_future(run_loop.flush_forever())
     ended = asyncio.ensure_future(ending.wait())
     conversing = asyncio.ensure_future(transport.run())
+    filling_all = asyncio.ensure_future(filling.fill_forever())
     try:
         await server.start()
         announce()
         # The flushing and the transport end by themselves only where they cannot go on.
-        await asyncio.wait((flushing, ended, conversing), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((flushing, ended, conversing, filling_all), return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
             await _drain(server, core, health, run_loop, transport, flushing, settings.drain_seconds)
-        if conversing.done():
-            await conversing
+        for task in (conversing, filling_all):
+            if task.done():
+                await task
         await flushing
     except StorageError as error:
         raise StartError(f"{error}; updates that were not acknowledged may be lost") from None
@@ -161,7 +165,8 @@ async def _serve(
         ended.cancel()
         flushing.cancel()
         conversing.cancel()
-        await asyncio.wait((conversing,))
+        filling_all.cancel()
+        await asyncio.wait((conversing, filling_all))
     return 0
 
 
@@ -250,6 +255,7 @@ def _add_services(
     server: grpc.aio.Server,
     core: ServerCore,
     reads: CoreReads,
+    filling: AncestryFilling,
     run_loop: RunLoop,
     health: Health,
     transport: PeerTransport,
@@ -258,9 +264,11 @@ def _add_services(
     resolver = MembershipResolver(reads, unheard=directory.unheard)
     # Versions of parts count from the start of this server: what an earlier one told holds no more.
     parts = Parts(reads, resolver.plans, start=secrets.token_hex(8))
-    names = name_service_handlers(core=reads, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory)
+    names = name_service_handlers(
+        core=reads, resolver=resolver, parts=parts, filling=filling, run_loop=run_loop, directory=directory
+    )
     questions = peer_question_handlers(
-        core=reads, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory
+        core=reads, resolver=resolver, parts=parts, filling=filling, run_loop=run_loop, directory=directory
     )
     admin = admin_service_handlers(core=core, reads=reads, transport=transport, run_loop=run_loop)
     server.add_generic_rpc_handlers(

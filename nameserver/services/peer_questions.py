@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from namegraph.core_reads import CoreReads
 from namegraph.refusals import Reason, refuse
 from nameserver import wire
+from nameserver.ancestry_filling import AncestryFilling
 from nameserver.forwarding import Forwarder
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks, PairFinding
@@ -58,7 +61,13 @@ class PeerQuestionCalls:
 
 
 def peer_question_handlers(
-    *, core: CoreReads, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, directory: PeerDirectory
+    *,
+    core: CoreReads,
+    resolver: MembershipResolver,
+    parts: Parts,
+    filling: AncestryFilling,
+    run_loop: RunLoop,
+    directory: PeerDirectory,
 ) -> dict[str, Handler]:
     """The handlers of the questions among PeerService's methods, by their names."""
     forwarder = Forwarder(server=core.server, directory=directory)
@@ -67,6 +76,14 @@ def peer_question_handlers(
     questions = PeerQuestionCalls(core=core, checks=PairChecks(core=core, resolver=resolver, gaps=gaps), parts=parts)
     return {
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
-        "ResolvePart": stream_call(read(questions.resolve_part, revisions, run_loop), messages.ResolvePartRequest),
-        "CheckPart": unary_call(read(questions.check_part, revisions, run_loop), messages.CheckPartRequest),
+        "ResolvePart": stream_call(
+            read(questions.resolve_part, revisions, run_loop, filling), messages.ResolvePartRequest
+        ),
+        "CheckPart": unary_call(
+            read(questions.check_part, revisions, run_loop, filling, of=_members), messages.CheckPartRequest
+        ),
     }
+
+
+def _members(request: messages.CheckPartRequest) -> Sequence[str]:
+    return request.members
