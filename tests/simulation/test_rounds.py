@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from namegraph.coordinator import ROOTS_LIMIT
 from namegraph.events import Committed, CreateGroup, ImportCommand, JoinArc, LeaveArc, UpdateCommand
 from namegraph.messages import Order
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
@@ -117,3 +118,17 @@ def test_what_is_said_in_advance_saves_rounds(clause):
 def test_they_would_grow_if_arcs_were_not_followed_through_the_nodes_of_others():
     with without("arcs are followed through the nodes of others"):
         assert Chain(3, 20).close() < Chain(3, 40).close() > 3
+
+
+@pytest.mark.parametrize(("children", "named"), [(ROOTS_LIMIT, ROOTS_LIMIT), (ROOTS_LIMIT + 2, ROOTS_LIMIT // 2 + 1)])
+def test_a_server_is_told_the_entry_nodes_of_others_unless_there_are_too_many(children, named):
+    subnets = [Subnet(f"{name}.example") for name in "abc"]
+    cluster = Cluster(subnets, EvenNetwork())
+    top = NodeId("top@a.example")
+    below = [NodeId(f"g{number}@{subnets[1 + number % 2]}") for number in range(children)]
+    operations = (*map(CreateGroup, [top, *below]), *(JoinArc(top, child) for child in below))
+    cluster.submit(ServerId("a.example"), UpdateCommand(1, RequestId("r"), operations))
+    cluster.run()
+    assert isinstance(cluster.answers[1], Committed)
+    orders = [sent.message for sent in cluster.sent if isinstance(sent.message, Order)]
+    assert [len(order.cover.entry_nodes) for order in orders] == [named, named]
