@@ -110,6 +110,16 @@ def test_the_home_of_the_child_says_who_must_not_cross_an_arc_and_the_parents_ho
     assert (record.source, record.sink, record.ancestors) == (D, C, (D,))
 
 
+def test_a_description_shows_no_record_that_was_not_told(three):
+    three.join(D, A)
+    three.join(D, B)
+    three.join(A, C)
+    three.join(B, C)
+    resolver = MembershipResolver(three.cluster.servers[ServerId("b.example")])
+    for told in ({}, {ArcId(NodeId(B), NodeId(C)): (NodeId("unknown@a.example"),)}):
+        assert resolver.describe(NodeId(B), pathname_limit=1, told=told).rd_records == ()
+
+
 def test_a_native_process_is_known_at_its_home(three):
     three.join(A, "ann@b.example")
     graph = three.cluster.servers[ServerId("b.example")].graph

@@ -1,5 +1,7 @@
 """What the clauses of the update protocol are for; `test_scenarios` has more of them, one race each."""
 
+from pathlib import Path
+
 import pytest
 
 from simulation.faults import FAULTS
@@ -7,6 +9,8 @@ from simulation.run import run_seed
 from simulation.scenario import read_scenario
 from simulation.staging import Stage
 from tests.simulation.clauses import without
+
+SCENARIOS = Path(__file__).parent / "scenarios"
 
 SEEDS = {
     "turns are awaited": 0,
@@ -55,6 +59,13 @@ def test_a_stale_record_does_harm_unless_a_difference_that_does_not_fit_drops_it
     stage = Stage(read_scenario(STALE_RECORD_KEPT))
     with without("a difference that does not fit is dropped"), pytest.raises(FAULTS):
         stage.run()
+
+
+def test_nodes_handed_on_since_harm_nobody_even_if_a_commit_is_about_them_too():
+    """What is compared for control was fixed when the update became ready; all else of an outcome names its nodes."""
+    path = SCENARIOS / "entry_node_that_came_and_went.txt"
+    with without("a commit is about what was ready"):
+        Stage(read_scenario(path.read_text(encoding="utf-8"))).run()
 
 
 def test_a_stale_record_harms_nobody_even_if_all_is_pruned_at_once():

@@ -1,16 +1,18 @@
 """Duplication control: the rule of protocol.md section 4, against its literal reading on random graphs."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from namegraph.duplication import arc_order, blocked_originators, controlled_arcs, sources
 from namegraph.events import CreateGroup, JoinArc
 from namegraph.graph import ArcState
+from namegraph.message_parts import ArcId
 from namegraph.names import NodeId
 from namegraph.records import NodeIndex
 from tests.brute_force import Model
 from tests.cores import CoreUnderTest
-from tests.small_graphs import SmallGraph
+from tests.small_graphs import SmallGraph, node_id
 
 SUBNET = "x.example"
 GROUPS = [NodeId(f"{letter}@{SUBNET}") for letter in "abcdefgh"]
@@ -123,3 +125,20 @@ def test_one_arc_may_be_controlled_for_several_sources():
     graph = SmallGraph("s>a t>a s>b t>b a>k b>k")
     assert graph.records() == {"b>k": {"s", "t"}}
     assert graph.duplication_loops("b") == {("s", "k", "k"), ("t", "k", "k")}
+
+
+def test_a_home_says_who_must_not_cross_an_arc_by_the_minimal_ones():
+    graph = SmallGraph("r>q q>r r>s s>a s>b a>k b>k")
+    assert graph.core.rd_record(ArcId(node_id("b"), node_id("k"))) == (node_id("s"),)
+    assert graph.core.rd_record(ArcId(node_id("a"), node_id("k"))) == ()
+
+
+def test_a_virtual_node_stands_in_a_record_by_its_smallest_component():
+    graph = SmallGraph("t>s s>t s>a t>b a>k b>k")
+    assert graph.core.rd_record(ArcId(node_id("b"), node_id("k"))) == (node_id("s"),)
+
+
+@pytest.mark.parametrize("arc", ["a>b", "b>a", "a>c", "a>nobody", "nobody>a"])
+def test_nobody_is_said_of_what_is_no_normal_arc(arc):
+    graph = SmallGraph("a>b b>a b>c")
+    assert graph.core.rd_record(ArcId(*map(node_id, arc.split(">")))) == ()
