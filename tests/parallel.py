@@ -3,12 +3,13 @@
 from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = {
+    "tests/integration/audit/test_audit_": "audits that start a Spark of their own",
     "tests/integration/audit/": "one Spark session",
     "tests/integration/storage/": "one PostgreSQL",
     "tests/integration/nameserver/test_on_postgresql.py": "one PostgreSQL",
     "tests/integration/nameserver/test_stored_snapshot.py": "one PostgreSQL",
 }
-"""Tests of these folders and files, and what they share."""
+"""Tests whose names begin like this, and what they share; of two that fit, the first."""
 
 BY_FILE = ("tests/integration/", "tests/project/")
 """Folders whose files have fixtures of their own that start servers or build packages."""
