@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import (
     audits,
     commands,
+    cost_of_change,
     demo_loop,
     detection,
     false_alarms,
@@ -57,6 +58,7 @@ COMPARED = {
     "import_beside_questions": import_beside_questions.measure,
     "rings": rings.measure,
     "restarts": restarts.measure,
+    "cost_of_change": cost_of_change.measure,
 }
 """Topics that measure an earlier build beside this one."""
 
