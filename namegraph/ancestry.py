@@ -13,7 +13,7 @@ Source: NG 4.4.2; protocol.md sections 3.2 and 4; invariant I5.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pyroaring import BitMap
@@ -38,17 +38,6 @@ class Offer(NamedTuple):
     parent: NodeIndex
     child: NodeIndex
     above: BitMap
-
-
-class Shift(NamedTuple):
-    """What an update that came from other servers did to ancestor sets. All are representatives, after the update."""
-
-    entered: set[NodeIndex]
-    """Nodes into which other arcs lead than before, or that are others themselves."""
-    forgotten: set[NodeIndex]
-    """Nodes whose set may be any other, and so may those of all below them."""
-    moved: dict[NodeIndex, BitMap]
-    """By node: who came into its set or went from it. Of all other nodes that had a set, that is the same."""
 
 
 class AncestorSets:
@@ -100,11 +89,6 @@ class AncestorSets:
         return [
             ancestor in (sets(node) or of(node)) if ancestor != node else node in on_loop for ancestor, node in pairs
         ]
-
-    def have_any_above(self, nodes: Sequence[NodeIndex], some: BitMap) -> list[bool]:
-        """Whether the ancestor set of each of very many nodes has one of some others in it, in their order."""
-        sets, of, has_any = self._sets.get, self.of, some.intersect
-        return [has_any(sets(node) or of(node)) for node in nodes]
 
     def is_controlled(self, node: NodeIndex) -> bool:
         """Whether the derived node of `node` is the sink of a duplication loop: some arc into it is controlled."""
@@ -210,15 +194,14 @@ class AncestorSets:
         added: Sequence[tuple[NodeIndex, NodeIndex]],
         removed: Sequence[tuple[NodeIndex, NodeIndex]],
         regrouped: Iterable[NodeIndex],
-    ) -> Shift | None:
+    ) -> None:
         """Follow a commit of any kind, after it was made: arcs (parent, child), and nodes whose virtual node changed.
 
-        None where there are no sets to follow. What is below regrouped nodes is forgotten; the rest is passed down
-        only as far as anything is gained or lost.
+        What is below regrouped nodes is forgotten; the rest is passed down only as far as anything is gained or lost.
         """
         if not self._fills_from_the_roots or len(added) + len(removed) > ARCS_FOLLOWED_LIMIT:
             self.forget_all()
-            return None
+            return
         graph, sets = self._graph, self._sets
         self._drop(regrouped := list(regrouped))
         roots = set(regrouped)
@@ -232,40 +215,20 @@ class AncestorSets:
                 roots.add(child)
             else:
                 losses.append((below, lost))
-        moved: dict[NodeIndex, BitMap] = {}
-        left = self._left_without(losses, keeps=True, moved=moved)
-        if left is None:
+        losing = self._pass_losses(losses)
+        if losing is None:
             roots.update(below for below, _ in losses)
-            moved = {}
-        forgotten = self._forget_below(roots)
-        entered = {graph.representative(child) for _, child in (*added, *removed)}
-        seen = forgotten | entered
-        for node in moved:
+            losing = set()
+        seen = self._forget_below(roots) | {graph.representative(child) for _, child in (*added, *removed)}
+        for node in losing:
             seen |= self.derived_children(node)
         pending = _Pending(sets)
         for parent, child in added:
             below = graph.representative(child)
             if below in sets and below != graph.representative(parent):
                 pending.add(below, self.of(parent))
-        for node, gained in self._pass_down(pending).items():
-            moved[node] = moved[node] | gained if node in moved else gained
-        seen |= pending.seen
-        keeps = None if added and removed else bool(added)
-        if self._look_again_at(seen, keeps=keeps) is None:
-            return None
-        return Shift(entered, forgotten, moved)
-
-    def without(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> dict[NodeIndex, BitMap] | None:
-        """The ancestor sets that would be others without these normal arcs (parent, child), by representative.
-
-        Nothing is changed. None where it cannot be said: there is a loop that is no virtual node (yet).
-        """
-        of = self._graph.representative
-        gone = frozenset(arcs)
-        losses = [(of(child), self.of(parent)) for parent, child in gone]
-        for _, child in gone:
-            self.of(child)
-        return self._left_without(losses, keeps=False, gone=gone) if self._fills_from_the_roots else None
+        self._pass_down(pending)
+        self._look_again_at(seen | pending.seen, keeps=None if added and removed else bool(added))
 
     def _forget_below(self, roots: set[NodeIndex]) -> set[NodeIndex]:
         graph = self._graph
@@ -278,30 +241,20 @@ class AncestorSets:
         self._drop(forgotten)
         return forgotten
 
-    def _left_without(
-        self,
-        losses: Iterable[tuple[NodeIndex, BitMap]],
-        *,
-        keeps: bool,
-        gone: Set[tuple[NodeIndex, NodeIndex]] = frozenset(),
-        moved: dict[NodeIndex, BitMap] | None = None,
-    ) -> dict[NodeIndex, BitMap] | None:
-        """What sets become when nodes lose what a removed arc brought; None where there is a loop.
+    def _pass_losses(self, losses: Iterable[tuple[NodeIndex, BitMap]]) -> set[NodeIndex] | None:
+        """Take from nodes what a removed arc brought, as far as no other arc brings it, and from those below them.
 
-        `keeps`: keep them. `gone` are arcs that the graph still has. What each node loses is added to `moved`.
+        Returns the nodes that lose something; None where there is a loop that is no virtual node (yet).
         """
         graph, sets, owner = self._graph, self._sets, self._graph.virtual_node_of
-        left: dict[NodeIndex, BitMap] = {}
-        foreseen = {} if keeps else left  # or among the sets
+        losing: set[NodeIndex] = set()
         pending = _Pending(sets)
         for below, lost in losses:
             pending.add(below, lost)
         # Smaller sets come first; a parent that loses more afterwards brings its children here again.
         while (next_one := pending.pop()) is not None:
             node, lost = next_one
-            before = left.get(node)
-            if before is None:
-                before = sets.get(node) if keeps else self.of(node)
+            before = sets.get(node)
             if before is None:
                 continue
             lost = (lost & before) - BitMap(graph.components(node))
@@ -310,11 +263,9 @@ class AncestorSets:
                 for parent in graph.parents[component]:
                     inside = owner.get(parent)
                     tail = parent if inside is None else inside.components[0]
-                    if tail == node or (parent, component) in gone:
+                    if tail == node:
                         continue
-                    kept = foreseen.get(tail)
-                    if kept is None:
-                        kept = sets.get(tail)
+                    kept = sets.get(tail)
                     if kept is None:
                         kept = self.of(tail)
                     if looked_for.isdisjoint(kept):
@@ -328,18 +279,15 @@ class AncestorSets:
                 if not lost:
                     break
             if lost:
-                left[node] = before - lost
-                if moved is not None:
-                    moved[node] = moved[node] | lost if node in moved else lost
-                if keeps and not self._replace(node, left[node]):
-                    return left
+                losing.add(node)
+                if not self._replace(node, before - lost):
+                    return losing
                 for child in self.derived_children(node):
                     pending.add(child, lost)
-        return left
+        return losing
 
-    def _pass_down(self, pending: _Pending) -> dict[NodeIndex, BitMap]:
-        """Give nodes what is offered to them, and to those below what they gain; return what each gained."""
-        gaining: dict[NodeIndex, BitMap] = {}
+    def _pass_down(self, pending: _Pending) -> None:
+        """Give nodes what is offered to them, and to those below what they gain."""
         while (next_one := pending.pop()) is not None:
             node, offered = next_one
             known = self._sets.get(node)
@@ -347,10 +295,8 @@ class AncestorSets:
                 continue
             gained = offered - known
             if gained and self._replace(node, known | gained):
-                gaining[node] = gaining[node] | gained if node in gaining else gained
                 for child in self.derived_children(node):
                     pending.add(child, gained)
-        return gaining
 
     def _take_apart(self, virtual_node: VirtualNode, pending: _Pending) -> None:
         """Give the parts of a broken virtual node their own sets, and say to those below what each part lost."""
@@ -490,7 +436,7 @@ class _Pending:
 def pathnames(graph: NameGraph, node: NodeIndex) -> Iterator[tuple[str, ...]]:
     """Yield the pathnames of a node: labels of derived nodes from a root down to its own, lazily, in sorted order.
 
-    There may be far more than anybody can read: take as many as are wanted. Each costs no more than its length times
+    There may be far too many to read: take as many as are wanted. Each costs no more than its length times
     the number of parents on it.
     """
     start = graph.representative(node)

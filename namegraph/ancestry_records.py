@@ -39,7 +39,7 @@ class AncestryRecords:
         """Arcs from owned nodes to nodes of other servers, by child, then parent."""
         self._renamed: dict[NodeIndex, Vnid | None] = {}
         self._dropped: dict[NodeIndex, None] = {}
-        """Of these nodes no arc may be known any more."""
+        """Nodes of which perhaps no arc is known any more."""
         self._rows_of = GraphRows(site)
         self.change = GraphChange(site.graph, site.ancestors)
         """What changed since it was last followed."""
@@ -198,7 +198,7 @@ class AncestryRecords:
         self._rows_of.arcs[parent, child] = None
 
     def set_entering(self, left: KnownArc) -> None:
-        """Take over that a suspended arc to here was left; a process of no other group is none any more."""
+        """Take over that a suspended arc to here was left; a process without any other group ceases to exist."""
         graph = self._graph
         parent, child = ends = graph.index[left.arc.parent], graph.index[left.arc.child]
         graph.unsuspend(parent, child)

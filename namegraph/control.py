@@ -2,9 +2,9 @@
 
 On one server an update compares its affected nodes before and after its commit. Over several servers each compares the
 nodes that it owns: as they were when it became ready, after all updates that come before this one and affect them, and
-as they are when it has applied its part. (Not as they are right before that: an ancestry record that is relayed with an
-independent update may bring news of this one earlier than its own commit does.) `Done` says what differs, and the
-coordinator unites it. A foreign process is a node of each server where it was joined.
+as they are when it has applied its part. What is relayed with an independent update in between may bring news of this
+one, and further nodes below it: neither counts. `Done` says what differs, and the coordinator unites it. A foreign
+process is a node of each server where it was joined.
 
 Source: NG 4.5; protocol.md sections 4 and 5, item 6.
 """
@@ -23,6 +23,14 @@ from namegraph.records import NodeIndex
 AFFECTED_COMPARED_LIMIT = 50_000
 """Up to so many affected nodes of one server are compared for what became controlled or released; beyond, only the
 children of the update's own arcs are. Keeps one update from holding up all others."""
+
+
+class Sinks(NamedTuple):
+    """What an update is compared with: some nodes of one server, as they were when it became ready there."""
+
+    compared: frozenset[NodeIndex]
+    controlled: frozenset[NodeIndex]
+    """Those of them that were sinks of duplication loops."""
 
 
 class Told(NamedTuple):

@@ -1,8 +1,8 @@
 """The coordinator of updates: orders them with all participants, computes the outcome alone, and decides.
 
-    ORDER ---- all voted ----> READY ---- all ready, all covered ----> RELEASE ---- all released ----> DECIDED
-      |                          |                                     (only where a new virtual node
-      +--------- Abort <---------+                                      makes stored records wrong)
+    ORDER ---- all voted ----> READY ---- all ready, all covered ----> DECIDED
+      |                          |
+      +--------- Abort <---------+
 
 Until it is decided, an update ends without a trace when a participant refuses, its deadline passes, a server it needs
 is out of reach, or this server starts again. A decided one is kept until every participant is done.
@@ -28,7 +28,6 @@ from msgspec import structs
 
 from namegraph.answer_faults import UNSAID, fault_in_answer
 from namegraph.arc_outcomes import UnsaidError
-from namegraph.boundary import by_home_of_parent
 from namegraph.commit import name_effects
 from namegraph.control import Told, united
 from namegraph.decision import Decision, decide
@@ -42,7 +41,7 @@ from namegraph.events import (
     LeaveArc,
 )
 from namegraph.import_operations import ImportOperations
-from namegraph.message_parts import Cover, Leads, RecordVersion, SettleArc, Step, SuspendArc, Update, UpdateId
+from namegraph.message_parts import Cover, Leads, SettleArc, Step, SuspendArc, Update, UpdateId
 from namegraph.messages import (
     Abort,
     Commit,
@@ -53,7 +52,6 @@ from namegraph.messages import (
     Order,
     Ready,
     Refuse,
-    Release,
     TakeCut,
     Vote,
     encode,
@@ -72,19 +70,22 @@ COORDINATED = "coordinated"
 """Rows: an update under way, by update."""
 
 ATTEMPTS_LIMIT = 100
-"""How often the deletion of a group begins again because others keep joining it, or it others."""
+"""How often the deletion of a group begins again because other updates keep joining arcs to or from it."""
 
 _MISSING = {
     Phase.WAITING: "agreed on who is there",
     Phase.ORDER: "voted",
     Phase.READY: "were ready",
-    Phase.RELEASE: "released records",
 }
 """What servers had not done yet when a deadline passed."""
 
 OWN_PART_LATER_FROM = 10_000
 """Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
 a second or more, in which the others can work too."""
+
+ROOTS_LIMIT = 100
+"""Up to so many entry nodes of an update are named to every server that it leads to. An update with more of them, as an
+import or a settlement of arcs, finds its participants where arcs lead; its messages stay as small as its parts."""
 
 BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
 
@@ -103,7 +104,7 @@ class Coordinator:
         self.answerable: list[UpdateId] = []
         """Over everywhere since this step."""
         self.confirmed: list[UpdateId] = []
-        """Of these, those whose end another server told of."""
+        """Of these, updates whose last `Done` came from another server."""
         self.controlled: dict[UpdateId, tuple[GraphEffect, ...]] = {}
         """Of these, what became controlled or released, where anything did."""
         self.begun_again: list[tuple[UpdateId, UpdateId]] = []
@@ -141,8 +142,9 @@ class Coordinator:
                     covers.setdefault(site.home_of(group), ({}, {}))[0][group] = None
                 case LeaveArc(parent, child, is_unconfirmed=True):
                     covers.setdefault(site.server, ({}, {}))[1][child] = None
-                # Where it is suspended, it can be left at the end that is there. Not at its child's end for another
-                # coordinator: what that cannot tell us any more, it could offer to homes of parents alone.
+                # A suspended arc is left at the end that is there; at its child's end only with this server as
+                # coordinator. Another coordinator may lose the child's home before it can tell the outcome, and it
+                # offers missed outcomes to homes of parents alone.
                 case LeaveArc(parent, child) if site.stands_in(parent=parent, child=child):
                     covers.setdefault(site.server, ({}, {}))[1][child] = None
                 case LeaveArc(parent, child) if not site.is_in_view(site.home_below(parent=parent, child=child)):
@@ -158,8 +160,11 @@ class Coordinator:
                 case SuspendArc(parent, child):
                     covers.setdefault(site.home_of(child), ({}, {}))[1][child] = None
         running.judges = dict.fromkeys(covers)
+        roots = dict.fromkeys(node for _, entry_nodes in covers.values() for node in entry_nodes)
+        if len(roots) <= ROOTS_LIMIT:
+            running.roots = frozenset(roots)
         for server, (ends, entry_nodes) in covers.items():
-            running.want(server, ends=ends, entry_nodes=entry_nodes)
+            running.want(server, ends=ends, entry_nodes=running.roots.union(entry_nodes))
         self._ask(running)
         return update_id
 
@@ -205,21 +210,21 @@ class Coordinator:
             self._compute(running)
 
     def fault_in(self, answer: Ready | Refuse, *, sender: ServerId) -> str | None:
-        """What is wrong with an answer of another server to what was asked of it; None where nothing is."""
+        """The fault in a participant's answer; None where there is none."""
         running = self._running.get(answer.update_id)
         if running is None or running.phase not in (Phase.ORDER, Phase.READY):
             return None  # It is passed over.
         return fault_in_answer(answer, running, sender=sender, site=self._site, participant=self._participant)
 
     def give_up(self, update_id: UpdateId, sender: ServerId, fault: str) -> None:
-        """End an update of which a participant's yes is none: it may take what is another's for nobody's."""
+        """End an update whose participant sent an invalid answer: it may not know the owner of a subnet."""
         running = self._running.get(update_id)
         if running is not None and running.phase in (Phase.ORDER, Phase.READY) and sender in running.asked:
             why = f"the server {sender} is at fault: it {fault}; nothing was done"
-            self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (does it know all servers that this needs?)"))
+            self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (are all servers in its table of peers?)"))
 
     def refuse(self, sender: ServerId, refuse: Refuse) -> None:
-        """A participant's no ends the update, or lets it begin again, once all who judge it have spoken."""
+        """End the update, or begin it again, once all servers that judge it have answered: one participant refuses."""
         running = self._running.get(refuse.update_id)
         self._keep_early(running, sender, refuse)
         if running is None or running.phase is not Phase.READY:
@@ -358,15 +363,6 @@ class Coordinator:
             for _, running in sorted(self._running.items())
         ]
 
-    def released(self, update_id: UpdateId) -> None:
-        """Count the answer to a `Release` of this coordinator."""
-        running = self._running.get(update_id)
-        if running is None or running.phase is not Phase.RELEASE:
-            return
-        running.releases_due -= 1
-        if not running.releases_due:
-            self._decide(running)
-
     def holding(self, sender: ServerId, holding: Holding) -> None:
         """A server was handed an entry: tell it the final priority, or that the update is over."""
         running = self._running.get(holding.update_id)
@@ -428,7 +424,7 @@ class Coordinator:
         parts = parts_of(running, [server for server in to_ask if server not in running.asked], site=self._site)
         # A server that was asked before knows the update.
         plan = running.plan
-        known = Update(running.update_id, (), plan.size, (), has_joins=False, read=plan.read, cut=plan.cut)
+        known = Update(running.update_id, (), plan.size, (), plan.read, cut=plan.cut)
         for server in to_ask:
             before = running.asked.get(server)
             cover = running.asked[server] = running.wanted[server]
@@ -445,7 +441,7 @@ class Coordinator:
 
     def _add_leads(self, running: Running, leads: Leads) -> None:
         for server, nodes in leads:
-            running.want(server, entry_nodes=nodes)
+            running.want(server, entry_nodes=running.roots.union(nodes))
 
     def _involved(self, running: Running) -> list[ServerId]:
         return sorted({**running.asked, **running.holders})
@@ -455,9 +451,8 @@ class Coordinator:
         update_id = running.update_id
         del self._running[update_id]
         self._changed[update_id] = None
-        abort = Abort(update_id, running.known_final, running.released)
         for server in self._involved(running):
-            self._site.send(server, abort)
+            self._site.send(server, Abort(update_id))
 
     def _end_refused(self, running: Running) -> None:
         """End an update by the first of its operations that cannot be done, as one server would have."""
@@ -521,7 +516,10 @@ class Coordinator:
         )
 
     def _missing(self, running: Running) -> str:
-        """Who is waited for, in words. This server waits only where earlier updates wait, for others."""
+        """The servers that an update waits for, in words.
+
+        This server itself is waited for only while an earlier update here waits for other servers.
+        """
         here = self._site.server
         servers = [server for server in self._waited_for(running) if server != here]
         others = self._waited_for_before(running.update_id) if len(servers) < len(self._waited_for(running)) else []
@@ -565,19 +563,7 @@ class Coordinator:
             self._site.faults.append((server, UNSAID))
             self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {server} is at fault: {error}"))
             return
-        if not running.decision.releases:
-            self._decide(running)
-            return
-        running.phase = Phase.RELEASE
-        self._changed[running.update_id] = None
-        releases = by_home_of_parent(running.decision.releases.items(), self._site)
-        if not releases:
-            self._decide(running)
-            return
-        running.releases_due = len(releases)
-        for server, records in releases.items():
-            version = RecordVersion(running.final, is_block=False)
-            self._site.send(server, Release(running.update_id, records, version))
+        self._decide(running)
 
     def _finish_read(self, running: Running) -> None:
         told = {member for ready in running.readies.values() for member in ready.members}
@@ -689,9 +675,8 @@ class Coordinator:
             found = decode_involved(row.value)
             if not found.is_decided:
                 self._changed[found.update_id] = None
-                abort = Abort(found.update_id, found.final, found.released)
                 for server in found.servers:
-                    self._site.send(server, abort)
+                    self._site.send(server, Abort(found.update_id))
                 continue
             # Of updates that are decided, those without a request are this server's own.
             plan = Plan((), 0, is_own=not found.request_id)

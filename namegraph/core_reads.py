@@ -6,10 +6,10 @@ from collections.abc import Collection, Container, Mapping
 
 from namegraph.ancestry import AncestorSets
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.boundary import Boundary
 from namegraph.changes import may_be_created_by, no_group_here
 from namegraph.coordinator import Coordinator
-from namegraph.graph import NameGraph
+from namegraph.duplication import source_names
+from namegraph.graph import ArcState, NameGraph
 from namegraph.incarnations import Incarnations
 from namegraph.message_parts import ArcId, UpdateId, ViewId
 from namegraph.names import NodeId, ServerId, Subnet
@@ -37,7 +37,6 @@ class CoreReads:
     incarnations: Incarnations
     records: AncestryRecords
     entries: Entries
-    boundary: Boundary
     told_revision: str | None
     """What `revision` says instead of the newest update of this server."""
 
@@ -91,14 +90,11 @@ class CoreReads:
         return bool(self._site.to_catch_up_with())
 
     def to_catch_up_with(self) -> list[str]:
-        """Who these are: servers, and subnets of those that were not met; nobody where it never went back."""
+        """These others: servers, and the subnets of servers not met; empty if this server never went back."""
         return self._site.to_catch_up_with()
 
     def may_know_better(self) -> list[str]:
-        """Who may know of arcs of which nothing is known here: servers, and subnets of those that were not met.
-
-        Most often it is nobody.
-        """
+        """Servers, and subnets of servers not met, that may know of arcs unknown here; most often none."""
         if self._site.is_frozen or not self._site.is_healed:
             # Also those outside the view: what enters from there may not be suspended yet.
             return [*self.servers_met, *self._table.expected()]
@@ -106,20 +102,20 @@ class CoreReads:
 
     @property
     def in_doubt_with(self) -> list[ServerId]:
-        """Who may have done updates that this server was ready for and dropped when it was cut off: often nobody."""
+        """Coordinators that may have done updates which this server dropped when it was cut off; most often none."""
         return self._site.doubts.servers()
 
     @property
     def in_doubt_about(self) -> Collection[NodeId]:
-        """The nodes that these updates were to change."""
+        """The nodes that updates in doubt were to change."""
         return self._site.doubts.nodes
 
     def doubted_above(self, name: NodeId) -> list[ServerId]:
-        """Of these, those whose updates may have changed what a node is below, or the node itself."""
+        """Coordinators of updates in doubt that may have changed a node, or what is above it."""
         return doubted_above(self._site, name) if self._site.doubts else []
 
     def doubted_below(self, group: NodeIndex) -> list[ServerId]:
-        """Of these, those whose updates may have changed what is below a group, or the group itself."""
+        """Coordinators of updates in doubt that may have changed a group, or what is below it."""
         return doubted_below(self._site, group) if self._site.doubts else []
 
     def untold(self, unheard: Container[ServerId]) -> Untold:
@@ -131,7 +127,7 @@ class CoreReads:
 
     @property
     def members(self) -> tuple[ServerId, ...]:
-        """The servers of the view; empty while nobody was ever lost."""
+        """The servers of the view; empty while no server was ever lost."""
         return tuple(self._site.members)
 
     def is_in_view(self, server: ServerId) -> bool:
@@ -207,7 +203,7 @@ class CoreReads:
         return self._table.owner_of(subnet)
 
     def knows_subnet_of(self, name: NodeId) -> bool:
-        """Whether somebody is known to own the name's subnet."""
+        """Whether a server is known to own the name's subnet."""
         return self._table.home_of(name) is not None or self._table.is_expected(name)
 
     def no_group(self, group: NodeId, *, unheard: Container[ServerId] = ()) -> RefusedError:
@@ -218,6 +214,32 @@ class CoreReads:
         """
         away = self.untold(unheard).about(group)
         return may_be_created_by(away[0], group, self._site) if away else no_group_here(group, self._site)
+
+    def arcs_judged_elsewhere(self, group: NodeIndex) -> dict[ServerId, list[ArcId]]:
+        """The normal arcs from a group of this server of which other servers compute who must not cross them.
+
+        By the homes of their children, in order: this server owns no component of what they lead to.
+        """
+        graph, site = self.graph, self._site
+        found: dict[ServerId, list[ArcId]] = {}
+        for child, arc in graph.children[group].items():
+            is_normal = graph.arc_state(arc) is ArcState.NORMAL
+            if is_normal and not any(map(site.owns, graph.components(child))):
+                arc_id = ArcId(graph.ids[group], graph.ids[child])
+                found.setdefault(site.home_of(arc_id.child), []).append(arc_id)
+        return {server: sorted(found[server]) for server in sorted(found)}
+
+    def rd_record(self, arc: ArcId) -> tuple[NodeId, ...]:
+        """Who must not cross an arc to a node of this server: the minimal ones, each by its smallest component; sorted.
+
+        Nobody where there is no such normal arc. Their ancestors must not cross it either.
+        """
+        graph = self.graph
+        parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
+        record = None if parent is None or child is None else graph.parents[child].get(parent)
+        if record is None or graph.arc_state(record) is not ArcState.NORMAL:
+            return ()
+        return source_names(graph, self.ancestors, record)
 
     def is_on_loop(self, group: NodeId) -> bool:
         """Whether a group that is owned here is a component of a virtual node."""
@@ -230,7 +252,6 @@ class CoreReads:
             site=self._site,
             records=self.records,
             entries=self.entries,
-            boundary=self.boundary,
             coordinator=self._coordinator,
         )
 

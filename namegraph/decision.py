@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from namegraph.ancestry_records import newest
 from namegraph.arc_outcomes import ArcOutcomes, UnsaidError
 from namegraph.changes import Changes
-from namegraph.collected import CollectedGraph, lost_originators, minimal_nodes
+from namegraph.collected import CollectedGraph
 from namegraph.columns import PRESENT, concerning, nodes_in, pack_arcs, pack_records, unpack_records
 from namegraph.events import EffectKind
 from namegraph.message_parts import (
     AncestryRecord,
     ArcColumns,
-    ArcId,
     GroupChange,
     InArc,
     PendingEntry,
@@ -39,7 +38,6 @@ from namegraph.records import NodeIndex, NodeKind
 from namegraph.virtual_nodes import Topology
 
 HomeOf = Callable[[NodeId], ServerId]
-Minimal = tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +54,6 @@ class Decision:
     renamed: tuple[tuple[NodeId, Vnid | None], ...]
     relay: Relay
     bases: tuple[tuple[NodeId, Priority], ...]
-    releases: dict[ArcId, Minimal]
-    """Stored records that the new order of arcs into a virtual node makes wrong, and what may stay of them."""
-    stored: tuple[tuple[ArcId, Minimal], ...]
     effects: list[tuple[EffectKind, list[NodeIndex]]]
     home_of: HomeOf
 
@@ -79,9 +74,7 @@ class Decision:
     def for_all(self, everything: bytes, handed_on: tuple[PendingEntry, ...]) -> Commit:
         """What every participant is sent where each is to take its part by itself (`own_part`)."""
         nothing, no_records = pack_arcs(()), pack_records(())
-        return Commit(
-            self.update_id, self.final, (), nothing, (), no_records, (), handed_on, (), (), everything, is_whole=True
-        )
+        return Commit(self.update_id, self.final, (), nothing, (), no_records, (), handed_on, everything, is_whole=True)
 
     def everything(self, readies: Mapping[ServerId, Ready]) -> Commit:
         """The whole outcome: every participant can apply its part of it, whatever became of the one it was sent."""
@@ -97,8 +90,6 @@ class Decision:
             relay,
             self._bases_without(nodes_in(relay)),
             (),
-            tuple(self.releases.items()),
-            self.stored,
         )
 
     def _bases_without(self, relayed: Set[NodeId]) -> tuple[tuple[NodeId, Priority], ...]:
@@ -114,7 +105,7 @@ class Decision:
         homes: Sequence[ServerId],
     ) -> Commit:
         """Arcs that end there, or whose child it may hold a record of that stays. `homes`: of the ends of all arcs."""
-        relayed, home_of = nodes_in(relay), self.home_of
+        relayed = nodes_in(relay)
         return Commit(
             self.update_id,
             self.final,
@@ -128,8 +119,6 @@ class Decision:
             relay,
             self._bases_without(relayed),
             handed_on,
-            tuple((arc, keep) for arc, keep in self.releases.items() if home_of(arc.child) == server),
-            tuple((arc, nodes) for arc, nodes in self.stored if server in (home_of(arc.parent), home_of(arc.child))),
         )
 
 
@@ -163,8 +152,6 @@ def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Pri
         renamed,
         _relay(records, after if in_order else None, arcs, changed, final=final),
         tuple(sorted(bases.items())),
-        _releases(CollectedGraph(in_order), after, topology, home_of) if topology.formed else {},
-        _stored(after, topology),
         [(kind, list(components)) for kind, components in topology.effects],
         home_of,
     )
@@ -324,42 +311,3 @@ def _read(
     virtual_node = graph.virtual_node_of.get(node)
     vnid = None if virtual_node is None else Vnid(virtual_node.smallest, virtual_node.made_at)
     return AncestryRecord(name, tuple(sorted(in_arcs)), vnid, final, suspended)
-
-
-def _releases(
-    before: CollectedGraph, after: CollectedGraph, topology: Topology, home_of: HomeOf
-) -> dict[ArcId, Minimal]:
-    """Stored records into virtual nodes that form or grow which would block wrongly, and what may stay of them."""
-    found: dict[ArcId, Minimal] = {}
-    for formed in topology.formed:
-        was_blocked = before.blocked(formed.components)
-        if not was_blocked:
-            continue
-        now_blocked = after.blocked(formed.components)
-        for arc in after.graph.entering_arcs(formed.representative):
-            name = after.name_arc(arc)
-            was = was_blocked.get(name)
-            if was is None:
-                continue
-            computed_at = {home_of(before.graph.ids[node]) for node in before.graph.components(arc.child)}
-            if home_of(name.parent) in computed_at:
-                continue
-            lost = lost_originators(was, now_blocked.get(name))
-            if lost:
-                found[name] = before.keepable(was, lost)
-    return {arc: found[arc] for arc in sorted(found)}
-
-
-def _stored(after: CollectedGraph, topology: Topology) -> tuple[tuple[ArcId, Minimal], ...]:
-    """Records of the arcs that were inside a virtual node which is dissolved, and now lead between derived nodes."""
-    graph = after.graph
-    stored: dict[ArcId, Minimal] = {}
-    for dissolved in topology.dissolved:
-        inside = frozenset(dissolved.components)
-        blocked = after.blocked(dissolved.components)
-        for component in dissolved.components:
-            for arc in graph.parents[component].values():
-                if arc.parent in inside and graph.representative(arc.parent) != graph.representative(component):
-                    name = after.name_arc(arc)
-                    stored[name] = minimal_nodes(graph, after.ancestors, blocked[name]) if name in blocked else ()
-    return tuple(sorted(stored.items()))

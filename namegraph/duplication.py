@@ -13,13 +13,13 @@ Source: NG 4.2, 4.5; protocol.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from pyroaring import BitMap
 
 from namegraph.ancestry import AncestorSets
 from namegraph.graph import NameGraph
+from namegraph.names import NodeId
 from namegraph.records import ArcRecord, NodeIndex
 from namegraph.shadow_tree import ArcOrder
 
@@ -50,67 +50,36 @@ def blocked_originators(graph: NameGraph, ancestors: AncestorSets, arc: ArcRecor
     return blocked
 
 
-_NONE_CHANGED: Mapping[NodeIndex, BitMap] = {}
-
-
-def controlled_arcs(
-    graph: NameGraph,
-    ancestors: AncestorSets,
-    sink: NodeIndex,
-    *,
-    gone: Set[tuple[NodeIndex, NodeIndex]] = frozenset(),
-    changed: Mapping[NodeIndex, BitMap] = _NONE_CHANGED,
-    only: Set[tuple[NodeIndex, NodeIndex]] | None = None,
-) -> list[ControlledArc]:
-    """The secondary arcs into the derived node of `sink` that block somebody, in the order of arcs.
-
-    As if the arcs `gone` (parent, child) were not there, and the `changed` ancestor sets, by representative, were so.
-    With `only`, no others are looked for.
-    """
-    entering = [arc for arc in graph.entering_arcs(sink) if not arc.suspended and (arc.parent, arc.child) not in gone]
-    ids = graph.ids
-    entering.sort(key=lambda arc: (arc.cost, ids[arc.parent], ids[arc.child]))  # `arc_order`, for very many
+def controlled_arcs(graph: NameGraph, ancestors: AncestorSets, sink: NodeIndex) -> list[ControlledArc]:
+    """The secondary arcs into the derived node of `sink` that block somebody, in the order of arcs."""
+    entering = [arc for arc in graph.entering_arcs(sink) if not arc.suspended]
+    entering.sort(key=lambda arc: arc_order(graph, arc))
     found = []
     reached = BitMap()
     for arc in entering:
-        above = changed.get(graph.representative(arc.parent)) if changed else None
-        if above is None:
-            above = ancestors.of(arc.parent)
-        if only is None or (arc.parent, arc.child) in only:
-            blocked = above & reached
-            if blocked:
-                found.append(ControlledArc(arc, blocked))
+        above = ancestors.of(arc.parent)
+        blocked = above & reached
+        if blocked:
+            found.append(ControlledArc(arc, blocked))
         reached |= above
     return found
 
 
-def without_any_above(ancestors: AncestorSets, closed: BitMap, lost: BitMap) -> BitMap:
-    """Of an ancestor-closed set, those that are not `lost` and have nothing lost above them."""
-    rest = closed - lost
-    found = BitMap()
-    while rest:
-        candidate = rest[len(rest) // 2]
-        above = ancestors.of(NodeIndex(candidate))
-        if lost.isdisjoint(above):
-            # So it is with all above it.
-            found |= above
-            rest -= above
-        else:
-            rest.discard(candidate)
-    return found
+def source_names(graph: NameGraph, ancestors: AncestorSets, arc: ArcRecord) -> tuple[NodeId, ...]:
+    """The record of one normal arc as it travels: its sources, each by its smallest component; sorted."""
+    ids = graph.ids
+    found = sources(graph, ancestors, blocked_originators(graph, ancestors, arc))
+    return tuple(sorted(min(ids[component] for component in graph.components(source)) for source in found))
 
 
-def sources(
-    graph: NameGraph, ancestors: AncestorSets, blocked: BitMap, *, likely: Iterable[NodeIndex] = ()
-) -> list[NodeIndex]:
+def sources(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> list[NodeIndex]:
     """The minimal derived nodes of an ancestor-closed set, as representatives, in no order.
 
-    They are the sources of the duplication loops that the set controls; all others are their ancestors. Any nodes may
-    be `likely`; where they are the sources of a set that is nearly the same, little is left to search.
+    They are the sources of the duplication loops that the set controls; all others are their ancestors.
     """
     of = ancestors.of
-    candidates = dict.fromkeys([graph.representative(node) for node in likely if node in blocked])
-    rest = blocked - BitMap().union(*map(of, candidates)) if candidates else blocked.copy()
+    candidates: dict[NodeIndex, None] = {}
+    rest = blocked.copy()
     while rest:
         # Whichever is taken, all above it go with it. The middle one takes many, however nodes happen to be numbered.
         candidate = graph.representative(NodeIndex(rest[len(rest) // 2]))

@@ -78,6 +78,8 @@ class UpdateCommand:
     request_id: RequestId
     operations: tuple[Operation, ...]
     deadline: float | None = None
+    reports_control: bool = False
+    """Whether the outcome is to say what became controlled or released: that costs a look at all that is affected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class AddPeer:
 
 @dataclass(frozen=True, slots=True)
 class RemovePeer:
-    """An operator says that a subnet is no longer anybody's."""
+    """An operator takes a subnet out of the table: it has no owner any more."""
 
     ticket: int
     subnet: Subnet

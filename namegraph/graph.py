@@ -78,7 +78,7 @@ class NameGraph:
         self.parents: list[dict[NodeIndex, ArcRecord]] = []
         self.tombstones: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
         self.suspended: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
-        """Arcs that are there for those who made them, and not for resolution: their ends are apart."""
+        """Suspended arcs: their ends are apart. They are kept for users, and left out of resolution."""
         self.suspended_from: dict[NodeIndex, dict[NodeIndex, None]] = {}
         """Children of suspended arcs, by parent."""
         self.suspended_into: dict[NodeIndex, dict[NodeIndex, None]] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from namegraph.ancestry import ARCS_FOLLOWED_LIMIT, AncestorSets, Shift
+from namegraph.ancestry import ARCS_FOLLOWED_LIMIT, AncestorSets
 from namegraph.commit import CHANGED_TAILS_LISTED_LIMIT
 from namegraph.graph import NameGraph
 from namegraph.records import ArcRecord, NodeIndex
@@ -33,8 +33,6 @@ class GraphChange:
         """Nodes from which readers must look again."""
         self._regrouped: dict[NodeIndex, None] = {}
         """Components of virtual nodes that are others now."""
-        self._without_set: dict[NodeIndex, None] = {}
-        """Those of them for which there was no ancestor set to forget."""
 
     def arc(self, ends: ArcKey) -> None:
         """An arc in the record of its child is about to change; `ends`: (parent, child)."""
@@ -55,26 +53,21 @@ class GraphChange:
         self._read_anew.update(dict.fromkeys(components))
         if self._ancestors.holds_any(components):
             self._regrouped.update(dict.fromkeys(components))
-        else:
-            self._without_set.update(dict.fromkeys(components))
 
-    def follow(self) -> Shift | None:
-        """Follow what was noted, and forget it; None where no ancestor set can be relied on."""
+    def follow(self) -> None:
+        """Follow what was noted, and forget it."""
         if not (self._arcs_before or self._new_records or self._read_anew):
-            return Shift(set(), set(), {})
+            return
         graph = self._graph
         added: list[ArcKey] = []
         removed: list[ArcKey] = []
-        reordered: set[NodeIndex] = set()
         for (parent, child), before in self._arcs_before.items():
             now = graph.parents[child].get(parent)
             if now is None and before is not None:
                 removed.append((parent, child))
             elif now is not None and before is None:
                 added.append((parent, child))
-            elif now is not None and before is not None and now.cost != before.cost:
-                reordered.add(graph.representative(child))
-            else:
+            elif now is None or before is None or now.cost == before.cost:
                 continue
             self._read_anew[parent] = None
         for child in self._new_records:
@@ -83,14 +76,9 @@ class GraphChange:
             if len(added) <= ARCS_FOLLOWED_LIMIT:
                 # Beyond, they are too many anyway.
                 added += [(parent, child) for parent in new]
-        shift = self._ancestors.follow(added=added, removed=removed, regrouped=self._regrouped)
+        self._ancestors.follow(added=added, removed=removed, regrouped=self._regrouped)
         if self._read_anew:
             graph.update_count += 1
             is_listed = len(self._read_anew) <= CHANGED_TAILS_LISTED_LIMIT
             graph.changed_tails.append((graph.update_count, frozenset(self._read_anew) if is_listed else None))
-        regrouped = set(map(graph.representative, self._without_set))
-        self._arcs_before, self._new_records, self._read_anew = {}, {}, {}
-        self._regrouped, self._without_set = {}, {}
-        if shift is None:
-            return None
-        return Shift(shift.entered | reordered | regrouped, shift.forgotten | regrouped, shift.moved)
+        self._arcs_before, self._new_records, self._read_anew, self._regrouped = {}, {}, {}, {}

@@ -30,17 +30,17 @@ class ArcId(NamedTuple):
 
 
 class ViewId(NamedTuple):
-    """Names a view: who was asked to agree on it, and by whom. Higher ones come later."""
+    """Names a view: its number, and the leader that proposed it. Later views are higher."""
 
     number: int
     leader: ServerId
 
 
 class Origin(NamedTuple):
-    """What a server's state comes from: servers of one origin hold states that fit together.
+    """Where a server's state comes from. Servers of one origin hold states that fit together.
 
-    That is a view that was open; or, of a view that did not come to be open, those who were of one origin before it,
-    named by the smallest of them.
+    An open view is one origin. A view that never opened keeps the origins that its members had before it, each named
+    by its smallest server.
     """
 
     view: ViewId
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 
 
 FIRST_VIEW = ViewId(0, ServerId(""))
-"""The view of servers that have lost nobody: whoever meets is in it."""
+"""The view of servers that never lost one another: each server that is met is in it."""
 
 
 class SuspendArc(Struct, frozen=True, array_like=True, tag=True):
@@ -59,7 +59,7 @@ class SuspendArc(Struct, frozen=True, array_like=True, tag=True):
 
 
 class SettleArc(Struct, frozen=True, array_like=True, tag=True):
-    """Let both ends of an arc take this state, to which one came while they were apart, unless one knows a newer."""
+    """Give both ends of an arc the state that one end reached while apart, unless an end knows a newer one."""
 
     parent: NodeId
     child: NodeId
@@ -100,21 +100,16 @@ class Update(NamedTuple):
     """Operations of the whole update."""
     leaves: tuple[ArcId, ...]
     """All arcs that the whole update leaves."""
-    has_joins: bool
-    """Whether the whole update joins any."""
     read: NodeId | None
     """A group whose members are to be read at the update's turn; there is no operation then."""
+    is_of_client: bool = False
+    """Whether a client asked for it, and not a server that settles what was done while servers were apart."""
     reports_control: bool = False
-    """Whether `Done` says what became controlled or released: not for an import."""
+    """Whether `Done` says what became controlled or released: where the client wants to know."""
     cut: str | None = None
     """The name of a cut, which affects everything at its turn; there is no operation then."""
     brought: OperationColumns | None = None
     """The operations of an import, in place of those above."""
-
-    @property
-    def is_of_client(self) -> bool:
-        """Whether a client asked for it, and not a server that settles what was done while servers were apart."""
-        return self.reports_control or self.brought is not None
 
 
 class Cover(NamedTuple):
@@ -208,7 +203,7 @@ class ArcChange(NamedTuple):
     cost: int
     version: int
     is_suspended: bool = False
-    """It is there no more for resolution, and not forgotten."""
+    """Remembered, and left out of resolution."""
 
 
 class ArcColumns(NamedTuple):
@@ -237,13 +232,6 @@ class GroupChange(NamedTuple):
 
     group: NodeId
     is_present: bool
-
-
-class RecordVersion(NamedTuple):
-    """The version of a stored duplication-control record: at one final priority, release comes before block."""
-
-    final: Priority
-    is_block: bool
 
 
 class KnownArc(NamedTuple):

@@ -17,13 +17,14 @@ Source: NG 6.2; protocol.md section 5, round one and growth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
 from namegraph.ancestry_records import AncestryRecords
+from namegraph.control import Sinks
 from namegraph.events import JoinArc
 from namegraph.findings import Findings
 from namegraph.import_operations import steps_in
@@ -56,10 +57,8 @@ class Entry:
     covered: Cover | None = None
     """What the last `Ready` (or `Refuse`) spoke of."""
     is_ready: bool = False
-    releases_due: int = 0
-    controlled: frozenset[NodeIndex] | None = None
-    """Owned nodes that it affects and that were sinks of duplication loops when it became ready; None: too many nodes
-    were affected, or nobody wants to know."""
+    sinks: Sinks | None = None
+    """Owned nodes that it affects, as they were when it became ready; None where the caller did not ask."""
     joins: tuple[ArcId, ...] = ()
     """Arcs that the update wants to add to groups owned here."""
     above: tuple[NodeId, ...] = ()
@@ -80,11 +79,18 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The affected nodes of an update at one server. `followed` are those whose children are affected too."""
+    """The affected nodes of an update as far as they are known at one server."""
 
-    nodes: frozenset[NodeId]
-    followed: frozenset[NodeId]
+    nodes: Set[NodeIndex]
+    unknown: Set[NodeId]
+    """Affected too; they have no number here."""
+    followed: Set[NodeIndex]
+    """Those of the nodes whose children are affected as well."""
     leads: Leads
+
+    def overlaps(self, other: Part) -> bool:
+        """Whether both affect a common node."""
+        return not (self.nodes.isdisjoint(other.nodes) and self.unknown.isdisjoint(other.unknown))
 
 
 @dataclass(slots=True)
@@ -94,10 +100,6 @@ class _Look:
     part: Part
     ends: set[NodeId]
     entry_nodes: set[NodeId]
-    read: set[NodeIndex]
-    """Nodes whose children were read."""
-    unknown: set[NodeId]
-    """Nodes that had no number."""
     held_at: int
     """Update count at which it was last known to hold."""
 
@@ -171,10 +173,10 @@ class Entries:
         """The affected nodes here and where they lead; `with_ready` counts arcs that ready updates will add."""
         coming = self._coming_arcs(entry) if with_ready else {}
         if coming:
-            return self._look(entry, coming).part
+            return self._look(entry, coming)
         look = self._looks.get(entry.update_id)
         if look is None or not self._still_holds(look, entry):
-            look = self._look(entry, {})
+            look = _Look(self._look(entry, {}), set(entry.ends), set(entry.entry_nodes), 0)
             if entry.update_id in self.by_update:
                 self._looks[entry.update_id] = look
         look.held_at = self._site.graph.update_count
@@ -196,98 +198,105 @@ class Entries:
         return (
             look.ends == entry.ends
             and look.entry_nodes == entry.entry_nodes
-            and not any(name in self._site.graph.index for name in look.unknown)
-            and self._site.graph.is_unchanged_at(look.read, since=look.held_at)
+            and not any(name in self._site.graph.index for name in look.part.unknown)
+            and self._site.graph.is_unchanged_at(look.part.followed, since=look.held_at)
         )
 
-    def _look(self, entry: Entry, coming: Mapping[NodeId, list[NodeId]]) -> _Look:
-        """Whole levels at once: it costs what is affected here, and most of that runs in C."""
-        graph, leaving = self._site.graph, self._records.leaving
+    def _look(self, entry: Entry, coming: Mapping[NodeId, list[NodeId]]) -> Part:
+        """Whole levels at once: it costs what is affected here, and most of that runs in C.
+
+        Arcs are followed through the nodes of other servers too, as far as they are known here. This server holds the
+        ancestry of all it owns, so it finds all of its own nodes below an entry node, whoever owns that.
+        """
+        graph = self._site.graph
+        nodes, unknown = self._known(entry.ends)
         followed: set[NodeIndex] = set()
-        unknown: set[NodeId] = set()
         elsewhere: set[NodeId] = set()
         names: Iterable[NodeId] = entry.entry_nodes
         while names:
-            unknown.update(name for name in names if name not in graph.index)
-            frontier = {graph.index[name] for name in names if name in graph.index} - followed
+            frontier, without_number = self._known(names)
+            unknown |= without_number
+            frontier -= followed
             names = []
             while frontier:
                 followed |= frontier
-                below = set().union(*[graph.children[node] for node in frontier]) - followed
-                abroad = below & leaving.keys()
-                elsewhere.update(graph.ids[node] for node in abroad)
-                frontier = below - abroad
+                frontier = set().union(*[graph.children[node] for node in frontier]) - followed
             for parent in [parent for parent in coming if graph.index.get(parent) in followed or parent in unknown]:
                 for child in coming[parent]:
                     if self._site.home_below(parent=parent, child=child) != self._site.server:
                         elsewhere.add(child)
                     elif graph.index.get(child) not in followed and child not in unknown:
                         names.append(child)
-        leads: dict[ServerId, list[NodeId]] = {}
-        for name in sorted(elsewhere):
-            leads.setdefault(self._site.home_of(name), []).append(name)
-        sorted_leads = tuple((server, tuple(leads[server])) for server in sorted(leads))
-        followed_names = frozenset(unknown.union([graph.ids[node] for node in followed]))
-        part = Part(followed_names | entry.ends, followed_names, sorted_leads)
-        return _Look(part, set(entry.ends), set(entry.entry_nodes), followed, unknown, graph.update_count)
+        return Part(nodes | followed, unknown, followed, self._leads_from(followed, elsewhere, entry.entry_nodes))
 
-    def affects(self, nodes: Iterable[NodeId]) -> bool:
-        """Whether an entry here affects one of the nodes."""
+    def _known(self, names: Iterable[NodeId]) -> tuple[set[NodeIndex], set[NodeId]]:
+        index = self._site.graph.index
+        return {index[name] for name in names if name in index}, {name for name in names if name not in index}
+
+    def _leads_from(self, followed: Set[NodeIndex], elsewhere: Set[NodeId], entry_nodes: Set[NodeId]) -> Leads:
+        """Where arcs from affected groups of this server lead, and one node of each other server that is known below.
+
+        The first must be said: nobody else may know these arcs yet. The second spares asking server after server; while
+        arcs are being suspended it would name servers of other origins, which have no part in that.
+        """
+        site, ids, leaving = self._site, self._site.graph.ids, self._records.leaving
+        found = {ids[node] for node in followed & leaving.keys() if not followed.isdisjoint(leaving[node])} | elsewhere
+        leads: dict[ServerId, list[NodeId]] = {}
+        for name in sorted(found):
+            leads.setdefault(site.home_of(name), []).append(name)
+        for node in sorted(followed & self._records.above.keys()) if site.is_open else ():
+            home = site.home_of(ids[node])
+            if home not in leads and ids[node] not in entry_nodes:
+                leads[home] = [ids[node]]
+        return tuple((server, tuple(leads[server])) for server in sorted(leads))
+
+    def affects(self, nodes: Set[NodeIndex], names: Iterable[NodeId]) -> bool:
+        """Whether an entry here affects one of the nodes, given by number or by name."""
         if self._cuts():
             return True
-        wanted = frozenset(nodes)
-        return any(not wanted.isdisjoint(self.part(entry).nodes) for entry in self.by_update.values())
+        known, unknown = self._known(names)
+        wanted = Part(known | nodes, unknown, frozenset(), ())
+        return any(wanted.overlaps(self.part(entry)) for entry in self.by_update.values())
 
     def next_turn(self) -> Entry | None:
         """The earliest update that must answer the coordinator and whose turn has come."""
         waiting = [
             (entry.final, entry)
             for entry in self.by_update.values()
-            if entry.final is not None
-            and entry.asked is not None
-            and entry.covered != entry.asked
-            and not entry.releases_due
+            if entry.final is not None and entry.asked is not None and entry.covered != entry.asked
         ]
         if not waiting:
             return None
-        parts = [(entry, self.part(entry).nodes) for entry in self.by_update.values()]
-        own_part = {entry.update_id: nodes for entry, nodes in parts}
         cuts = self._cuts()
-        for final, entry in sorted(waiting, key=lambda place: place[0]):
-            nodes = own_part[entry.update_id]
-            if not any(
-                other is not entry
-                and other.place < final
-                and (not nodes.isdisjoint(others) or entry.update_id in cuts or other.update_id in cuts)
-                for other, others in parts
-            ):
+        for _, entry in sorted(waiting, key=lambda place: place[0]):
+            if not any(self._must_come_before(other, entry, cuts) for other in self.by_update.values()):
                 return entry
         return None
+
+    def _must_come_before(self, other: Entry, entry: Entry, cuts: Container[UpdateId]) -> bool:
+        if other is entry or not other.place < entry.place:
+            return False
+        return other.update_id in cuts or entry.update_id in cuts or self.part(entry).overlaps(self.part(other))
 
     def before(self, update_id: UpdateId) -> list[UpdateId]:
         """The updates that must be over before the turn of one comes here, sorted."""
         entry, cuts = self.by_update.get(update_id), self._cuts()
         if entry is None:
             return []
-        nodes = self.part(entry).nodes
-        return sorted(
-            other.update_id
-            for other in self.by_update.values()
-            if other is not entry
-            and other.place < entry.place
-            and (update_id in cuts or other.update_id in cuts or not nodes.isdisjoint(self.part(other).nodes))
-        )
+        others = self.by_update.values()
+        return sorted(other.update_id for other in others if self._must_come_before(other, entry, cuts))
 
     def _cuts(self) -> set[UpdateId]:
         """Those updates that affect everything."""
         return {update_id for update_id, update in self.updates.items() if update.cut is not None}
 
-    def following(self, node: NodeId, *, but: UpdateId) -> tuple[PendingEntry, ...]:
+    def following(self, name: NodeId, *, but: UpdateId) -> tuple[PendingEntry, ...]:
         """The entries that follow a node, to be handed on to what becomes reachable from it."""
+        node = self._site.graph.index.get(name)
         return tuple(
             PendingEntry(update_id, entry.bound, entry.final)
             for update_id, entry in sorted(self.by_update.items())
-            if update_id != but and node in self.part(entry).followed
+            if update_id != but and (node in self.part(entry).followed or name in self.part(entry).unknown)
         )
 
     def install(self, handed_on: PendingEntry, entry_nodes: Iterable[NodeId]) -> bool:
@@ -354,8 +363,7 @@ class Entries:
         for update_id, found in small.items():
             entry = self.by_update[update_id]
             entry.bound, entry.final = found.bound, found.final
-            entry.is_ready, entry.releases_due = found.is_ready, found.releases_due
-            entry.controlled = found.controlled
+            entry.is_ready, entry.sinks = found.is_ready, found.sinks
             if found.is_covered_as_asked:
                 entry.covered = entry.asked
 
@@ -367,9 +375,8 @@ class _EntryRow(NamedTuple):
     bound: Priority
     final: Priority | None
     is_ready: bool
-    releases_due: int
     is_covered_as_asked: bool
-    controlled: frozenset[NodeIndex] | None = None
+    sinks: Sinks | None = None
 
 
 class _CoverRow(NamedTuple):
@@ -391,9 +398,8 @@ def _row(entry: Entry) -> _EntryRow:
         entry.bound,
         entry.final,
         entry.is_ready,
-        entry.releases_due,
         is_covered,
-        entry.controlled,
+        entry.sinks,
     )
 
 

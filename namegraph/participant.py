@@ -1,8 +1,8 @@
 """A server's part in updates: it votes, waits for its turn, gets ready or refuses, and applies what was decided.
 
-    Order --> Vote --> Final --> (turn) --> Release... --> Ready --> Commit --> Block..., Done
-                 \\                   \\                        \\
-                  Abort               Refuse --> Abort         Abort: blocks again what it released
+    Order --> Vote --> Final --> (turn) --> Ready --> Commit --> Done
+                 \\                   \\          \\
+                  Abort               Refuse      Abort
 
 Who votes last knows the final priority without `Final`, and may be ready at once. `Ready` is a yes vote; who gave it
 never decides alone. It is given again when the coordinator asks for more entry nodes.
@@ -18,12 +18,11 @@ from dataclasses import replace
 from namegraph.agreed import fault_in_outcome
 from namegraph.agreed_records import are_held_here
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.boundary import Boundary, by_home_of_parent
 from namegraph.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
-from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
+from namegraph.control import AFFECTED_COMPARED_LIMIT, Sinks, controlled_among
 from namegraph.decided import DecidedUpdates
 from namegraph.events import CreateGroup, Cut, JoinArc, Member
-from namegraph.findings import CannotError, Findings, find
+from namegraph.findings import NOTHING, CannotError, Findings, find
 from namegraph.import_operations import operations_in
 from namegraph.message_parts import (
     ArcChange,
@@ -31,7 +30,6 @@ from namegraph.message_parts import (
     KnownArc,
     PendingEntry,
     RecordColumns,
-    RecordVersion,
     Update,
     UpdateId,
 )
@@ -45,7 +43,6 @@ from namegraph.messages import (
     NotAMessageError,
     Order,
     Ready,
-    Release,
     TakeCut,
     Vote,
 )
@@ -59,13 +56,12 @@ from namegraph.site import Site, doubted_below
 class Participant:
     """Handles what coordinators ask of this server."""
 
-    def __init__(self, site: Site, records: AncestryRecords, entries: Entries, boundary: Boundary) -> None:
+    def __init__(self, site: Site, records: AncestryRecords, entries: Entries) -> None:
         self.decided = DecidedUpdates()
         self._site = site
         self._graph = site.graph
         self.records = self._records = records
         self._entries = entries
-        self._boundary = boundary
         self.cuts_turned: list[UpdateId] = []
         """Cuts whose turn has come in this step."""
 
@@ -105,19 +101,14 @@ class Participant:
 
     def abort(self, abort: Abort) -> None:
         """Forget an update that leaves no trace."""
-        update_id = abort.update_id
-        entry = self._entries.by_update.get(update_id)
-        self._boundary.aborted(update_id, final=None if entry is None else entry.final)
-        if abort.final is not None:
-            self._boundary.block_again(abort.released, final=abort.final)
-        self._forget(update_id)
+        self._forget(abort.update_id)
 
     def drop(self, drop: Drop) -> None:
         """Forget an entry that was handed on here too late to matter."""
         self._forget(drop.update_id)
 
     def take_next_turn(self) -> bool:
-        """Let the first update whose turn has come check, release and answer; return whether there was one."""
+        """Let the first update whose turn has come check and answer; return whether there was one."""
         entry = None if self._site.is_frozen else self._entries.next_turn()
         if entry is None:
             return False
@@ -135,34 +126,16 @@ class Participant:
         if update.cut is not None:
             self.cuts_turned.append(entry.update_id)
             return True
-        nodes = self._owned(self._entries.part(entry).nodes)
-        is_compared = update.reports_control and len(nodes) <= AFFECTED_COMPARED_LIMIT
-        entry.controlled = frozenset(self._controlled(nodes)) if is_compared else None
-        to_release = self._boundary.to_release(update.leaves, nodes, only_leaves=not update.has_joins)
-        for arc, keep in to_release.items():
-            self._boundary.released(update.update_id, arc, keep)
-        releases = by_home_of_parent(to_release.items(), self._site)
-        for server, records in releases.items():
-            version = RecordVersion(entry.final, is_block=False)
-            self._site.send(server, Release(update.update_id, records, version))
-        entry.releases_due += len(releases)
-        if not entry.releases_due:
-            self._say_ready(entry, findings)
-        return True
-
-    def released(self, update_id: UpdateId) -> bool:
-        """Count the answer to a `Release` of this participant; False where it sent none that is unanswered."""
-        entry = self._entries.by_update.get(update_id)
-        if entry is None or not entry.releases_due:
-            return False
-        self._entries.of(update_id)
-        entry.releases_due -= 1
-        if not entry.releases_due:
-            self._look_again(entry)
+        if update.reports_control:
+            nodes = self._owned(self._entries.part(entry).nodes)
+            if len(nodes) > AFFECTED_COMPARED_LIMIT:
+                nodes = self._owned(self._numbers(entry.ends | entry.entry_nodes))
+            entry.sinks = Sinks(frozenset(nodes), frozenset(self._controlled(nodes)))
+        self._say_ready(entry, findings)
         return True
 
     def restore(self) -> None:
-        """Say again that this server is ready for cuts: nobody knows whether that was said."""
+        """Say again that this server is ready for cuts: the first `Ready` may have been lost with the crash."""
         for update_id, update in self._entries.updates.items():
             if update.cut is not None and self._entries.by_update[update_id].is_ready:
                 self.cuts_turned.append(update_id)
@@ -171,17 +144,7 @@ class Participant:
         """Say that all that this server sent before the turn of a cut was received."""
         entry = self._entries.by_update.get(update_id)
         if entry is not None:
-            self._look_again(entry)
-
-    def _look_again(self, entry: Entry) -> None:
-        """Say that this server is ready, which had to wait for others since its turn came."""
-        try:
-            findings = find(self._site, self._records, self._entries.updates[entry.update_id])
-        except CannotError as error:
-            # Only a server that breaks the order of updates can have changed anything meanwhile.
-            self._site.send(entry.update_id.coordinator, error.refuse)
-        else:
-            self._say_ready(entry, findings)
+            self._say_ready(entry, NOTHING)
 
     def take_cut(self, update_id: UpdateId) -> Cut | None:
         """The cut is now, unless it was before; tell all others before anything else."""
@@ -194,11 +157,6 @@ class Participant:
         self._forget(update_id)
         return Cut(update.cut, f"{update_id.number}@{update_id.coordinator}")
 
-    def release(self, release: Release) -> None:
-        """As the parents' home: let stored records block less."""
-        for arc, keep in release.records:
-            self._boundary.store(arc, keep, release.version)
-
     def commit(self, commit: Commit) -> None:
         """Apply this server's part of an outcome, in one step, and say that it is done."""
         if commit.everything and commit.update_id.coordinator != self._site.server:
@@ -206,17 +164,17 @@ class Participant:
         self._site.send(commit.update_id.coordinator, self._commit(commit))
 
     def fault_in(self, commit: Commit) -> str | None:
-        """What does not follow from what this server agreed to, of an outcome that it waits for; None: all does."""
+        """What in an outcome contradicts what this server agreed to; None where nothing does."""
         if commit.update_id.coordinator == self._site.server:
             return None
         return fault_in_outcome(commit, site=self._site, records=self._records, entries=self._entries)
 
     def knows(self, ancestry: RecordColumns) -> bool:
-        """Whether nothing is said of this server's nodes that it would not say itself, or could not have heard yet."""
+        """Whether this ancestry agrees with what this server holds of its own nodes, or has yet to hear."""
         return are_held_here(ancestry, site=self._site, records=self._records, entries=self._entries)
 
     def finish(self, everything: bytes) -> None:
-        """Apply an outcome that another server knew when the view ended, if it is one that this server waits for."""
+        """Apply an outcome that another member knew when the view ended, if this server waits for it."""
         try:
             commit = part_of_everything(everything, self._site)
         except NotAMessageError:
@@ -225,7 +183,7 @@ class Participant:
             return
         fault = self.fault_in(commit)
         if fault is not None:
-            # Its coordinator made it, unless who kept it did; either is out of reach, or lies.
+            # The kept copy or its coordinator is faulty. The coordinator is counted: nothing says who kept the copy.
             self._site.faults.append((commit.update_id.coordinator, fault))
             return
         self.decided.keep(commit.update_id, everything)
@@ -233,13 +191,12 @@ class Participant:
 
     def ready_updates(self) -> tuple[UpdateId, ...]:
         """The updates whose outcome this server waits for, sorted."""
-        waiting = [entry.update_id for entry in self._entries.by_update.values() if entry.is_ready]
-        return tuple(sorted(one for one in waiting if not self._entries.by_update[one].releases_due))
+        return tuple(sorted(entry.update_id for entry in self._entries.by_update.values() if entry.is_ready))
 
     def remember_doubts(self, members: Container[ServerId]) -> None:
-        """Remember what clients may have been told is done, while this server ends the view without knowing.
+        """Remember the updates that may be done although this server ends the view without their outcome.
 
-        `members`: who is in the next view. Of their updates all that were decided are known.
+        `members`: the servers of the next view. Every decided update of a member's is known there, and is left out.
         """
         for update_id in self.ready_updates():
             update, asked = self._entries.updates[update_id], self._entries.by_update[update_id].asked
@@ -248,16 +205,14 @@ class Participant:
                 self._site.doubts.note(update_id, asked.ends | asked.entry_nodes, created)
 
     def end_view(self) -> None:
-        """Drop all that is under way, and block again what was released for it."""
-        for update_id, entry in list(self._entries.by_update.items()):
-            self._boundary.aborted(update_id, final=entry.final)
+        """Drop all that is under way."""
+        for update_id in list(self._entries.by_update):
             self._entries.remove(update_id)
         self._prune_and_follow()
 
     def suspend_leaving(self) -> None:
         """Suspend all arcs from here to servers that were in another view."""
-        for arc in self._records.suspend_leaving(self._site.is_apart):
-            self._boundary.arc_left(arc, final=self._site.view_begins)
+        self._records.suspend_leaving(self._site.is_apart)
         self._records.settle()
         self._prune_and_follow()
 
@@ -279,31 +234,18 @@ class Participant:
         assert entry is not None
         assert entry.is_ready
         entry.narrow()
-        before = self._entries.part(entry).nodes
         children = children_in(commit.arcs)
-        controlled: Set[NodeIndex] | None = entry.controlled
-        if controlled is None and update.reports_control:
-            controlled = self._controlled(self._owned(children))
         self._apply(commit)
         self._follow_unconfirmed(update, children)
         if self._site.is_parted:
             self._note_left(unpack_arcs(commit.arcs))
         self._install_entries(commit.handed_on, entry.entry_nodes)
-        after = self._entries.part(entry).nodes
-        self._boundary.committed(commit.update_id)
         self._prune_and_follow()
-        self._boundary.take_released(commit.released)
-        for arc, nodes in commit.stored:
-            if self._boundary.stores(arc):
-                self._boundary.store(arc, nodes, RecordVersion(commit.final, is_block=True))
-        self._forget_computed(commit)
-        affected = self._owned(before | after)
-        self._boundary.block(affected, final=commit.final, told=dict(commit.stored))
-        done = Done(commit.update_id)
-        if controlled is not None:
-            compared = affected if entry.controlled is not None else self._owned(children)
-            done = self._compared(commit.update_id, controlled, compared)
-        return done
+        if entry.sinks is None:
+            return Done(commit.update_id)
+        before = entry.sinks.controlled
+        now = self._controlled(self._owned(entry.sinks.compared | self._numbers(children)))
+        return Done(commit.update_id, controlled=self._names(now - before), released=self._names(before - now))
 
     def before(self, update_id: UpdateId) -> list[UpdateId]:
         """The updates that an update waits for here, sorted."""
@@ -326,16 +268,14 @@ class Participant:
         for group, is_present in commit.groups:
             if self._site.table.home_of(group) == self._site.server:
                 records.set_group(group, is_present=is_present, final=commit.final)
-        self._boundary.arcs_joined(commit.arcs, final=commit.final)
-        for gone in records.apply_arcs(commit.arcs, final=commit.final):
-            self._boundary.arc_left(gone, final=commit.final)
+        records.apply_arcs(commit.arcs, final=commit.final)
         for node, vnid in commit.renamed:
             if node not in relayed:
                 records.rename(node, vnid, final=commit.final)
         records.settle()
 
     def _follow_unconfirmed(self, update: Update, children: list[NodeId]) -> None:
-        """Note which arcs to these children the homes of their parents know nothing of."""
+        """Note which arcs to these children are unconfirmed: the homes of their parents have not joined them."""
         site = self._site
         for arc in [arc for arc in site.unconfirmed if arc.child in children]:
             if not site.is_suspended(*arc):
@@ -348,7 +288,7 @@ class Participant:
                 site.set_unconfirmed(arc, is_so=True)
 
     def _note_left(self, arcs: Iterable[ArcChange | KnownArc]) -> None:
-        """Note which arcs of this server were left without the home of their other end."""
+        """Note the arcs that this server left while the home of their other end was away."""
         site = self._site
         for arc in [change.arc for change in arcs if not change.is_present]:
             is_ours = site.server in site.homes_of(parent=arc.parent, child=arc.child)
@@ -361,20 +301,6 @@ class Participant:
         for pending in handed_on:
             if self._entries.install(pending, sorted(entry_nodes)):
                 self._site.send(pending.update_id.coordinator, Holding(pending.update_id))
-
-    def _forget_computed(self, commit: Commit) -> None:
-        """Drop stored records of arcs into virtual nodes that the update changed and that have a component here."""
-        graph = self._graph
-        touched = dict.fromkeys([*children_in(commit.arcs), *(node for node, _ in commit.renamed)])
-        done: set[int] = set()
-        for name in touched:
-            node = graph.index.get(name)
-            virtual_node = None if node is None else graph.virtual_node_of.get(node)
-            if virtual_node is None or virtual_node.number in done:
-                continue
-            done.add(virtual_node.number)
-            if any(self._site.owns(component) for component in virtual_node.components):
-                self._boundary.components_owned(virtual_node.components, final=commit.final)
 
     def _say_ready(self, entry: Entry, findings: Findings) -> None:
         update = self._entries.updates[entry.update_id]
@@ -436,18 +362,16 @@ class Participant:
         # A difference under way may need what would be pruned.
         if not any(entry.is_ready for entry in self._entries.by_update.values()):
             self._records.prune()
-        self._boundary.changed(self._records.change.follow())
+        self._records.change.follow()
 
     def _controlled(self, nodes: Iterable[NodeIndex]) -> set[NodeIndex]:
         return controlled_among(self._graph, self._site.ancestors, nodes)
 
-    def _compared(self, update_id: UpdateId, before: Set[NodeIndex], nodes: list[NodeIndex]) -> Done:
-        now, before = self._controlled(nodes), before & set(nodes)
-        return Done(update_id, controlled=self._names(now - before), released=self._names(before - now))
-
     def _names(self, nodes: Iterable[NodeIndex]) -> tuple[NodeId, ...]:
         return tuple(sorted(map(self._site.id_of, nodes)))
 
-    def _owned(self, nodes: Iterable[NodeId]) -> list[NodeIndex]:
-        found = [number for node in nodes if (number := self._graph.index.get(node)) is not None]
-        return sorted(number for number in found if self._site.owns(number))
+    def _numbers(self, names: Iterable[NodeId]) -> Set[NodeIndex]:
+        return {number for name in names if (number := self._graph.index.get(name)) is not None}
+
+    def _owned(self, nodes: Iterable[NodeIndex]) -> list[NodeIndex]:
+        return sorted(node for node in nodes if self._site.owns(node))

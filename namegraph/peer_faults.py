@@ -1,8 +1,8 @@
-"""What another server must not say: messages that only somebody else could send, or that fit nothing under way here.
+"""Checks every message: whether its sender may send it, and whether it fits what is under way here.
 
-A message with a fault is counted and dropped; a `Ready` with one ends its update, any other waits for a right message,
-until its deadline, or, where this server is ready, until a view ends it. What another server says of its own nodes is
-believed: it owns them.
+A message with a fault is counted and dropped. A faulty `Ready` ends its update. Any other update goes on waiting for a
+right message: until its deadline or, where this server is ready, until a view ends it. What another server says of its
+own nodes is believed: it owns them.
 
 Source: protocol.md sections 3 to 5 (who sends what).
 """
@@ -13,12 +13,11 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from namegraph.columns import are_possible, fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
-from namegraph.message_parts import ArcChange, ArcColumns, ArcId, KnownArc, SettleArc
+from namegraph.message_parts import ArcChange, ArcColumns, KnownArc, SettleArc
 from namegraph.messages import (
     Abort,
     Accept,
     AllHealed,
-    Block,
     Commit,
     Decline,
     Done,
@@ -39,35 +38,32 @@ from namegraph.messages import (
     Propose,
     Reach,
     Ready,
-    Recall,
     Refuse,
-    Release,
-    Released,
     Settled,
     TakeCut,
     Vote,
 )
-from namegraph.names import NodeId, ServerId
+from namegraph.names import ServerId
 from namegraph.ordering import Entries
 from namegraph.records import NodeKind
 from namegraph.site import Site
 
-NOT_LEGAL = "brings a name or a number that is none"
-NOT_ONE_UPDATE = "asks for an update that is several"
-NOT_ITS_UPDATE = "speaks for another coordinator"
-NOT_OUR_UPDATE = "answers for an update of another coordinator"
+NOT_LEGAL = "sends an invalid name or number"
+NOT_ONE_UPDATE = "mixes kinds of operation in one update"
+NOT_ITS_UPDATE = "acts as coordinator of another server's update"
+NOT_OUR_UPDATE = "answers this server about another coordinator's update"
 NOT_ITS_NODE = "speaks for a node it does not own"
-NOT_OUR_NODE = "asks for a node not owned here"
-NO_COLUMNS = "brings columns that do not belong together"
-NO_ARC = "tells of an arc that cannot be"
-NOT_ITS_VIEW = "leads a view of another leader"
-NOT_IN_VIEW = "speaks in a view that it is not in"
-NOT_OUR_VIEW = "answers for a view of another leader"
-NOT_READY = "commits what this server is not ready for"
+NOT_OUR_NODE = "asks this server about a node of another server"
+NO_COLUMNS = "sends columns that do not fit together"
+NO_ARC = "names an impossible arc"
+NOT_ITS_VIEW = "acts as leader of another server's view"
+NOT_IN_VIEW = "sends a message of a view that it does not belong to"
+NOT_OUR_VIEW = "sends this server a message meant for another view or leader"
+NOT_READY = "commits an update for which this server is not ready"
 
 
 def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries) -> str | None:
-    """What is wrong with a message of another server; None where nothing is."""
+    """The fault in a message of another server; None where there is none."""
     if isinstance(message, InView) and not site.is_in_view(sender):
         return NOT_IN_VIEW
     match message:
@@ -93,7 +89,7 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             if not are_possible(message.arcs):
                 return NO_ARC
             entry = entries.by_update.get(update_id)
-            return _unless(entry is not None and entry.is_ready and not entry.releases_due, NOT_READY)
+            return _unless(entry is not None and entry.is_ready, NOT_READY)
         case Vote(update_id) | Refuse(update_id) | Holding(update_id):
             return _unless(update_id.coordinator == site.server, NOT_OUR_UPDATE)
         case Done(update_id, controlled, released):
@@ -109,13 +105,6 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             return _unless(_owns_what_it_changes(message, sender=sender, site=site), NOT_ITS_NODE)
         case TakeCut(update_id):
             return _unless(sender in site.table.servers(), NOT_ITS_UPDATE)
-        case Release():
-            is_coordinator = sender == message.update_id.coordinator
-            return _fault_in_records(message.records, sender=None if is_coordinator else sender, site=site)
-        case Released():
-            return None
-        case Block():
-            return _fault_in_records(message.records, sender=sender, site=site)
         case Install(view=view):
             if view.leader != sender:
                 return NOT_ITS_VIEW
@@ -128,8 +117,6 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             if site.is_open or site.is_apart(sender) or site.speaker != site.server:
                 return NOT_OUR_VIEW
             return _unless(all(site.home_of(arc.child) == sender for arc in arcs), NOT_ITS_NODE)
-        case Recall(arcs=arcs):
-            return _unless(all(site.home_of(arc.child) == site.server for arc in arcs), NOT_OUR_NODE)
         case Held(arcs=arcs):
             if not all(map(_can_be, arcs)):
                 return NO_ARC
@@ -157,15 +144,6 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
             assert_never(message)
 
 
-def _fault_in_records(
-    records: Iterable[tuple[ArcId, tuple[NodeId, ...]]], *, sender: ServerId | None, site: Site
-) -> str | None:
-    """`sender`: the server that must own the children; None where anybody may."""
-    if sender is not None and any(site.table.home_of(arc.child) != sender for arc, _ in records):
-        return NOT_ITS_NODE
-    return _unless(all(site.home_of(arc.parent) == site.server for arc, _ in records), NOT_OUR_NODE)
-
-
 def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool:
     home_of = site.table.home_of
     return (
@@ -178,7 +156,7 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool
 
 
 def _can_be(known: KnownArc | SettleArc) -> bool:
-    """Whether an arc can be there, if it is said to be."""
+    """Whether an arc that is said to be there is possible: two ends, and a child of some kind."""
     parent, child = known.arc if isinstance(known, KnownArc) else (known.parent, known.child)
     return parent != child and (known.kind is not NodeKind.ABSENT or not known.is_present)
 
@@ -196,7 +174,7 @@ def _may_change_all(server: ServerId, arcs: ArcColumns, *, site: Site) -> bool:
 
 
 def _may_change(server: ServerId, change: ArcChange, *, site: Site) -> bool:
-    """Whether a server may speak for an arc: its parent's home, or its child's where that one is away."""
+    """Whether a server may speak for an arc: the parent's home, or the child's home while the parent's is away."""
     arc = change.arc
     if site.home_of(arc.parent) == server:
         return True

@@ -1,7 +1,7 @@
 """What a coordinator knows of an update that is not over, and what of that is durable.
 
-Before the decision only who was asked is durable: after a crash they are told that the update came to nothing. After
-it, who is not done yet; what each must do is in the letters to them, which are durable too.
+before the decision    the servers that were asked: after a crash they are told that the update came to nothing
+after the decision     the participants that are not done; what each must do is in the durable letters to them
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from namegraph.control import Told
 from namegraph.decision import Decision
 from namegraph.events import Outcome
 from namegraph.import_operations import ImportOperations
-from namegraph.message_parts import ArcId, Cover, Step, UpdateId
+from namegraph.message_parts import Cover, Step, UpdateId
 from namegraph.messages import Ready, Refuse
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
@@ -33,8 +33,7 @@ class Phase(Enum):
     """For a view that is open."""
     ORDER = 1
     READY = 2
-    RELEASE = 3
-    DECIDED = 4
+    DECIDED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,9 @@ class Plan:
     read: NodeId | None = None
     is_import: bool = False
     is_own: bool = False
-    """Whether this server does it by itself: nobody waits, and no outcome is remembered."""
+    """Whether this server began it by itself: no caller waits, and no outcome is remembered."""
+    reports_control: bool = False
+    """Whether the caller wants to know what became controlled or released."""
     cut: str | None = None
     without: ServerId | None = None
     """A server that must be out of reach: where it is back, nothing is done."""
@@ -64,17 +65,15 @@ class Ended:
 
 
 class Involved(NamedTuple):
-    """What is durable of an update: whom to tell that it came to nothing, or who is not done yet."""
+    """The durable part of an update: the servers to tell that it came to nothing, or those that are not done."""
 
     update_id: UpdateId
     is_decided: bool
     servers: tuple[ServerId, ...]
     request_id: RequestId
     final: Priority | None
-    released: tuple[ArcId, ...]
-    """Arcs whose stored records were released for an update that is not decided."""
     told: tuple[Told, ...] = ()
-    """What those who are done said became controlled or released."""
+    """What participants that are done said of nodes that became controlled or released."""
     everything: bytes = b""
     """What was decided, as an encoded `Commit` of everything."""
     is_finished_by_view: bool = False
@@ -92,6 +91,8 @@ class Running:
     tentative: Priority
     attempt: int = 1
     phase: Phase = Phase.ORDER
+    roots: frozenset[NodeId] = frozenset()
+    """The entry nodes that its operations name: below them lies all that it affects."""
     wanted: dict[ServerId, Cover] = field(default_factory=dict)
     asked: dict[ServerId, Cover] = field(default_factory=dict)
     votes_due: Counter[ServerId] = field(default_factory=Counter)
@@ -109,7 +110,6 @@ class Running:
     refuses: dict[ServerId, Refuse] = field(default_factory=dict)
     holders: dict[ServerId, None] = field(default_factory=dict)
     """Servers that were handed an entry and may be no participants."""
-    releases_due: int = 0
     decision: Decision | None = None
     own_part_later: bool = False
     """Whether this server does its own part of the outcome in a later step."""
@@ -130,15 +130,8 @@ class Running:
         )
 
     def is_judged(self) -> bool:
-        """Whether all who judge its operations have answered."""
+        """Whether all servers that judge its operations have answered."""
         return all(server in self.readies or server in self.refuses for server in self.judges)
-
-    @property
-    def released(self) -> tuple[ArcId, ...]:
-        """Arcs whose stored records were released before the decision."""
-        if self.phase is not Phase.RELEASE or self.decision is None:
-            return ()
-        return tuple(self.decision.releases)
 
     @property
     def known_final(self) -> Priority | None:
@@ -157,7 +150,6 @@ def encode_running(running: Running, *, is_finished_by_view: bool) -> bytes:
             tuple(sorted(servers)),
             running.request_id,
             running.known_final,
-            running.released,
             running.told,
             running.everything,
             is_finished_by_view,

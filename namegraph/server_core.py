@@ -17,7 +17,6 @@ from typing import assert_never
 from msgspec import structs
 
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.boundary import Boundary
 from namegraph.changes import Changes, Collector, collect_import
 from namegraph.channels import Channels
 from namegraph.commit import commit, name_effects
@@ -58,7 +57,6 @@ from namegraph.incarnations import FIRST_INCARNATION, Incarnations
 from namegraph.legal_values import are_legal
 from namegraph.messages import (
     Abort,
-    Block,
     Commit,
     Done,
     Drop,
@@ -71,8 +69,6 @@ from namegraph.messages import (
     Order,
     Ready,
     Refuse,
-    Release,
-    Released,
     TakeCut,
     Vote,
     decode_in_view,
@@ -138,7 +134,7 @@ class ServerCore(CoreReads):
         core._start(site, configured=peers or {}, rows=rows)
         restore_graph(state, site)
         site.counter = state.counter
-        durable = (core.records, core.entries, core.boundary, core._participant.decided, core._views, core._early)
+        durable = (core.records, core.entries, core._participant.decided, core._views, core._early)
         for part in (*durable, site, site.groups_apart, site.doubts, site.left_apart):
             part.restore(rows)
         core._outcomes = OutcomeMemory(state.outcomes)
@@ -159,10 +155,9 @@ class ServerCore(CoreReads):
         site.has_gone_back = self.incarnations.own != FIRST_INCARNATION
         self.records = AncestryRecords(site)
         self.entries = Entries(site, self.records)
-        self.boundary = Boundary(site, self.records)
-        self._participant = Participant(site, self.records, self.entries, self.boundary)
+        self._participant = Participant(site, self.records, self.entries)
         self._coordinator = Coordinator(site, self._participant)
-        self._views = ViewChange(site, self._participant, self._coordinator, self.boundary)
+        self._views = ViewChange(site, self._participant, self._coordinator)
         self._early = EarlyLetters()
         self._requests = Requests()
         self._cuts_waiting = CutsWaiting(self.channels)
@@ -454,7 +449,6 @@ class ServerCore(CoreReads):
         self.records.take_rows(records)
         records.protocol += self.entries.take_rows()
         records.protocol += self._coordinator.take_rows()
-        records.protocol += self.boundary.take_rows()
         records.protocol += self._participant.decided.take_rows()
         records.protocol += self._views.take_rows()
         records.protocol += self._early.take_rows()
@@ -510,19 +504,10 @@ class ServerCore(CoreReads):
                 self._coordinator.holding(sender, message)
             case Drop():
                 self._participant.drop(message)
-            case Release():
-                self._participant.release(message)
-                self._site.send(sender, Released(message.update_id))
-            case Released(update_id):
-                if not self._participant.released(update_id):
-                    self._coordinator.released(update_id)
             case TakeCut(update_id):
                 cut = self._participant.take_cut(update_id)
                 if cut is not None:
                     self._cuts_taken.append(cut)
-            case Block():
-                for arc, nodes in message.records:
-                    self.boundary.take_block(arc, nodes, message.version)
             case _:
                 self._views.receive(sender, message)
 
@@ -546,7 +531,7 @@ class ServerCore(CoreReads):
             topology,
             final_priority=final_priority,
             interned_from=interned_from,
-            reports_control=isinstance(command, UpdateCommand),
+            reports_control=isinstance(command, UpdateCommand) and command.reports_control,
         )
         self._site.counter = final_priority.counter
         self.records.all_recorded()
@@ -572,7 +557,8 @@ def _plan_of(command: UpdateCommand | ImportCommand, site: Site) -> Plan:
         case UpdateCommand(operations=operations):
             if site.unconfirmed:
                 operations = tuple(_marked(operation, site) for operation in operations)
-            return Plan(tuple(enumerate(operations, start=1)), len(operations))
+            numbered = tuple(enumerate(operations, start=1))
+            return Plan(numbered, len(operations), reports_control=command.reports_control)
         case ImportCommand():
             # To those who asked for it, it is one operation.
             return Plan(ImportOperations(site, command), 1, is_import=True)

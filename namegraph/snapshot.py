@@ -21,10 +21,9 @@ from typing import NamedTuple, TypeVar
 from pyroaring import BitMap
 
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.boundary import BOUNDARY, Boundary
 from namegraph.coordinator import Coordinator
 from namegraph.graph import ArcState
-from namegraph.message_parts import ArcId, UpdateId
+from namegraph.message_parts import UpdateId
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.ordering import Entries
 from namegraph.priorities import Priority
@@ -52,7 +51,6 @@ _STATES = {
     Phase.WAITING: "waiting",
     Phase.ORDER: "ordered",
     Phase.READY: "ready",
-    Phase.RELEASE: "releasing",
     Phase.DECIDED: "decided",
 }
 
@@ -107,20 +105,6 @@ class AncestorSetRow(NamedTuple):
     ancestors: BitMap
 
 
-class BoundaryRow(NamedTuple):
-    """Who is blocked at an arc between servers, by its minimal nodes: as stored here, or as sent from here.
-
-    Where there is no such record any more, `minimal` is empty.
-    """
-
-    arc: ArcId
-    parent: NodeIndex
-    child: NodeIndex
-    is_stored: bool
-    minimal: tuple[NodeId, ...]
-    version: Priority | None
-
-
 class UpdateRow(NamedTuple):
     """An update under way, as this server knows it."""
 
@@ -128,7 +112,7 @@ class UpdateRow(NamedTuple):
     coordinator: ServerId
     is_coordinator: bool
     state: str
-    """`waiting`, `ordered`, `ready`, `decided` or `releasing`."""
+    """`waiting`, `ordered`, `ready` or `decided`."""
     final: Priority | None
     waits_for: tuple[ServerId, ...]
 
@@ -153,32 +137,26 @@ class Piece:
     arcs: list[ArcRow] = field(default_factory=list)
     virtual_nodes: list[VirtualNodeRow] = field(default_factory=list)
     ancestor_sets: list[AncestorSetRow] = field(default_factory=list)
-    boundary: list[BoundaryRow] = field(default_factory=list)
     updates: list[UpdateRow] = field(default_factory=list)
     """In the last piece alone."""
 
     def is_full(self) -> bool:
         """Whether it is time for others."""
-        rows = len(self.nodes) + len(self.arcs) + len(self.virtual_nodes)
-        return rows + len(self.ancestor_sets) + len(self.boundary) >= PIECE_ROWS
+        return len(self.nodes) + len(self.arcs) + len(self.virtual_nodes) + len(self.ancestor_sets) >= PIECE_ROWS
 
 
 class Snapshot:
     """One reading of a server's state. The owner tells it of every step (`note`) until it is finished."""
 
-    def __init__(
-        self, *, site: Site, records: AncestryRecords, entries: Entries, boundary: Boundary, coordinator: Coordinator
-    ) -> None:
+    def __init__(self, *, site: Site, records: AncestryRecords, entries: Entries, coordinator: Coordinator) -> None:
         self._site = site
         self._graph = site.graph
         self._records = records
         self._entries = entries
-        self._boundary = boundary
         self._coordinator = coordinator
         self._nodes: dict[NodeIndex, None] = {}
         self._arcs: dict[ArcKey, None] = {}
         self._virtual_nodes: dict[int, None] = {}
-        self._boundary_arcs: dict[ArcId, None] = {}
         self._sets: dict[NodeIndex, None] = {}
         """Derived nodes whose ancestor set may be another one than was read."""
         self._sets_read: dict[NodeIndex, BitMap] = {}
@@ -197,9 +175,6 @@ class Snapshot:
             self._arcs[arc.parent, arc.child] = None
         for virtual_node in records.virtual_nodes:
             self._virtual_nodes[virtual_node.number] = None
-        for row in records.protocol:
-            if row.part == BOUNDARY:
-                self._boundary_arcs[_arc_of_key(row.key)] = None
 
     def read(self) -> Iterator[Piece]:
         """Everything, then round by round what changed meanwhile, until little is left. Steps may come between."""
@@ -231,9 +206,7 @@ class Snapshot:
         )
 
     def _left(self) -> int:
-        return (
-            len(self._nodes) + len(self._arcs) + len(self._virtual_nodes) + len(self._boundary_arcs) + len(self._sets)
-        )
+        return len(self._nodes) + len(self._arcs) + len(self._virtual_nodes) + len(self._sets)
 
     def _everything(self) -> Iterator[Piece]:
         graph, piece = self._graph, Piece()
@@ -260,9 +233,6 @@ class Snapshot:
                 piece = Piece()
         piece.virtual_nodes += map(self._virtual_node, list(graph.virtual_nodes))
         yield piece
-        for arc_id in [*self._boundary.stored, *self._boundary.sent]:
-            self._boundary_arcs[arc_id] = None
-        yield from self._changed_records()
         yield from self._ancestor_sets(self._from_the_roots())
 
     def _changes(self) -> Iterator[Piece]:
@@ -281,7 +251,6 @@ class Snapshot:
                 yield piece
                 piece = Piece()
         yield piece
-        yield from self._changed_records()
         yield from self._ancestor_sets(self._with_changed_sets())
 
     def _note_arcs_within(self) -> None:
@@ -299,15 +268,6 @@ class Snapshot:
         for node in self._nodes:
             for child in graph.children[node].keys() & self._nodes.keys():
                 self._arcs[node, child] = None
-
-    def _changed_records(self) -> Iterator[Piece]:
-        piece = Piece()
-        for arc in _taken_from(self._boundary_arcs):
-            piece.boundary += self._boundary_rows(arc)
-            if piece.is_full():
-                yield piece
-                piece = Piece()
-        yield piece
 
     def _ancestor_sets(self, nodes: Iterable[NodeIndex]) -> Iterator[Piece]:
         """Of these derived nodes, the sets that were not read yet or are others now."""
@@ -415,19 +375,10 @@ class Snapshot:
             return VirtualNodeRow(number, "", NodeId(""), ())
         return VirtualNodeRow(number, virtual_node.vnid, virtual_node.smallest, virtual_node.components)
 
-    def _boundary_rows(self, arc: ArcId) -> Iterator[BoundaryRow]:
-        index, boundary = self._graph.index, self._boundary
-        parent, child = index.get(arc.parent), index.get(arc.child)
-        if parent is None or child is None:
-            return
-        version = boundary.version_of(arc)
-        yield BoundaryRow(arc, parent, child, True, boundary.stored.get(arc, ()), version)
-        yield BoundaryRow(arc, parent, child, False, boundary.sent.get(arc, ()), None)
-
     def _updates(self) -> Iterator[UpdateRow]:
         here = self._site.server
         for update_id, entry in sorted(self._entries.by_update.items()):
-            state = "releasing" if entry.releases_due else "ready" if entry.is_ready else "ordered"
+            state = "ready" if entry.is_ready else "ordered"
             coordinator = update_id.coordinator
             yield UpdateRow(_name(update_id), coordinator, False, state, entry.final, (coordinator,))
         for running, waits_for in self._coordinator.all_running():
@@ -449,9 +400,3 @@ def _plain_state(arc: ArcRecord) -> ArcState:
 
 def _name(update_id: UpdateId) -> str:
     return f"{update_id.number}@{update_id.coordinator}"
-
-
-def _arc_of_key(key: str) -> ArcId:
-    """The arc of a row of the boundary's: a name may hold spaces, but only before its @."""
-    end = key.index(" ", key.index("@"))
-    return ArcId(NodeId(key[:end]), NodeId(key[end + 1 :]))

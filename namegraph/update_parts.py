@@ -24,8 +24,8 @@ def parts_of(running: Running, servers: Sequence[ServerId], *, site: Site) -> di
                 (),
                 plan.size,
                 (),
-                has_joins=True,
                 read=None,
+                is_of_client=True,
                 brought=plan.operations.concerning(server),
             )
             for server in servers
@@ -39,17 +39,16 @@ def parts_of(running: Running, servers: Sequence[ServerId], *, site: Site) -> di
         for home in _homes_of(operation, site):
             if home in concerning:
                 concerning[home].append((number, operation))
-    has_joins = any(isinstance(operation, JoinArc | SettleArc) for _, operation in plan.operations)
-    is_told = plan.read is None and plan.cut is None
+    is_change = plan.read is None and plan.cut is None
     return {
         server: Update(
             running.update_id,
             tuple(concerning[server]),
             plan.size,
             tuple(leaves),
-            has_joins=has_joins,
             read=plan.read,
-            reports_control=is_told and not plan.is_import and not plan.is_own,
+            is_of_client=is_change and not plan.is_own,
+            reports_control=plan.reports_control,
             cut=plan.cut,
         )
         for server in servers

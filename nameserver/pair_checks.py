@@ -23,13 +23,13 @@ class PairFinding(IntEnum):
     NO_GROUP = 2
     """No group of this id is known here. Its home would know it."""
     SETTLED = 3
-    """Not below, and the group and all groups below it are owned here: nobody could know better."""
+    """Not below, and this server owns the group and all groups below it: no other server could know better."""
     APART = 4
-    """Not below, or below by arcs of somebody who is away; and that one may know better (`gaps`)."""
+    """The result depends on an unreachable server: not below, or below only by arcs of that server (`gaps`)."""
 
 
 SETTLING_NODES_LIMIT = 20_000
-"""Nodes that are looked at to settle the pairs of one request, in some 5 ms; what is left is not settled."""
+"""Nodes looked at to settle the pairs of one request, in some 5 ms; pairs beyond that are not settled."""
 
 
 class PairChecks:

@@ -153,7 +153,7 @@ class RunLoop:
         self._durable_revision = core.revision
         self._ends = False
         self._stepped: asyncio.Future[None] | None = None
-        """Done at the next step; there while somebody waits for it."""
+        """Done at the next step; present while a caller waits for it."""
         self.newest_batch: Batch | None = None
         """The newest batch that is not durable; while it is None, answers may leave at once."""
         self.step_count = 0
@@ -164,7 +164,7 @@ class RunLoop:
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
         """Told for which servers there are letters or receipts that may leave."""
         self.before_long_step: Callable[[], Awaitable[None]] = _nobody_is_told
-        """Called before a step that may take seconds, in which this server hears nobody."""
+        """Called before a step that may take seconds, in which this server hears no peer."""
 
     def now(self) -> float:
         """The time on the clock of deadlines."""
@@ -252,7 +252,7 @@ class RunLoop:
             await asyncio.sleep(0)
 
     def answer_all_waiting(self, why: str) -> None:
-        """Let no caller wait any longer: nobody knows when the database can be written."""
+        """Let no caller wait any longer: it is not known when the database can be written."""
         for command, outcome in self._waiting.values():
             if not outcome.done():
                 is_question = isinstance(command, ReadCommand | CutCommand)

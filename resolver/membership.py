@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import NamedTuple
 
+from pyroaring import BitMap
+
 from namegraph.ancestry import ancestor_groups, prove
+from namegraph.duplication import blocked_originators
+from namegraph.message_parts import ArcId
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.records import NodeIndex, NodeKind
+from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from namegraph.server_core import ServerCore
 from resolver.descriptions import GroupDescription, describe
 from resolver.plans import Plan, PlanCache, WalkStep, walk
@@ -155,18 +159,25 @@ class MembershipResolver:
             doubted += core.doubted_above(graph.ids[tail])
         return sorted({*doubted, *(home_of(graph.ids[head if owns(tail) else tail]) for tail, head in ends)})
 
-    def describe(self, group: NodeId, *, pathname_limit: int) -> GroupDescription:
-        """The group's place in both views of the graph."""
+    def arcs_judged_elsewhere(self, group: NodeId) -> dict[ServerId, list[ArcId]]:
+        """The arcs from the group whose duplication-control records other servers compute: to be asked there."""
+        return self._core.arcs_judged_elsewhere(self._require_group(group))
+
+    def describe(
+        self, group: NodeId, *, pathname_limit: int, told: Mapping[ArcId, Sequence[NodeId]]
+    ) -> GroupDescription:
+        """The group's place in both views of the graph; `told` is what other servers say of the arcs they judge."""
         node = self._require_group(group)
+        graph, ancestors, owns = self._graph, self._ancestors, self._core.owns
+
+        def blocked(arc: ArcRecord) -> BitMap:
+            if any(map(owns, graph.components(arc.child))):
+                return blocked_originators(graph, ancestors, arc)
+            sources = told.get(ArcId(graph.ids[arc.parent], graph.ids[arc.child]), ())
+            return BitMap().union(*(ancestors.of(graph.index[name]) for name in sources if name in graph.index))
+
         home = self._core.home_of(group)
-        return describe(
-            self._graph,
-            self._ancestors,
-            node,
-            blocked=self._core.boundary.blocked,
-            home=home,
-            pathname_limit=pathname_limit,
-        )
+        return describe(graph, ancestors, node, blocked=blocked, home=home, pathname_limit=pathname_limit)
 
     def apart_below(self) -> list[str]:
         """The servers that may have taken arcs away which leave groups of this one, by deleting their ends.

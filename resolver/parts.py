@@ -127,10 +127,10 @@ class Parts:
 
     def _ready_for(self, plan: Plan) -> UpdateId | None:
         """An update that this server is ready for and that affects anything the plan looks at, if there is one."""
-        entries, index = self._core.entries, self._core.graph.index
+        entries = self._core.entries
         for update_id, entry in entries.by_update.items():
             if not entry.is_ready or entries.updates[update_id].read is not None:
                 continue
-            if any(index.get(name) in plan.reached for name in entries.part(entry).nodes):
+            if not plan.reached.isdisjoint(entries.part(entry).nodes):
                 return update_id
         return None

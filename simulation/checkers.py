@@ -56,7 +56,7 @@ def check_all(servers: Servers, truth: TrueGraph, groups: Set[NodeId] | None = N
     check_arcs(servers, truth)
     check_virtual_nodes(servers, truth)
     check_ancestry(servers, truth)
-    check_stored_records(servers, truth)
+    check_duplication_control(servers, truth)
     check_walks(servers, truth)
 
 
@@ -160,26 +160,23 @@ def check_ancestry(servers: Servers, truth: TrueGraph) -> None:
             _require("I5", above == true_above, f"{server}: above {name}: {above ^ true_above}")
 
 
-def check_stored_records(servers: Servers, truth: TrueGraph) -> None:
-    """Stored records, expanded, are those of the rule, and none is stored where it is computed."""
+def check_duplication_control(servers: Servers, truth: TrueGraph) -> None:
+    """The home of each node blocks at the normal arcs into it whom the rule blocks, and says so by the sources.
+
+    A foreign process is delivered once by each server: none of them knows all arcs into it.
+    """
     blocked = truth.blocked()
     for server, core in servers.items():
-        for arc in core.boundary.stored:
-            # Where an arc is suspended, a record may have come late: it is forgotten when the arc is joined again.
-            is_right = tuple(arc) in blocked or _is_suspended(core, arc)
-            _require("RD", is_right, f"{server} stores a record of {arc}, which is no normal arc")
-        for arc_name, expected in blocked.items():
-            if core.home_of(arc_name[0]) != server:
-                continue
-            arc = ArcId(*arc_name)
-            is_stored_here = core.boundary.stores(arc)
-            owns_sink = any(_homes(core, (arc.parent, node))[1] == server for node in truth.loop_of(arc.child))
-            _require("RD", is_stored_here != owns_sink, f"{server}: {arc} is stored: {is_stored_here}")
-            if is_stored_here:
-                found = _expand(core, arc)
-                _require("RD", found == expected, f"{server} blocks {found} from {arc}, not {expected}")
-            else:
-                _require("RD", arc not in core.boundary.stored, f"{server} stores {arc}, which it computes")
+        found = {arc: nodes for arc, nodes in blocked_at(core).items() if core.knows_subnet_of(arc.child)}
+        for arc, originators in found.items():
+            _require("RD", tuple(arc) in blocked, f"{server} takes {arc} for a normal arc")
+            expected = blocked[arc.parent, arc.child]
+            _require("RD", originators == expected, f"{server} blocks {originators} at {arc}, not {expected}")
+            sources = core.rd_record(arc)
+            _require("RD", truth.above(sources) == expected, f"{server} says that {sources} block {arc}")
+        entering = [arc for arc in blocked if core.knows_subnet_of(arc[1]) and core.home_of(arc[1]) == server]
+        missing = [arc for arc in entering if ArcId(*arc) not in found]
+        _require("RD", not missing, f"{server} does not know of the arcs {missing} to its nodes")
 
 
 def check_walks(servers: Servers, truth: TrueGraph) -> None:
@@ -188,7 +185,7 @@ def check_walks(servers: Servers, truth: TrueGraph) -> None:
     A foreign process is visited once at each server that reaches it.
     """
     some = next(iter(servers.values()))
-    blocked = {server: blocked_at(core) for server, core in servers.items()}
+    blocked = {arc: originators for core in servers.values() for arc, originators in blocked_at(core).items()}
     for originator in sorted({parent for parent, _ in truth.arcs}):
         expected: list[tuple[ServerId, NodeId]] = []
         for node in truth.below([originator]):
@@ -203,23 +200,18 @@ def check_walks(servers: Servers, truth: TrueGraph) -> None:
 
 
 def blocked_at(core: ServerCore) -> dict[ArcId, set[NodeId]]:
-    """What one server knows of who must not cross the normal arcs that leave its groups."""
+    """Whom a server blocks at the normal arcs into its nodes, foreign processes of its groups included."""
     graph = core.graph
     found = {}
-    for arc in graph.present_arcs():
-        parent, child = graph.ids[arc.parent], graph.ids[arc.child]
-        if core.home_of(parent) != core.server or graph.arc_state(arc) is not ArcState.NORMAL:
-            continue
-        name = ArcId(parent, child)
-        if core.boundary.stores(name):
-            found[name] = _expand(core, name)
-        else:
+    for arc in (arc for into in graph.parents for arc in into.values()):
+        name = ArcId(graph.ids[arc.parent], graph.ids[arc.child])
+        if _homes(core, name)[1] == core.server and graph.arc_state(arc) is ArcState.NORMAL:
             found[name] = {graph.ids[node] for node in blocked_originators(graph, core.ancestors, arc)}
     return found
 
 
 def _walk(
-    servers: Servers, blocked: Mapping[ServerId, Mapping[ArcId, set[NodeId]]], originator: NodeId, *, limit: int
+    servers: Servers, blocked: Mapping[ArcId, set[NodeId]], originator: NodeId, *, limit: int
 ) -> list[tuple[ServerId, NodeId]]:
     home = next(iter(servers.values())).home_of(originator)
     visited: list[tuple[ServerId, NodeId]] = []
@@ -234,7 +226,7 @@ def _walk(
         for child, arc in graph.children[node].items():
             state = graph.arc_state(arc)
             arc_name = ArcId(name, graph.ids[child])
-            if state is ArcState.NORMAL and originator not in blocked[server][arc_name]:
+            if state is ArcState.NORMAL and originator not in blocked[arc_name]:
                 onward.append((arc_name.child, None))
             elif state is ArcState.SHADOW and arc_name.child != came_from:
                 onward.append((arc_name.child, name))
@@ -245,18 +237,6 @@ def _walk(
             to = core.home_of(head) if core.knows_subnet_of(head) else server
             pending.append((to, head, over))
     return visited
-
-
-def _expand(core: ServerCore, arc: ArcId) -> set[NodeId]:
-    graph = core.graph
-    minimal = [graph.index[name] for name in core.boundary.stored.get(arc, ()) if name in graph.index]
-    starts = [component for node in minimal for component in graph.components(node)]
-    return {graph.ids[node] for node in graph.ancestors(starts)}
-
-
-def _is_suspended(core: ServerCore, arc: ArcId) -> bool:
-    index = core.graph.index
-    return arc.parent in index and arc.child in index and (index[arc.parent], index[arc.child]) in core.graph.suspended
 
 
 def _homes(core: ServerCore, arc: ArcName) -> tuple[ServerId, ServerId]:

@@ -81,7 +81,8 @@ def submit_burst(
         ticket = len(population.commands)
         delay = chance.random() * spread
         deadline = cluster.now + delay + 1.0 if chance.random() < HASTY_SHARE else None
-        command = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations, deadline)
+        # Every second client wants to know what became controlled.
+        command = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations, deadline, reports_control=ticket % 2 == 0)
         population.commands[ticket] = command
         cluster.submit(_asked(operations[0]), command, delay=delay)
         for operation in operations:

@@ -11,7 +11,6 @@ from namegraph.messages import (
     Abort,
     Accept,
     AllHealed,
-    Block,
     Commit,
     Decline,
     Done,
@@ -31,10 +30,7 @@ from namegraph.messages import (
     Propose,
     Reach,
     Ready,
-    Recall,
     Refuse,
-    Release,
-    Released,
     Settled,
     TakeCut,
     Vote,
@@ -59,10 +55,6 @@ def describe(message: Message) -> str:
             return message.refusal.reason
         case Commit():
             return _show_commit(message)
-        case Release():
-            return "; ".join(f"{_arc(arc)}, block only {_nodes(keep)}" for arc, keep in message.records)
-        case Block():
-            return "; ".join(f"{_arc(arc)}, block {_nodes(nodes)}" for arc, nodes in message.records)
         case Done(_, controlled, released):
             told = (("controlled", controlled), ("released", released))
             return ", ".join(f"{what} {' '.join(nodes)}" for what, nodes in told if nodes)
@@ -74,11 +66,11 @@ def describe(message: Message) -> str:
             return f"{_view(view)}: {_nodes(server for server, _ in members)}"
         case Outside(view, members):
             return f"{_view(view)}: {_nodes(members)}"
-        case Entering(arcs) | Recall(arcs):
+        case Entering(arcs):
             return ", ".join(map(_arc, arcs))
         case Held(arcs) | HeldToo(arcs) | Offer(_, _, arcs):
             return ", ".join(f"{'+' if known.is_present else '-'}{_arc(known.arc)}" for known in arcs)
-        case Abort() | Holding() | Drop() | Released() | Settled() | Open() | Healed() | AllHealed() | TakeCut():
+        case Abort() | Holding() | Drop() | Settled() | Open() | Healed() | AllHealed() | TakeCut():
             return ""
         case _:
             assert_never(message)
@@ -91,7 +83,7 @@ def update_of(message: Message) -> UpdateId | None:
             return message.update.update_id
         case Vote() | Final() | Abort() | Holding() | Drop() | Ready() | Refuse() | Commit() | Done():
             return message.update_id
-        case Release() | Released() | TakeCut():
+        case TakeCut():
             return message.update_id
         case _:
             return None
@@ -107,7 +99,6 @@ def _show_commit(commit: Commit) -> str:
         parts.append("above " + " ".join(sorted(nodes_in(commit.relay))))
     if commit.handed_on:
         parts.append("handed on " + " ".join(_update(entry) for entry in commit.handed_on))
-    parts += [f"{_arc(arc)} blocks {_nodes(nodes)}" for arc, nodes in commit.stored]
     return ", ".join(part for part in parts if part)
 
 

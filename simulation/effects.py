@@ -8,11 +8,11 @@ Source: protocol.md sections 2 (I8) and 4; what is told: `namegraph.events.Effec
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from functools import cached_property
 from itertools import combinations
 
-from namegraph.events import Committed, EffectKind, Outcome
+from namegraph.events import Committed, EffectKind, Outcome, UpdateCommand
 from namegraph.names import NodeId, ServerId, subnet_of
 from simulation.invariants import InvariantViolatedError
 from simulation.serial import ArcName, TrueGraph, TrueState
@@ -31,28 +31,36 @@ class EffectsCheck:
         self._checked: set[int] = set()
         self._last: tuple[TrueState, _View] | None = None
 
-    def check(self, ticket: int, answer: Outcome, before: TrueState, after: TrueState) -> None:
+    def check(self, command: UpdateCommand, answer: Outcome, before: TrueState, after: TrueState) -> None:
         """What the client of an update was told; the states around it, in the order of the serial run."""
-        self._check(ticket, answer, before, after, left_out=frozenset())
+        self._check(command, answer, before, after, left_out=frozenset() if command.reports_control else CONTROL)
 
-    def check_loops(self, ticket: int, answer: Outcome, before: TrueState, after: TrueState) -> None:
+    def check_loops(self, command: UpdateCommand, answer: Outcome, before: TrueState, after: TrueState) -> None:
         """As `check`, without what became controlled or released."""
-        self._check(ticket, answer, before, after, left_out=CONTROL)
+        self._check(command, answer, before, after, left_out=CONTROL, is_compared=lambda kind: kind not in CONTROL)
 
     def _check(
-        self, ticket: int, answer: Outcome, before: TrueState, after: TrueState, *, left_out: Container[EffectKind]
+        self,
+        command: UpdateCommand,
+        answer: Outcome,
+        before: TrueState,
+        after: TrueState,
+        *,
+        left_out: Container[EffectKind],
+        is_compared: Callable[[EffectKind], bool] = lambda _: True,
     ) -> None:
-        if ticket in self._checked or not isinstance(answer, Committed):
+        if command.ticket in self._checked or not isinstance(answer, Committed):
             return
-        self._checked.add(ticket)
-        expected = Counter(_expected(self._view(before), self._view(after)))
-        told = Counter((effect.kind, effect.groups, effect.servers) for effect in answer.effects)
-        expected, told = (
-            Counter({one: count for one, count in of.items() if one[0] not in left_out}) for of in (expected, told)
+        self._checked.add(command.ticket)
+        done = _expected(self._view(before), self._view(after))
+        expected = Counter(effect for effect in done if effect[0] not in left_out)
+        told = Counter(
+            (effect.kind, effect.groups, effect.servers) for effect in answer.effects if is_compared(effect.kind)
         )
         if told != expected:
             raise InvariantViolatedError(
-                f"I8: the client of {ticket} was told {sorted(told - expected)} and not {sorted(expected - told)}"
+                f"I8: the client of {command.ticket} was told {sorted(told - expected)} and not "
+                f"{sorted(expected - told)}"
             )
 
     def _view(self, state: TrueState) -> _View:

@@ -16,7 +16,7 @@ from namegraph.events import JoinArc, LeaveArc, UpdateCommand
 from namegraph.graph import ArcState
 from namegraph.message_parts import ArcId
 from namegraph.names import NodeId, ServerId
-from namegraph.records import ArcRecord, NodeIndex
+from namegraph.records import NodeIndex
 from namegraph.server_core import ServerCore
 from simulation.cluster import Cluster
 from simulation.invariants import InvariantViolatedError
@@ -76,49 +76,46 @@ def walk(cores: Mapping[ServerId, ServerCore], originator: NodeId) -> set[NodeId
             raise InDoubtError(name)
         visited.add(name)
         core = cores[server]
-        for head, over in _onward(core, originator, name, came_from, doubtful[server]):
-            pending.append((core.home_of(head) if core.knows_subnet_of(head) else server, head, over))
+        for head, tail, state in _onward(core, name, came_from):
+            home = core.home_of(head) if core.knows_subnet_of(head) else server
+            if state is ArcState.SHADOW:
+                pending.append((home, head, tail))
+            elif not _is_blocked(cores[home], ArcId(tail, head), originator, doubtful[home]):
+                pending.append((home, head, None))
     return visited
 
 
-def _onward(
-    core: ServerCore, originator: NodeId, name: NodeId, came_from: NodeId | None, doubtful: frozenset[NodeId]
-) -> Iterable[tuple[NodeId, NodeId | None]]:
+def _onward(core: ServerCore, name: NodeId, came_from: NodeId | None) -> Iterable[tuple[NodeId, NodeId, ArcState]]:
+    """Over which arcs the walk goes on: head, tail, and the state of the arc here."""
     graph = core.graph
     node = graph.index[name]
     for child, arc in graph.children[node].items():
-        head = graph.ids[child]
-        state = graph.arc_state(arc)
-        if state is ArcState.SHADOW and head != came_from:
-            yield head, name
-        elif state is ArcState.NORMAL:
-            sink = {graph.ids[component] for component in graph.components(child)}
-            if not _is_blocked(core, arc, originator):
-                yield head, None
-            elif not doubtful.isdisjoint(sink):
-                raise InDoubtError(head)
+        head, state = graph.ids[child], graph.arc_state(arc)
+        if state is ArcState.NORMAL or (state is ArcState.SHADOW and head != came_from):
+            yield head, name, state
     for parent, arc in graph.parents[node].items():
         if graph.arc_state(arc) is ArcState.SHADOW and graph.ids[parent] != came_from:
-            yield graph.ids[parent], name
+            yield graph.ids[parent], name, ArcState.SHADOW
 
 
-def _is_blocked(core: ServerCore, arc: ArcRecord, originator: NodeId) -> bool:
+def _is_blocked(core: ServerCore, arc: ArcId, originator: NodeId, doubtful: frozenset[NodeId]) -> bool:
+    """As the home of an arc's head decides it; raises `InDoubtError`."""
     graph = core.graph
-    number = graph.index.get(originator)
-    if number is None:
+    head = graph.index.get(arc.child)
+    sink = {arc.child} if head is None else {graph.ids[component] for component in graph.components(head)}
+    if not doubtful.isdisjoint(sink):
+        raise InDoubtError(arc.child)
+    tail, number = graph.index.get(arc.parent), graph.index.get(originator)
+    record = None if head is None or tail is None else graph.parents[head].get(tail)
+    if record is None or number is None or graph.arc_state(record) is not ArcState.NORMAL:
         return False
-    name = ArcId(graph.ids[arc.parent], graph.ids[arc.child])
-    if not core.boundary.stores(name):
-        return number in blocked_originators(graph, core.ancestors, arc)
-    minimal = [graph.index[kept] for kept in core.boundary.stored.get(name, ()) if kept in graph.index]
-    starts = [component for node in minimal for component in graph.components(node)]
-    return number in graph.ancestors(starts)
+    return number in blocked_originators(graph, core.ancestors, record)
 
 
 def _doubtful_nodes(core: ServerCore) -> frozenset[NodeId]:
-    entries = core.entries
-    parts = [entries.part(entry).nodes for entry in entries.by_update.values() if entry.is_ready]
-    return frozenset().union(*parts)
+    parts = [core.entries.part(entry) for entry in core.entries.by_update.values() if entry.is_ready]
+    ids = core.graph.ids
+    return frozenset().union(*(part.unknown for part in parts), *({ids[node] for node in part.nodes} for part in parts))
 
 
 def _arcs_at_parents(cores: Mapping[ServerId, ServerCore]) -> list[ArcName]:

@@ -128,7 +128,7 @@ class TrueState:
         return [arc for arc in self.arcs if node in arc]
 
 
-Watch = Callable[[int, Outcome, TrueState, TrueState], None]
+Watch = Callable[[UpdateCommand, Outcome, TrueState, TrueState], None]
 
 
 def run_serially(
@@ -143,12 +143,12 @@ def run_serially(
     """The state after all updates in the order of final priorities; raises where the serial run has another outcome.
 
     `groups` and `arcs` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere.
-    `watch` is shown each commit: ticket, outcome, and the states before and after.
+    `watch` is shown each commit: command, outcome, and the states before and after.
     """
     state = TrueState(set(groups), dict(arcs or {}))
     for _, ticket, before, after in states(commands, answers, places, groups, apart, arcs):
         if watch is not None and isinstance(answers[ticket], Committed):
-            watch(ticket, answers[ticket], before, after)
+            watch(commands[ticket], answers[ticket], before, after)
         state = after
     for ticket, outcome in answers.items():
         if ticket in commands and ticket not in places and isinstance(outcome, Committed):

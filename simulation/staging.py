@@ -143,7 +143,7 @@ class Stage:
 
     def _ask(self, ask: Ask) -> None:
         deadline = self._deadlines.get(ask.number)
-        command = UpdateCommand(ask.number, RequestId(f"r{ask.number}"), ask.operations, deadline)
+        command = UpdateCommand(ask.number, RequestId(f"r{ask.number}"), ask.operations, deadline, reports_control=True)
         self._commands[ask.number] = command
         self._cluster.submit(ask.server, command)
         self.done.append(ask)

@@ -26,7 +26,7 @@ class CoreUnderTest(Verbs):
 
     def ask(self, *operations, request_id=None, now=0.0, deadline=None):
         number = next(self._numbers)
-        command = UpdateCommand(number, RequestId(request_id or f"r{number}"), operations, deadline)
+        command = UpdateCommand(number, RequestId(request_id or f"r{number}"), operations, deadline, True)
         return self._step(command, now)
 
     def bring(self, rows, *, request_id=None, groups=()):

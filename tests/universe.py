@@ -74,7 +74,7 @@ class Universe(Verbs):
         self._tickets += 1
         first = next((_first_node(operation) for operation in operations), None)
         asked = None if first is None else self.home(first)
-        command = UpdateCommand(ticket, RequestId(request_id or f"r{ticket}"), operations)
+        command = UpdateCommand(ticket, RequestId(request_id or f"r{ticket}"), operations, reports_control=True)
         self.cluster.submit(asked or min(self.servers), command)
         return ticket
 

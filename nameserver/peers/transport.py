@@ -113,7 +113,7 @@ class PeerLoop(UndurableLetters, Protocol):
         """Why the database cannot be written; None while it can."""
 
     def answer_all_waiting(self, why: str) -> None:
-        """Let no caller wait any longer: nobody knows when the database can be written."""
+        """Let no caller wait any longer: it is not known when the database can be written."""
 
     async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
         """Have the core handle letters, in order."""
@@ -244,7 +244,7 @@ class PeerTransport:
             conversation.leave()
 
     async def say_busy(self) -> None:
-        """Tell all that this server may be silent from now on: it takes something large in, and hears nobody."""
+        """Tell all peers that this server may be silent from now on: it takes in something large, and hears no peer."""
         saying = [asyncio.ensure_future(conversation.say_busy(BUSY_SECONDS)) for conversation in self._open.values()]
         if saying:
             _, late = await asyncio.wait(saying, timeout=TELLING_SECONDS)
@@ -306,7 +306,7 @@ class PeerTransport:
         return list(self._core.servers_met)
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view (or all, if nobody was ever lost) that may have lost this one by now; sorted."""
+        """The servers of the view (or all, if none was ever lost) that may have lost this one by now; sorted."""
         core = self._core
         return [
             server
@@ -540,7 +540,7 @@ class PeerTransport:
             self._run_loop.answer_all_waiting(writing.cannot_write)
 
     def _tell_known(self) -> None:
-        """Tell all who are connected which other servers were met here, where that has changed."""
+        """Tell all connected servers which other servers were met here, where that has changed."""
         known = servers_known(self._core)
         if known != self._told_known:
             self._told_known = known
@@ -549,7 +549,7 @@ class PeerTransport:
                 conversation.tell_known(known)
 
     def _look_after_all(self) -> None:
-        """Send heartbeats that are due, find who is lost, who may be found by a detour, and how calls go."""
+        """Send due heartbeats, find lost servers and detours, and settle how calls go."""
         self._look_at_own_writing()
         self._tell_known()
         self._detours.look()
@@ -568,7 +568,7 @@ class PeerTransport:
                 self._give_up(server, Goodbye(GoodbyeReason.SUSPECTED, watch.why))
 
     def _lost(self, server: ServerId, why: str) -> None:
-        """Tell all who count on a server that it is lost, and itself, if it can hear that."""
+        """Tell the core and all waiting calls that a server is lost, and that server too, if it can hear."""
         self._give_up(server, Goodbye(GoodbyeReason.NOT_HEARD, why))
         for link in self._links.to(server):
             link.missed()
@@ -587,7 +587,7 @@ class PeerTransport:
             conversation.part(goodbye)
 
     def is_closed(self) -> bool:
-        """Whether nobody is to be met any more."""
+        """Whether this server is ending, and meets no other any more."""
         return self._closing.is_set()
 
     # -- waking

@@ -4,13 +4,13 @@
     SUSPECTED -------------------------> UP --- silent for longer than it should be, or connection lost --> SUSPECTED
         |                                 ^                                                                     |
         |                                 +------------------------- heard, or session opened ------------------+
-        +--> LOST: phi, with the acceptable pause, reaches the threshold; nobody answers at its address for
+        +--> LOST: phi, with the acceptable pause, reaches the threshold; nothing answers at its address for
              RESTART_SECONDS; or it says that it does not hear this server (a link must carry both ways), or that it
              cannot write its database
 
-A lost connection is a hint: a new one is tried at once, and if that works in time, nothing was lost. LOST lasts until a
-session is opened, and so does STOPPED, which a server is at once that says so when it ends. A server that cannot write
-keeps its session, and is LOST until it says over this one, or another one, that it can. Nothing here reads a clock;
+A lost connection is a hint: a new one is tried at once, and if that works in time, nothing was lost. A server that says
+that it ends is STOPPED at once. LOST and STOPPED last until a session is opened. A server that cannot write keeps its
+session, and is LOST until it says, over this session or another one, that it can. Nothing here reads a clock;
 times are waking seconds (`waking`).
 """
 
@@ -21,14 +21,14 @@ from enum import StrEnum
 from nameserver.peers.phi import DetectorLimits, PhiAccrual
 
 RESTART_SECONDS = 2.0
-"""For how long nobody may answer at the address of a server: enough for a process that is started again."""
+"""How long the address of a server may stay silent: enough for a process that is started again."""
 
 EXCUSE_OVERLAP_SECONDS = 1.0
 """How long after an excuse things may still come that were sent before it."""
 
 
 class Life(StrEnum):
-    """What is thought of a server."""
+    """The state of a server, as this one judges it."""
 
     NEVER_MET = "never met"
     UP = "up"
@@ -97,7 +97,7 @@ class Watch:
             self.life, self.why = Life.SUSPECTED, why
 
     def refused(self, now: float, why: str) -> None:
-        """It was dialled, and nobody answered there, or nobody who would talk to this server."""
+        """The address was dialled: nothing answered, or nothing that would talk to this server."""
         if self._is_met:
             return
         if self._refused_since is None:
@@ -106,12 +106,12 @@ class Watch:
             self.why = why
 
     def unanswered(self) -> None:
-        """It was dialled, and somebody may be there, but has not answered yet."""
+        """The address was dialled; a server may be there, and has not answered yet."""
         self._refused_since = None
 
     @property
     def is_gone(self) -> bool:
-        """Whether nobody waits for it."""
+        """Whether it has been given up: no update waits for it."""
         return self.life in (Life.LOST, Life.STOPPED)
 
     def stop(self, why: str) -> None:

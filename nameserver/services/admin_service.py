@@ -88,7 +88,7 @@ class AdminCalls:
         return self._peer_list()
 
     async def remove_peer(self, request: messages.RemovePeerRequest, context: Context) -> messages.PeerList:
-        """Learn that a subnet is nobody's any more; with `force`, once all between it and this server ended."""
+        """Take a subnet out of the table; with `force`, end all memberships between it and this server first."""
         subnet = _subnet(request.subnet)
         ended = await self._end_memberships(subnet, deadline_of(context, self._run_loop)) if request.force else 0
         try:

@@ -50,7 +50,7 @@ def deadline_of(context: Context, run_loop: RunLoop) -> float | None:
 
 
 def never(_request: object) -> bool:
-    """For reads of which nobody knows what they rest on."""
+    """For reads of which it is not known what they rest on."""
     return False
 
 

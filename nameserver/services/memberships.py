@@ -1,7 +1,7 @@
-"""ListMemberships: asks the home of the member, which knows all that is above it; of a foreign one, all servers.
+"""ListMemberships: asks the home of the member, which knows all that is above it; for a foreign member, all servers.
 
-Where the home is silent, the others are asked too: each knows the groups above those of its own that the member joined.
-What is found is told, and who was silent.
+Where the home is silent, all other servers are asked: each knows the groups above those of its own groups that the
+member joined. The answer holds what was found, and names the servers that were silent.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ class PeerQuestionCalls:
         if len(groups) != len(members) or len(groups) > CHECK_PAIRS_LIMIT or (request.explain and len(groups) != 1):
             raise refuse(
                 Reason.INVALID_REQUEST,
-                f"{len(groups)} groups and {len(members)} members are no columns of at most {CHECK_PAIRS_LIMIT} pairs "
-                "(of one, where the path is to be told)",
+                f"{len(groups)} groups and {len(members)} members: a request holds at most {CHECK_PAIRS_LIMIT} pairs, "
+                "and one where the path is asked for",
                 field="members",
             )
         findings = self._checks.findings(groups, members, settles=True)

@@ -89,5 +89,6 @@ class QuestionCalls:
         description = self._resolver.describe(
             wire.read_id(request.group, "group", self._known),
             pathname_limit=request.pathname_limit or PATHNAMES_DEFAULT,
+            told={},
         )
         return wire.group_description(description, self._core.revision)

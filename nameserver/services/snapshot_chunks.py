@@ -9,7 +9,7 @@ from pyroaring import BitMap
 from namegraph.graph import ArcState
 from namegraph.names import ServerId
 from namegraph.priorities import Priority
-from namegraph.snapshot import AncestorSetRow, ArcRow, BoundaryRow, Closing, NodeRow, Piece, UpdateRow, VirtualNodeRow
+from namegraph.snapshot import AncestorSetRow, ArcRow, Closing, NodeRow, Piece, UpdateRow, VirtualNodeRow
 from shadowtree.v1 import admin_pb2 as messages
 
 OWNED, HELD = 1, 2
@@ -25,7 +25,6 @@ def encode_piece(piece: Piece) -> bytes:
         arcs=_arcs(piece.arcs) if piece.arcs else None,
         virtual_nodes=map(_virtual_node, piece.virtual_nodes),
         ancestor_sets=_ancestor_sets(piece.ancestor_sets) if piece.ancestor_sets else None,
-        boundary_records=map(_boundary_record, piece.boundary),
         under_way=map(_under_way, piece.updates),
     ).SerializeToString()
 
@@ -106,18 +105,6 @@ def _serialized(ancestors: BitMap) -> bytes:
     smallest = ancestors.copy()
     smallest.run_optimize()
     return smallest.serialize()
-
-
-def _boundary_record(row: BoundaryRow) -> messages.SnapshotChunk.BoundaryRecord:
-    counter, server = _none_is_zero(row.version)
-    return messages.SnapshotChunk.BoundaryRecord(
-        parent=row.parent,
-        child=row.child,
-        is_stored=row.is_stored,
-        minimal=row.minimal,
-        version_counter=counter,
-        version_server=server,
-    )
 
 
 def _under_way(row: UpdateRow) -> messages.SnapshotChunk.UnderWay:

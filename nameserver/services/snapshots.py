@@ -4,8 +4,8 @@
     a few pieces were read -> a rest as long as that took -> the next ones, which are sent when they fill a message
     little is left -> the rest is read at one instant -> durable -> sent
 
-Whoever reads the pieces slowly delays nobody: what changes again and again is read again once. For a cut the instant is
-that of the step in which this server takes it; until then changes are followed.
+A slow reader delays no other call: what changes again and again is read again once. For a cut, the instant is that of
+the step in which this server takes the cut; until then changes are followed.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 from contextlib import contextmanager
 
 import pytest
+from namegraph.boundary import Boundary
 
 from namegraph import decision
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.boundary import Boundary
 from namegraph.coordinator import Coordinator
 from namegraph.graph import NameGraph
 from namegraph.ordering import Entries, Entry

@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
+from namegraph.boundary import BOUNDARY, Boundary
 
 from namegraph.ancestry_records import AncestryRecords
-from namegraph.boundary import BOUNDARY, Boundary
 from namegraph.graph import NameGraph
 from namegraph.message_parts import ArcId, RecordVersion
 from namegraph.names import NodeId, ServerId, Subnet

@@ -2,12 +2,12 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from namegraph.layers import Layers
 from pyroaring import BitMap
 
 from namegraph.duplication import arc_order, blocked_originators, controlled_arcs, sources, without_any_above
 from namegraph.events import CreateGroup, JoinArc
 from namegraph.graph import ArcState
-from namegraph.layers import Layers
 from namegraph.names import NodeId
 from namegraph.records import NodeIndex
 from tests.brute_force import Model

@@ -98,7 +98,7 @@ def test_ends_are_found_at_their_homes(arcs, alone):
 
 
 def test_a_group_that_could_have_no_home_is_refused():
-    with pytest.raises(RefusedError, match="nobody who owns the subnet"):
+    with pytest.raises(RefusedError, match="no server that owns the subnet"):
         ImportOperations(SITE, import_of([], [NodeId("g@people.example")]))
 
 
