@@ -9,6 +9,7 @@ it is an update, for which a line is printed: the seconds that each server neede
 
 from __future__ import annotations
 
+import gc
 import gzip
 import importlib
 import json
@@ -101,7 +102,10 @@ class FedCores:
 def _main() -> None:
     shares, file = json.loads(sys.stdin.readline())
     cores = FedCores(shares)
+    gc.disable()  # As servers do while they take an import.
     cores.bring(file)
+    gc.freeze()
+    gc.enable()
     print("ready", flush=True)
     for line in sys.stdin:
         cores.seconds.clear()

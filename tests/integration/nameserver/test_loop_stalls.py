@@ -116,7 +116,6 @@ def test_an_import_over_three_servers(watched, part):
     assert stalls().during(importing) == []
 
 
-@pytest.mark.xfail(strict=True, reason="an update computes the stored records of all arcs that it may touch")
 def test_the_loop_of_the_demo(watched, part):
     servers, stalls = watched(deal(part.groups_of_subnets, 3))
     with _client(servers) as client:
