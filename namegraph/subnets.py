@@ -28,7 +28,7 @@ class SubnetTable:
     @property
     def has_several_servers(self) -> bool:
         """Whether any subnet is known to be another server's."""
-        return bool(self._expected) or len(set(self._owners.values())) > 1
+        return bool(self._expected) or len(self.servers()) > 1
 
     def home_of(self, node: NodeId) -> ServerId | None:
         """The server that owns the node's subnet; None where none is known (a process is then foreign)."""
