@@ -130,7 +130,7 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., at_least_revision: _Optional[str] = ..., pathname_limit: _Optional[int] = ...) -> None: ...
 
 class GroupDescription(_message.Message):
-    __slots__ = ("group", "home", "virtual_node", "parents", "children", "rd_records", "pathnames", "pathnames_truncated", "revision", "rd_records_truncated")
+    __slots__ = ("group", "home", "virtual_node", "parents", "children", "rd_records", "pathnames", "pathnames_truncated", "revision", "rd_records_truncated", "unreachable")
     class VirtualNode(_message.Message):
         __slots__ = ("vnid", "components")
         VNID_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +175,7 @@ class GroupDescription(_message.Message):
     PATHNAMES_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     RD_RECORDS_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     group: str
     home: str
     virtual_node: GroupDescription.VirtualNode
@@ -185,7 +186,8 @@ class GroupDescription(_message.Message):
     pathnames_truncated: bool
     revision: str
     rd_records_truncated: bool
-    def __init__(self, group: _Optional[str] = ..., home: _Optional[str] = ..., virtual_node: _Optional[_Union[GroupDescription.VirtualNode, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., rd_records: _Optional[_Iterable[_Union[GroupDescription.DuplicationControlRecord, _Mapping]]] = ..., pathnames: _Optional[_Iterable[_Union[GroupDescription.Pathname, _Mapping]]] = ..., pathnames_truncated: _Optional[bool] = ..., revision: _Optional[str] = ..., rd_records_truncated: _Optional[bool] = ...) -> None: ...
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., home: _Optional[str] = ..., virtual_node: _Optional[_Union[GroupDescription.VirtualNode, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., rd_records: _Optional[_Iterable[_Union[GroupDescription.DuplicationControlRecord, _Mapping]]] = ..., pathnames: _Optional[_Iterable[_Union[GroupDescription.Pathname, _Mapping]]] = ..., pathnames_truncated: _Optional[bool] = ..., revision: _Optional[str] = ..., rd_records_truncated: _Optional[bool] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ("subnet", "page_size", "page_token", "at_least_revision")

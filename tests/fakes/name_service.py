@@ -246,6 +246,8 @@ class FakeNameService(NameServiceServicer):
                 if child == group:
                     description.parents.add(id=parent, kind=GROUP, state=self._state(parent, child))
             description.pathnames.add(nodes=[group])
+            silent = {child for child in self.graph.children(group) if child in self.graph.unreachable}
+            description.unreachable.extend(sorted({subnet_of(parse_name(child)) for child in silent}))
             return description
 
     def ListGroups(self, request: Any, context: Any) -> Any:

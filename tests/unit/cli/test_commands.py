@@ -160,6 +160,15 @@ def test_describe_as_json_has_its_keys(shadowtree, loop):
     assert found["pathnames"] == [[B]]
 
 
+def test_describe_names_who_could_not_tell_who_must_not_cross_arcs_to_its_nodes(shadowtree, graph, loop):
+    graph.unreachable = {A}
+    found = shadowtree("describe", B)
+    assert (found.status, found.lines[-2:]) == (3, ["unreachable\tx.example", f"pathname\t{B}"])
+    assert "incomplete: out of reach: x.example" in found.err
+    found = shadowtree("describe", B, "--format", "json")
+    assert (found.status, found.json["unreachable"]) == (3, ["x.example"])
+
+
 def test_a_group_in_no_loop_has_no_virtual_node(shadowtree, graph):
     graph.groups = {A}
     assert shadowtree("describe", A, "--format", "json").json["virtual_node"] is None
