@@ -27,6 +27,7 @@ class Effect:
 
     `formed`, `grown`, `changed`, `broken`: a virtual node (the groups of one loop, or of loops that share groups).
     `controlled`, `released`: groups that began or ceased to be reached in several ways, only one of which delivers.
+    These are told where the caller asks for them.
     """
 
     kind: EffectKind

@@ -135,6 +135,26 @@ def test_memberships_prints_one_group_a_line(shadowtree, loop):
     assert list(shadowtree("memberships", ANN, "--format", "json").json) == KEYS["memberships"]
 
 
+def test_what_became_controlled_is_asked_for_where_effects_are(shadowtree, graph):
+    graph.groups = {A, B}
+    writes = [
+        ("group", "create", "new@x.example"),
+        ("group", "delete", "new@x.example"),
+        ("join", A, ANN),
+        ("leave", A, ANN),
+    ]
+    for write in writes:
+        assert shadowtree(*write).status == 0
+    assert shadowtree("apply", "-", stdin=f"+\t{A}\t{ANN}\n".encode()).status == 0
+    assert graph.asked_for_control == []
+    for write in writes:
+        shadowtree(*write, "--effects")
+    assert shadowtree("apply", "-", "--effects", stdin=f"+\t{B}\t{ANN}\n".encode()).status == 0
+    assert graph.asked_for_control == [
+        f"{name}Request" for name in ("CreateGroup", "DeleteGroup", "Join", "Leave", "ApplyUpdates")
+    ]
+
+
 def test_describe_prints_one_fact_a_line_under_both_its_names(shadowtree, loop):
     found = shadowtree("describe", B)
     assert found.lines == [
