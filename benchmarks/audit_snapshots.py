@@ -41,7 +41,7 @@ def example(folder: Path) -> None:
     weights.update(subnet_of(arc.parent) for arc in arcs)
     shares = deal(weights, len(SERVERS))
     owners = {subnet: server for server, share in zip(SERVERS, shares, strict=True) for subnet in share}
-    write(snapshots_of(arcs, owners, with_computed=False), folder)
+    write(snapshots_of(arcs, owners), folder)
 
 
 def synthetic(folder: Path, arcs: int) -> None:
@@ -70,7 +70,7 @@ def _template(number: int) -> Mapping[str, Written]:
     members = [f"m{place}@o00000.x" for place in range(MEMBERS)]
     arcs = {arc[:2]: arc for arc in _arcs(random, world, groups, members)}
     order = {name: place for place, name in enumerate(world)} | dict.fromkeys(groups + members, WORLD)
-    return snapshots_of(arcs.values(), owners, groups=world, order=order, with_computed=False)
+    return snapshots_of(arcs.values(), owners, groups=world, order=order)
 
 
 def _arcs(random: Random, world: list[str], groups: list[str], members: list[str]) -> Iterator[Arc]:
@@ -115,7 +115,7 @@ def _write_copies(
     (folder / MANIFEST).write_text(json.dumps({**manifest, "rows": rows}), encoding="utf-8")
 
 
-_NUMBERS = {"nodes": ("node",), "arcs": ("parent", "child"), "ancestors": ("node",), "rd_records": ("parent", "child")}
+_NUMBERS = {"nodes": ("node",), "arcs": ("parent", "child"), "ancestors": ("node",)}
 
 
 def _copy(table: pa.Table, name: str, copy: int, shift: int, seen: set[tuple[Any, ...]]) -> pa.Table:
@@ -143,10 +143,6 @@ def _renamed(column: pa.ChunkedArray, field: pa.Field, copy: int, offset: int, s
         return pa.chunked_array([pa.array((_moved(value, offset, shift) for value in column.to_pylist()), pa.binary())])
     if field.name == "components":
         return pa.chunked_array([pa.array([[n + offset for n in row] for row in column.to_pylist()], field.type)])
-    if field.name == "minimal":
-        text = f"o{copy:05}"
-        rows = [None if row is None else [name.replace("o00000", text) for name in row] for row in column.to_pylist()]
-        return pa.chunked_array([pa.array(rows, field.type)])
     if pa.types.is_string(field.type):
         return pc.replace_substring(column, "o00000", f"o{copy:05}")
     return column

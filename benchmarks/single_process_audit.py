@@ -31,7 +31,6 @@ class Server:
         self.arcs = _columns(folder / "arcs.parquet")
         self.virtual_nodes = _columns(folder / "virtual_nodes.parquet")
         self.ancestors = _columns(folder / "ancestors.parquet")
-        self.records = _columns(folder / "rd_records.parquet")
         self.id_of = dict(zip(self.nodes["node"], self.nodes["id"], strict=True))
 
 
@@ -48,38 +47,37 @@ def audit(folder: Path) -> int:
 
 def _judge(servers: list[Server]) -> Iterator[str]:
     ends: dict[tuple[str, str], set[tuple[Any, ...]]] = defaultdict(set)
-    costs: dict[tuple[str, str], int] = {}
+    present: set[tuple[str, str]] = set()
     for server in servers:
         arcs, id_of = server.arcs, server.id_of
         about = zip(arcs["parent"], arcs["child"], arcs["cost"], arcs["version"], arcs["present"], strict=True)
-        for parent, child, cost, version, present in about:
+        for parent, child, cost, version, is_present in about:
             name = id_of[parent], id_of[child]
-            ends[name].add((cost, version, present))
-            if present:
-                costs[name] = cost
+            ends[name].add((cost, version, is_present))
+            if is_present:
+                present.add(name)
     for name, seen in ends.items():
         if len(seen) > 1:
             yield f"{name}: the ends do not agree"
-    names = sorted({end for name in costs for end in name} | {name for s in servers for name in s.id_of.values()})
+    names = sorted({end for name in present for end in name} | {name for s in servers for name in s.id_of.values()})
     place = {name: number for number, name in enumerate(names)}
     graph: rustworkx.PyDiGraph[None, None] = rustworkx.PyDiGraph()
     graph.add_nodes_from([None] * len(names))
-    graph.add_edges_from_no_data([(place[parent], place[child]) for parent, child in costs])
+    graph.add_edges_from_no_data([(place[parent], place[child]) for parent, child in present])
     loops = rustworkx.strongly_connected_components(graph)
     loop_of = {node: number for number, loop in enumerate(loops) for node in loop}
-    entering: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
-    for (parent, child), cost in costs.items():
+    entering: dict[int, list[str]] = defaultdict(list)
+    for parent, child in present:
         if loop_of[place[parent]] != loop_of[place[child]]:
-            entering[loop_of[place[child]]].append((cost, parent, child))
+            entering[loop_of[place[child]]].append(parent)
     above: dict[int, BitMap] = {}
     for number in range(len(loops) - 1, -1, -1):
         found = BitMap(loops[number])
-        for _, parent, _ in entering[number]:
+        for parent in entering[number]:
             found |= above[loop_of[place[parent]]]
         above[number] = found
     for server in servers:
         yield from _judge_server(server, place, loops, loop_of, above)
-    yield from _judge_records(servers, place, loop_of, above, entering)
 
 
 def _judge_server(
@@ -114,32 +112,6 @@ def _above_foreign(
         if present and child in found:
             found[child] |= above[loop_of[place[server.id_of[parent]]]]
     return found
-
-
-def _judge_records(
-    servers: list[Server],
-    place: dict[str, int],
-    loop_of: dict[int, int],
-    above: dict[int, BitMap],
-    entering: dict[int, list[tuple[int, str, str]]],
-) -> Iterator[str]:
-    stored: dict[tuple[str, str], list[str]] = {}
-    for server in servers:
-        records = server.records
-        for parent, child, origin, minimal in zip(
-            records["parent"], records["child"], records["origin"], records["minimal"], strict=True
-        ):
-            if origin == "stored":
-                stored[server.id_of[parent], server.id_of[child]] = minimal
-    for arcs in entering.values():
-        before = BitMap()
-        for _, parent, child in sorted(arcs):
-            tail = above[loop_of[place[parent]]]
-            if (parent, child) in stored:
-                blocked = BitMap.union(*(above[loop_of[place[name]]] for name in stored[parent, child]))
-                if blocked != tail & before:
-                    yield f"{parent} -> {child}: the record is wrong"
-            before |= tail
 
 
 if __name__ == "__main__":

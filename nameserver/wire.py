@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Protocol
 
 from namegraph.events import (
@@ -158,8 +158,10 @@ def import_summary(committed: Committed) -> messages.ImportSummary:
     )
 
 
-def group_description(description: GroupDescription, revision: str) -> messages.GroupDescription:
-    """The answer to a question about one group."""
+def group_description(
+    description: GroupDescription, revision: str, *, unreachable: Iterable[str]
+) -> messages.GroupDescription:
+    """The answer to a question about one group. `unreachable`: the servers whose records are missing."""
     message = messages.GroupDescription
     virtual_node = description.virtual_node
     return message(
@@ -190,4 +192,5 @@ def group_description(description: GroupDescription, revision: str) -> messages.
         rd_records_truncated=description.rd_records_truncated,
         pathnames_truncated=description.pathnames_truncated,
         revision=revision,
+        unreachable=unreachable,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyroaring import BitMap
@@ -18,6 +19,8 @@ from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
 from resolver.descriptions import GroupDescription, describe
 from resolver.plans import Plan, PlanCache, WalkStep, walk
+
+NOTHING_TOLD: Mapping[ArcId, Sequence[NodeId]] = MappingProxyType({})
 
 
 class ExportRow(NamedTuple):
@@ -171,9 +174,12 @@ class MembershipResolver:
         return self._core.arcs_judged_elsewhere(self._require_group(group))
 
     def describe(
-        self, group: NodeId, *, pathname_limit: int, told: Mapping[ArcId, Sequence[NodeId]]
+        self, group: NodeId, *, pathname_limit: int, told: Mapping[ArcId, Sequence[NodeId]] = NOTHING_TOLD
     ) -> GroupDescription:
-        """The group's place in both views of the graph; `told` is what other servers say of the arcs they judge."""
+        """The group's place in both views of the graph.
+
+        `told` is what other servers say of the arcs they judge: of each, the minimal nodes that must not cross it.
+        """
         node = self._require_group(group)
         graph, ancestors, owns = self._graph, self._ancestors, self._core.owns
 
@@ -181,7 +187,9 @@ class MembershipResolver:
             if any(map(owns, graph.components(arc.child))):
                 return blocked_originators(graph, ancestors, arc)
             sources = told.get(ArcId(graph.ids[arc.parent], graph.ids[arc.child]), ())
-            return BitMap().union(*(ancestors.of(graph.index[name]) for name in sources if name in graph.index))
+            named = (ancestors.of(graph.index[name]) for name in sources if name in graph.index)
+            # Whatever another server tells: nothing else can come to the arc.
+            return ancestors.of(arc.parent) & BitMap().union(*named)
 
         home = self._core.home_of(group)
         return describe(graph, ancestors, node, blocked=blocked, home=home, pathname_limit=pathname_limit)

@@ -27,6 +27,7 @@ class Effect:
 
     `formed`, `grown`, `changed`, `broken`: a virtual node (the groups of one loop, or of loops that share groups).
     `controlled`, `released`: groups that began or ceased to be reached in several ways, only one of which delivers.
+    These are told where the caller asks for them.
     """
 
     kind: EffectKind
@@ -173,7 +174,8 @@ class GroupDescription:
 
     `home` is the server that owns it. `pathnames` lead from a root to it, over virtual nodes by their vnids; there
     can be very many, so they are cut off somewhere and `pathnames_truncated` says so. `rd_records` are those of its own
-    arcs to its children; in the rare case that they are too many, `rd_records_truncated` says so.
+    arcs to its children; in the rare case that they are too many, `rd_records_truncated` says so. The records of arcs
+    into the nodes of `unreachable` servers are missing.
     """
 
     group: GroupId
@@ -186,6 +188,7 @@ class GroupDescription:
     pathnames_truncated: bool
     revision: Revision
     rd_records_truncated: bool = False
+    unreachable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

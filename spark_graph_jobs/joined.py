@@ -37,7 +37,6 @@ _KINDS_OF_COLUMNS: Final[dict[str, pa.DataType]] = {
     "owned": pa.bool_(),
     "held": pa.bool_(),
     "home_at": pa.int32(),
-    "owns_derived": pa.bool_(),
 }
 
 
@@ -63,28 +62,6 @@ NODES: Final = pa.schema(
 ARCS: Final = pa.schema([_AT, *_LOCAL_ENDS, *list(TABLES["arcs"])[2:], *_of_both_ends(OF_ENDS)])
 ANCESTORS: Final = pa.schema(
     [_AT, pa.field("local", pa.int64()), pa.field("derived", pa.int64()), pa.field("ancestors", pa.binary())]
-)
-
-RECORDS_READ: Final = pa.schema(
-    [
-        _AT,
-        pa.field("parent", pa.int32()),
-        pa.field("child", pa.int32()),
-        *list(TABLES["rd_records"])[2:],
-        pa.field("minimal_keys", pa.list_(pa.int64())),
-        pa.field("digest", pa.int64()),
-    ]
-)
-_OF_RECORDS: Final = ("key", "derived", "home_at", "owns_derived")
-RECORDS: Final = pa.schema(
-    [
-        _AT,
-        *_LOCAL_ENDS,
-        *list(RECORDS_READ)[3:],
-        *_of_both_ends(_OF_RECORDS),
-        *(pa.field(f"{name}_there", pa.int64()) for name in ("parent", "child", "derived")),
-        pa.field("minimal_there", pa.list_(pa.int64())),
-    ]
 )
 
 
@@ -185,57 +162,6 @@ def write_ancestors(at: int, parts: Sequence[Part], work: Work) -> None:
                     yield derived, content
 
     write_sets(work.sets, at, sets())
-
-
-def write_records(number: int, batches: Iterator[pa.RecordBatch], work: Work) -> int:
-    """Write RD records with what is known of their ends, and of a stored one what it is at the home of the child."""
-    nodes_of = open_nodes(work.arrays)
-    rows = 0
-    with pq.ParquetWriter(work.table("rd_records") / f"{number}.parquet", RECORDS, compression="lz4") as file:
-        for batch in batches:
-            rows += batch.num_rows
-            for at in pc.unique(batch.column("at")).to_pylist():
-                some = batch.filter(pc.equal(batch.column("at"), at))
-                ends = {end: nodes_of(at).of_numbers(_wide(some.column(end))) for end in ("parent", "child")}
-                given = {name: some.column(name) for name in some.schema.names}
-                keys = {end: found.nodes["key"] for end, found in ends.items()}
-                is_stored = pc.equal(some.column("origin"), "stored").to_numpy(zero_copy_only=False)
-                home = np.where(ends["child"].is_there & is_stored, ends["child"].nodes["home_at"], -1)
-                there = {name: _Nullable(some.num_rows) for name in ("parent", "child", "derived")}
-                lists = some.column("minimal_keys")
-                minimal_keys = lists.flatten()
-                lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-                minimal, minimal_home = _Nullable(len(minimal_keys)), np.repeat(home, lengths)
-                for other in np.unique(home[home >= 0]).tolist():
-                    here, nodes = home == other, nodes_of(other)
-                    for end in ("parent", "child"):
-                        found = nodes.of_keys(keys[end][here])
-                        there[end].put(here, found, "number", other)
-                        if end == "child":
-                            there["derived"].put(here, found, "derived", 0)
-                    here = minimal_home == other
-                    found = nodes.of_keys(minimal_keys.to_numpy(zero_copy_only=False)[here])
-                    minimal.put(here, found, "derived", 0)
-                given |= {f"{name}_there": column.array() for name, column in there.items()}
-                offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)])
-                given["minimal_there"] = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), minimal.array())
-                file.write_batch(_batch(RECORDS, given, at, ends))
-    return rows
-
-
-class _Nullable:
-    """Numbers that are filled in bit by bit; those that never are, are null."""
-
-    def __init__(self, size: int) -> None:
-        self._values = np.zeros(size, np.int64)
-        self._is_there = np.zeros(size, np.bool_)
-
-    def put(self, where: NDArray[np.bool_], found: Found, name: str, at: int) -> None:
-        self._values[where] = found.nodes[name] + at * NUMBERS_OF_SERVER
-        self._is_there[where] = found.is_there
-
-    def array(self) -> pa.Array:
-        return pa.array(self._values, mask=~self._is_there)
 
 
 def _batches(part: Part, table: str) -> Iterator[pa.RecordBatch]:

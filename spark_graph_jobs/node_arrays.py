@@ -1,4 +1,4 @@
-"""A server's nodes as one array, so that arcs and records find the nodes at their ends by a look and not by a join.
+"""A server's nodes as one array, so that arcs find the nodes at their ends by a look and not by a join.
 
 Joining two ends to each arc of all servers sorts all arcs twice. A name server holds its whole graph in memory with
 hundreds of bytes a node, so the fifty bytes a node that are kept here fit wherever a task runs. The arrays lie in the
@@ -40,7 +40,6 @@ _NODE: Final = np.dtype(
         ("kind", np.int8),
         ("owned", np.bool_),
         ("held", np.bool_),
-        ("owns_derived", np.bool_),
     ]
 )
 
@@ -90,14 +89,13 @@ def _look(nodes: NDArray[Any], values: Integers, wanted: Integers, order: Intege
 
 
 def write_nodes(folder: Path, at: int, table: pa.Table) -> None:
-    """Keep the nodes of a server: a table with the columns of the array, but for `owns_derived`."""
+    """Keep the nodes of a server: a table with the columns of the array."""
     nodes = np.zeros(table.num_rows, _NODE)
     for name in ("number", "key", "derived", "rank", "home_at", "owned", "held"):
         nodes[name] = table[name].to_numpy()
     nodes["level"] = pc.fill_null(table["level"], NO_LEVEL).to_numpy()
     kinds = pc.index_in(table["kind"], pa.array(KINDS[:-1]))
     nodes["kind"] = pc.fill_null(kinds, len(KINDS) - 1).to_numpy()
-    nodes["owns_derived"] = np.isin(nodes["derived"], nodes["derived"][nodes["owned"]])
     nodes = nodes[np.argsort(nodes["number"], kind="stable")]
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / f"{at}.nodes.npy", nodes)

@@ -14,10 +14,8 @@ from spark_graph_jobs import (
     agreement,
     ancestry,
     deliveries,
-    exactly_once,
     levels,
     looks,
-    rd_records,
     said,
     sink_pass,
     snapshots,
@@ -104,8 +102,6 @@ def audits(tables: Tables) -> Mapping[str, Callable[[], DataFrame]]:
         virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables),
         ancestry.AUDIT: lambda: ancestry.audit(tables),
     }
-    if any(snapshot.rows["rd_records"] for snapshot in tables.servers):
-        found[rd_records.AUDIT] = lambda: rd_records.audit(tables)
     log = tables.deliveries
     if log is not None:
         found[deliveries.AUDIT] = lambda: deliveries.audit(tables, log)
@@ -125,11 +121,11 @@ def _judge(tables: Tables, progress: Progress, seconds: dict[str, float], starte
     arcs = tables.store.keep("said of arcs", said.of_arcs(tables, nodes))
     seconds[READING] = time.perf_counter() - started
     progress(f"{READING} ({seconds[READING]:.1f} s)")
-    seconds |= dict.fromkeys((agreement.AUDIT, exactly_once.AUDIT), 0.0)  # these have no pass of their own
+    seconds[agreement.AUDIT] = 0.0  # it has no pass of its own
     started = time.perf_counter()
     end(LOOKING, collect_troubles(looks.look(tables, nodes, arcs)))
     started = time.perf_counter()
-    end(JUDGING, collect_troubles(sink_pass.judge(tables)))
+    end(JUDGING, collect_troubles(sink_pass.judge(tables), ancestry.AUDIT))
     for name, audit in audits(tables).items():
         started = time.perf_counter()
         end(name, collect_troubles(audit(), name))

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 MANIFEST: Final = "manifest.json"
 
@@ -68,17 +68,6 @@ TABLES: Final[dict[str, pa.Schema]] = {
         [
             _column("node", pa.int32()),
             _column("ancestors", pa.binary()),
-        ]
-    ),
-    "rd_records": pa.schema(
-        [
-            _column("parent", pa.int32()),
-            _column("child", pa.int32()),
-            _column("origin", pa.string()),
-            _maybe("minimal", _STRINGS),
-            _maybe("blocked", pa.binary()),
-            _maybe("version_counter", pa.int64()),
-            _maybe("version_server", pa.string()),
         ]
     ),
     "updates": pa.schema(

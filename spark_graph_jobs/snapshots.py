@@ -40,7 +40,6 @@ class Snapshot:
     peers: tuple[tuple[str, tuple[str, ...]], ...]
     """(server, its subnets) of all others it knows."""
     rows: Mapping[str, int]
-    has_computed_records: bool
     database_failure: str | None
 
 
@@ -109,7 +108,10 @@ def read_snapshot(folder: Path) -> Snapshot:
         raise UnreadableError(f"its {MANIFEST} cannot be read: {error}") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version != SCHEMA_VERSION:
-        raise UnreadableError(f"its schema version is {version}, and this audit reads {SCHEMA_VERSION}")
+        raise UnreadableError(
+            f"its schema version is {version}, and this audit reads {SCHEMA_VERSION}: take another snapshot with the "
+            "`shadowtree` that runs this audit"
+        )
     try:
         snapshot = Snapshot(
             server=str(content["server"]),
@@ -119,7 +121,6 @@ def read_snapshot(folder: Path) -> Snapshot:
             cut=None if content["cut"] is None else str(content["cut"]),
             peers=tuple((str(peer["server"]), tuple(map(str, peer["subnets"]))) for peer in content["peers"]),
             rows={table: int(content["rows"][table]) for table in TABLES},
-            has_computed_records=bool(content["has_computed_records"]),
             database_failure=None if content["database_failure"] is None else str(content["database_failure"]),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -55,7 +55,6 @@ def snapshots_of(
     *,
     groups: Iterable[str] = (),
     cut: str | None = "1@cut",
-    with_computed: bool = True,
     order: Mapping[str, int] | None = None,
 ) -> dict[str, Written]:
     """The snapshots of all servers in `owners` (by subnet), at rest.
@@ -64,7 +63,7 @@ def snapshots_of(
     and before that by `order`, which must not put a node before one above it.
     """
     whole = _Whole(list(arcs), owners, groups, order or {})
-    return {server: _Server(whole, at, server, cut, with_computed).written for at, server in enumerate(whole.servers)}
+    return {server: _Server(whole, at, server, cut).written for at, server in enumerate(whole.servers)}
 
 
 def write(snapshots: Mapping[str, Written], folder: Path) -> None:
@@ -162,31 +161,11 @@ class _Whole:
             joined |= {arc.parent, arc.child}
         return tree
 
-    def entering(self, names: tuple[str, ...], only_from: str | None = None) -> list[Arc]:
-        """The normal arcs into a derived node, in the order in which they may deliver."""
-        found = [
-            arc
-            for name in names
-            for arc in self.parents[name]
-            if self.components[arc.parent] != names and (only_from is None or self.home(arc.parent) == only_from)
-        ]
-        return sorted(found, key=lambda arc: (arc.cost, arc.parent, arc.child))
-
-    def minimal(self, closed: BitMap) -> list[str]:
-        """The minimal derived nodes of a set that is closed under ancestors, each by its smallest component."""
-        rest, found = closed.copy(), []
-        while rest:
-            # Numbers rise from the roots down: the last one is above none of the others.
-            lowest = self.name_of[rest.max()]
-            found.append(self.components[lowest][0])
-            rest -= self.above[lowest]
-        return sorted(found)
-
 
 class _Server:
     """What one server holds of the whole."""
 
-    def __init__(self, whole: _Whole, at: int, server: str, cut: str | None, with_computed: bool) -> None:
+    def __init__(self, whole: _Whole, at: int, server: str, cut: str | None) -> None:
         self.whole, self.server = whole, server
         self.shift = at * NUMBERS_APART
         subnets = sorted(subnet for subnet, owner in whole.owners.items() if owner == server)
@@ -205,7 +184,6 @@ class _Server:
                 "consistency": "server" if cut is None else "cut",
                 "cut": cut,
                 "peers": peers,
-                "has_computed_records": with_computed,
                 "database_failure": None,
             }
         )
@@ -213,7 +191,6 @@ class _Server:
         self._write_nodes()
         self._write_arcs()
         self._write_virtual_nodes()
-        self._write_records(with_computed)
 
     def _lives_here(self, name: str) -> bool:
         home = self.whole.home(name)
@@ -330,45 +307,3 @@ class _Server:
                 self.written.rows["virtual_nodes"].append(row)
             above = self._numbers(self._above(components[0]))
             self.written.rows["ancestors"].append({"node": self._number(components[0]), "ancestors": above})
-
-    def _write_records(self, with_computed: bool) -> None:
-        whole = self.whole
-        for components in whole.from_the_roots:
-            homes = {whole.home(name) for name in components}
-            if homes == {None}:
-                if components[0] not in self.owned:
-                    continue
-                homes, only_from = {self.server}, self.server
-            else:
-                only_from = None
-            if not (self.known & set(components)):
-                continue
-            before = BitMap()
-            for arc in whole.entering(components, only_from):
-                blocked = whole.above[arc.parent] & before
-                before |= whole.above[arc.parent]
-                if blocked:
-                    self._write_record(arc, blocked, homes, with_computed)
-
-    def _write_record(self, arc: Arc, blocked: BitMap, homes: set[str | None], with_computed: bool) -> None:
-        whole = self.whole
-        parent_home = whole.home(arc.parent)
-        row: dict[str, Any] = {
-            "parent": self._number(arc.parent) if arc.parent in self.known else None,
-            "child": self._number(arc.child),
-            "minimal": None,
-            "blocked": None,
-            "version_counter": None,
-            "version_server": None,
-        }
-        if parent_home in homes:
-            if with_computed and parent_home == self.server:
-                row |= {"origin": "computed", "blocked": self._numbers(blocked)}
-                self.written.rows["rd_records"].append(row)
-            return
-        row["minimal"] = whole.minimal(blocked)
-        if parent_home == self.server:
-            row |= {"origin": "stored", "version_counter": 1, "version_server": whole.servers[0]}
-            self.written.rows["rd_records"].append(row)
-        elif whole.home(arc.child) == self.server:
-            self.written.rows["rd_records"].append({**row, "origin": "sent"})

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -27,15 +26,12 @@ from spark_graph_jobs.joined import (
     ANCESTORS,
     ARCS,
     NODES,
-    RECORDS,
-    RECORDS_READ,
     Part,
     Work,
     number_nodes,
     parts_of,
     write_ancestors,
     write_arcs,
-    write_records,
 )
 from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.schema import DELIVERIES_SCHEMA, TABLES
@@ -68,11 +64,6 @@ class Tables:
     """at, vnid, smallest, components (each a `local`)."""
     ancestors: DataFrame
     """at, local, derived, ancestors."""
-    rd_records: DataFrame
-    """The columns of the schema, at, and of both ends their `local` (as parent and child), key, derived, home_at, and
-    owns_derived: whether a component of its derived node is owned there. `digest`: of its minimal nodes. Of a stored
-    record also what is known at the home of the child: parent_there, child_there, derived_there, and minimal_there, the
-    derived nodes of its minimal ones; null where nothing is known."""
     updates: DataFrame
     """The columns of the schema, at."""
     deliveries: DataFrame | None
@@ -107,7 +98,6 @@ def load(spark: SparkSession, collection: Collection, work: Path | None = None) 
             arcs=_arcs(store, servers, there),
             virtual_nodes=_virtual_nodes(spark, servers),
             ancestors=_ancestors(store, servers, there),
-            rd_records=_rd_records(store, servers, there),
             updates=_read(spark, servers, "updates"),
             deliveries=(
                 None
@@ -224,24 +214,6 @@ def _ancestors(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFra
         write_ancestors(*of_server, work)
 
     return store.made("ancestors", ANCESTORS, lambda _: _each(store, of_servers, write))
-
-
-def _rd_records(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFrame:
-    """Names are hashed by Spark; what is known of them is looked up by tasks."""
-    records = (
-        _read(store.spark, servers, "rd_records")
-        .withColumn("minimal_keys", sql.transform("minimal", key))
-        .withColumn("digest", sql.xxhash64(sql.sort_array("minimal")))
-        .select(*RECORDS_READ.names)
-    )
-
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = TaskContext.get()
-        assert task is not None, "Spark carries this out"
-        rows = write_records(task.partitionId(), batches, work)
-        yield pa.record_batch({"rows": pa.array([rows])})
-
-    return store.made("rd_records", RECORDS, lambda _: records.mapInArrow(write, "rows long").collect())
 
 
 def _each(store: Store, tasks: Sequence[T], carry_out: Callable[[T], None]) -> None:

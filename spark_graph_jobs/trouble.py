@@ -80,13 +80,6 @@ def nodes_in_trouble(frame: DataFrame, message: str | Column, *, texts: Column |
     return _troubles(frame, message, texts, Severity.ERROR, node=sql.col("local"))
 
 
-def arcs_in_trouble(
-    frame: DataFrame, message: str | Column, *, texts: Column | None = None, severity: Severity = Severity.ERROR
-) -> DataFrame:
-    """Each row of `frame` as an arc that is wrong: its columns `parent` and `child`, `local` numbers."""
-    return _troubles(frame, message, texts, severity, parent=sql.col("parent"), child=sql.col("child"))
-
-
 @dataclass(frozen=True, slots=True)
 class Condition:
     """What must not be so in one row of a table, which alone shows it."""
@@ -96,10 +89,6 @@ class Condition:
     message: str | Column
     texts: Column | None = None
     severity: Severity = Severity.ERROR
-
-
-JUDGED: Final = types.StructType([*TROUBLE.fields, types.StructField("audit", types.StringType())])
-"""A trouble and the audit that found it: for what several audits find in one pass."""
 
 
 def rows_in_trouble(frame: DataFrame, conditions: Sequence[Condition], **about: Column) -> DataFrame:

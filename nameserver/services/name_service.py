@@ -18,6 +18,7 @@ from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks
 from nameserver.routing import PeerDirectory, Routing
 from nameserver.run_loop import RunLoop
+from nameserver.services.arc_records import ArcRecords
 from nameserver.services.bulk_checks import BulkCheckCalls
 from nameserver.services.calls import (
     AnswerT,
@@ -83,7 +84,14 @@ def name_service_handlers(
         forwarder=forwarder,
         listed=listed,
     )
-    questions = QuestionCalls(core=core, resolver=resolver, checks=checks, cross_checks=cross_checks, routing=routing)
+    questions = QuestionCalls(
+        core=core,
+        resolver=resolver,
+        checks=checks,
+        cross_checks=cross_checks,
+        arc_records=ArcRecords(core=core, resolver=resolver, forwarder=forwarder),
+        routing=routing,
+    )
     resolutions = Resolutions(core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder)
     streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)

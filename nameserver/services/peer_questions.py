@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from namegraph.core_reads import CoreReads
+from namegraph.message_parts import ArcId
 from namegraph.refusals import Reason, refuse
 from nameserver import wire
 from nameserver.ancestry_filling import AncestryFilling
-from nameserver.forwarding import Forwarder
+from nameserver.forwarding import Forwarder, not_owned_here
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks, PairFinding
 from nameserver.routing import PeerDirectory
 from nameserver.run_loop import RunLoop
+from nameserver.services.arc_records import DESCRIBED_ARCS_LIMIT
 from nameserver.services.bulk_checks import CHECK_PAIRS_LIMIT
 from nameserver.services.calls import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.services.part_wire import part_chunks
 from nameserver.services.revisions import Revisions
+from resolver.descriptions import RD_ANCESTORS_LIMIT
 from resolver.membership import MembershipResolver
 from resolver.parts import PartRequest, Parts
 from shadowtree.v1 import peer_pb2 as messages
 
 
 class PeerQuestionCalls:
-    """Answers CheckPart and ResolvePart, from this server's state alone."""
+    """Answers CheckPart, DescribeArcs and ResolvePart, from this server's state alone."""
 
     def __init__(self, *, core: CoreReads, checks: PairChecks, parts: Parts) -> None:
         self._core = core
@@ -51,6 +54,32 @@ class PeerQuestionCalls:
             revision=self._core.revision,
             pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
         )
+
+    async def describe_arcs(
+        self, request: messages.DescribeArcsRequest, context: Context
+    ) -> messages.DescribeArcsResponse:
+        """Who must not cross each arc into a node of this server."""
+        del context
+        if len(request.parents) != len(request.children) or len(request.parents) > DESCRIBED_ARCS_LIMIT:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"{len(request.parents)} parents and {len(request.children)} children are no columns of at most "
+                f"{DESCRIBED_ARCS_LIMIT} arcs",
+                field="children",
+            )
+        core, known = self._core, self._core.graph.index
+        records = []
+        room = RD_ANCESTORS_LIMIT + 1
+        for parent, child in zip(request.parents, request.children, strict=True):
+            arc = ArcId(wire.read_id(parent, "parents", known), wire.read_id(child, "children", known))
+            if core.home_of(arc.child) != core.server:
+                raise not_owned_here(arc.child, core.server)
+            names = core.rd_record(arc)[:room]
+            records.append(messages.DescribeArcsResponse.Sources(names=names))
+            room -= len(names)
+            if not room:
+                break
+        return messages.DescribeArcsResponse(records=records, revision=core.revision, view=core.view)
 
     async def resolve_part(self, request: messages.ResolvePartRequest, context: Context) -> Chunks:
         """What is owned here of all that an originator reaches."""
@@ -82,8 +111,15 @@ def peer_question_handlers(
         "CheckPart": unary_call(
             read(questions.check_part, revisions, run_loop, filling, of=_members), messages.CheckPartRequest
         ),
+        "DescribeArcs": unary_call(
+            read(questions.describe_arcs, revisions, run_loop, filling, of=_children), messages.DescribeArcsRequest
+        ),
     }
 
 
 def _members(request: messages.CheckPartRequest) -> Sequence[str]:
     return request.members
+
+
+def _children(request: messages.DescribeArcsRequest) -> Sequence[str]:
+    return request.children

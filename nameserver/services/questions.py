@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId
 from namegraph.refusals import Reason, refuse
@@ -9,8 +11,10 @@ from nameserver import wire
 from nameserver.forwarding import part_seconds
 from nameserver.pair_checks import PairChecks, PairFinding
 from nameserver.routing import Routing, Whose
+from nameserver.services.arc_records import ArcRecords
 from nameserver.services.calls import Context
 from nameserver.services.cross_checks import UNCERTAIN, YES, CrossChecks, Question
+from nameserver.services.parts import newest
 from resolver.membership import MembershipResolver
 from shadowtree.v1 import name_service_pb2 as messages
 
@@ -29,12 +33,14 @@ class QuestionCalls:
         resolver: MembershipResolver,
         checks: PairChecks,
         cross_checks: CrossChecks,
+        arc_records: ArcRecords,
         routing: Routing,
     ) -> None:
         self._core = core
         self._resolver = resolver
         self._checks = checks
         self._cross_checks = cross_checks
+        self._arc_records = arc_records
         self._routing = routing
         self._known = core.graph.index
 
@@ -77,8 +83,7 @@ class QuestionCalls:
     async def describe_group(
         self, request: messages.DescribeGroupRequest, context: Context
     ) -> messages.GroupDescription:
-        """What is known of one group."""
-        del context
+        """What is known of one group, here and at the homes of its children."""
         if request.pathname_limit > PATHNAMES_LIMIT:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -86,9 +91,12 @@ class QuestionCalls:
                 limit=str(PATHNAMES_LIMIT),
                 field="pathname_limit",
             )
-        description = self._resolver.describe(
-            wire.read_id(request.group, "group", self._known),
-            pathname_limit=request.pathname_limit or PATHNAMES_DEFAULT,
-            told={},
+        group = wire.read_id(request.group, "group", self._known)
+        told = await self._arc_records.told(
+            group, at_least_revision=request.at_least_revision, seconds=partial(part_seconds, context)
         )
-        return wire.group_description(description, self._core.revision)
+        description = self._resolver.describe(
+            group, pathname_limit=request.pathname_limit or PATHNAMES_DEFAULT, told=told.sources
+        )
+        revision = newest((self._core.revision, *told.revisions))
+        return wire.group_description(description, revision, unreachable=sorted(told.unreachable))

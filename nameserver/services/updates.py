@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+from typing import Protocol
 
 from msgspec import structs
 
@@ -20,6 +21,18 @@ from shadowtree.v1 import names_pb2 as values
 
 APPLY_OPERATIONS_LIMIT = 100_000
 """Operations of one atomic update: the core takes about a second over so many, and serves nobody else meanwhile."""
+
+
+class _Update(Protocol):
+    """What every request for an update says of it, besides its operations."""
+
+    @property
+    def request_id(self) -> str:
+        """Names the update; empty where the caller will not repeat it."""
+
+    @property
+    def report_control(self) -> bool:
+        """Whether the caller wants to hear what became controlled or released."""
 
 
 class RequestIds:
@@ -45,20 +58,20 @@ class UpdateCalls:
 
     async def create_group(self, request: messages.CreateGroupRequest, context: Context) -> values.Change:
         """Make one group."""
-        return await self._update((wire.create_operation(request, self._known),), request.request_id, context)
+        return await self._update((wire.create_operation(request, self._known),), request, context)
 
     async def delete_group(self, request: messages.DeleteGroupRequest, context: Context) -> values.Change:
         """Remove one group."""
-        return await self._update((wire.delete_operation(request, self._known),), request.request_id, context)
+        return await self._update((wire.delete_operation(request, self._known),), request, context)
 
     async def join(self, request: messages.JoinRequest, context: Context) -> values.Change:
         """Add one arc."""
         join = structs.replace(wire.join_operation(request, self._known), offline=request.offline)
-        return await self._update((join,), request.request_id, context)
+        return await self._update((join,), request, context)
 
     async def leave(self, request: messages.LeaveRequest, context: Context) -> values.Change:
         """Remove one arc."""
-        return await self._update((wire.leave_operation(request, self._known),), request.request_id, context)
+        return await self._update((wire.leave_operation(request, self._known),), request, context)
 
     async def apply_updates(self, request: messages.ApplyUpdatesRequest, context: Context) -> values.Change:
         """Add and remove many arcs as one atomic update."""
@@ -70,15 +83,16 @@ class UpdateCalls:
                 limit=str(APPLY_OPERATIONS_LIMIT),
                 field="operations",
             )
-        return await self._update(wire.apply_operations(request, self._known), request.request_id, context)
+        return await self._update(wire.apply_operations(request, self._known), request, context)
 
-    async def _update(self, operations: tuple[Operation, ...], request_id: str, context: Context) -> values.Change:
-        self._listed.require_for(operations, request_id)
+    async def _update(self, operations: tuple[Operation, ...], request: _Update, context: Context) -> values.Change:
+        self._listed.require_for(operations, request.request_id)
         run_loop = self._run_loop
         command = UpdateCommand(
             run_loop.new_ticket(),
-            self._request_ids.given_or_new(request_id),
+            self._request_ids.given_or_new(request.request_id),
             operations,
             deadline_of(context, run_loop),
+            reports_control=request.report_control,
         )
         return wire.change(await run_loop.carry_out(command))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shadowtree.cli.options import Session, everywhere, in_session, request_id_option
+from shadowtree.cli.options import Session, effects_option, everywhere, in_session, request_id_option
 from shadowtree.cli.output import print_change
 from shadowtree.errors import ShadowtreeError
 from shadowtree.results import Change, Effect
@@ -12,10 +12,11 @@ from shadowtree.results import Change, Effect
 
 @click.command("apply")
 @click.argument("file")
+@effects_option
 @request_id_option
 @everywhere()
 @in_session
-def apply_command(session: Session, file: str, request_id: str | None) -> None:
+def apply_command(session: Session, file: str, with_effects: bool, request_id: str | None) -> None:
     """Make the joins and leaves of FILE; `-` is standard input.
 
     Each line is `+` or `-`, a parent, a child, and perhaps `group` or `member`, with tabs between. The lines up to a
@@ -37,7 +38,7 @@ def apply_command(session: Session, file: str, request_id: str | None) -> None:
             # One id names the whole file; each of its updates needs one of its own.
             own_id = f"{request_id}/{done}" if request_id and len(updates) > 1 else request_id
             try:
-                change = names.apply(update.operations, request_id=own_id)
+                change = names.apply(update.operations, effects=with_effects, request_id=own_id)
             except ShadowtreeError as error:
                 error.message = (
                     f"{shown_name(file)}:{update.line}: the update that begins here was refused: {error.message} "

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.options import Session, everywhere, in_session
-from shadowtree.cli.output import is_terminal, print_json, print_lines
+from shadowtree.cli.output import is_terminal, print_json, print_lines, warn_unreachable
+from shadowtree.cli.statuses import DONE, UNCERTAIN
 
 if TYPE_CHECKING:
     from shadowtree.results import GroupDescription
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 )
 @everywhere()
 @in_session
-def describe_command(session: Session, group: str, pathname_limit: int | None) -> None:
+def describe_command(session: Session, group: str, pathname_limit: int | None) -> int:
     """Show GROUP: its parents and children, its loop if it is in one, and how it is reached.
 
     The state of an arc: `normal`; in a loop `shadow` (walked, both ways) or `fade` (not needed to reach everybody).
     In a pipe each line is one fact, with tabs between its parts.
+
+    Exits with status 3 if the duplication-control records of some arcs are missing, because the server that the arcs
+    lead to is out of reach; says which server.
 
     \b
     Example:
@@ -46,6 +50,10 @@ def describe_command(session: Session, group: str, pathname_limit: int | None) -
         show_description(found)
     else:
         print_lines("\t".join(fact) for fact in _facts(found))
+    if found.unreachable:
+        warn_unreachable(found.unreachable)
+        return UNCERTAIN
+    return DONE
 
 
 def _facts(found: GroupDescription) -> Iterator[tuple[str, ...]]:
@@ -63,6 +71,8 @@ def _facts(found: GroupDescription) -> Iterator[tuple[str, ...]]:
         yield "rd_record", record.source, record.sink, record.parent, record.child, *record.ancestors
     if found.rd_records_truncated:
         yield ("rd_records_truncated",)
+    for server in found.unreachable:
+        yield "unreachable", server
     for pathname in found.pathnames:
         yield "pathname", *pathname
     if found.pathnames_truncated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from shadowtree.cli.describe import describe_command
-from shadowtree.cli.options import Session, everywhere, in_session, request_id_option
+from shadowtree.cli.options import Session, effects_option, everywhere, in_session, request_id_option
 from shadowtree.cli.output import print_change, print_json, print_lines, warn_unreachable
 from shadowtree.cli.statuses import DONE, UNCERTAIN
 
@@ -21,10 +21,11 @@ def group_command() -> None:
 
 @group_command.command("create")
 @click.argument("group")
+@effects_option
 @request_id_option
 @everywhere()
 @in_session
-def create_command(session: Session, group: str, request_id: str | None) -> None:
+def create_command(session: Session, group: str, with_effects: bool, request_id: str | None) -> None:
     """Create GROUP, without members.
 
     \b
@@ -32,16 +33,18 @@ def create_command(session: Session, group: str, request_id: str | None) -> None
       shadowtree group create staff@ubc.example
     """
     with session.connect() as names:
-        print_change(names.create_group(group, request_id=request_id), is_json=session.is_json)
+        change = names.create_group(group, effects=with_effects, request_id=request_id)
+    print_change(change, is_json=session.is_json)
 
 
 @group_command.command("delete")
 @click.argument("group")
 @click.option("--force", is_flag=True, help="Even if it has parents or children: leave them, in the same update.")
+@effects_option
 @request_id_option
 @everywhere()
 @in_session
-def delete_command(session: Session, group: str, force: bool, request_id: str | None) -> None:
+def delete_command(session: Session, group: str, force: bool, with_effects: bool, request_id: str | None) -> None:
     """Delete GROUP, which must be empty and in no other group.
 
     \b
@@ -49,7 +52,8 @@ def delete_command(session: Session, group: str, force: bool, request_id: str | 
       shadowtree group delete staff@ubc.example --force
     """
     with session.connect() as names:
-        print_change(names.delete_group(group, force, request_id=request_id), is_json=session.is_json)
+        change = names.delete_group(group, force, effects=with_effects, request_id=request_id)
+    print_change(change, is_json=session.is_json)
 
 
 @group_command.command("list")

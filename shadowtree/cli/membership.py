@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shadowtree.cli.options import Session, everywhere, in_session, request_id_option
+from shadowtree.cli.options import Session, effects_option, everywhere, in_session, request_id_option
 from shadowtree.cli.output import print_change
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _process_option = click.option(
     is_flag=True,
     help="If the server of one of the two is out of reach, let it join when that is back. Needs --group or --process.",
 )
+@effects_option
 @request_id_option
 @everywhere()
 @in_session
@@ -39,12 +40,14 @@ def join_command(
     is_group: bool,
     is_process: bool,
     is_offline: bool,
+    with_effects: bool,
     request_id: str | None,
 ) -> None:
     """Make MEMBER an immediate member of the group PARENT.
 
     MEMBER is a group if one of that id exists, else a process; --group and --process say which. Prints what the join
-    changed: a loop that was closed (formed, grown), groups that are now reached in several ways (controlled).
+    changed: a loop that was closed (formed, grown); with --effects also who is now reached in several ways
+    (controlled).
 
     With --offline a member whose server is out of reach, or that of PARENT, is remembered, and joined when that is
     back; `shadowtree status` of the other server shows it as suspended until then, and says so if it cannot be.
@@ -56,7 +59,7 @@ def join_command(
     """
     with session.connect() as names:
         kind = _kind(is_group=is_group, is_process=is_process)
-        change = names.join(parent, member, kind, offline=is_offline, request_id=request_id)
+        change = names.join(parent, member, kind, offline=is_offline, effects=with_effects, request_id=request_id)
     print_change(change, is_json=session.is_json)
 
 
@@ -65,23 +68,31 @@ def join_command(
 @click.argument("member")
 @_group_option
 @_process_option
+@effects_option
 @request_id_option
 @everywhere()
 @in_session
 def leave_command(
-    session: Session, parent: str, member: str, is_group: bool, is_process: bool, request_id: str | None
+    session: Session,
+    parent: str,
+    member: str,
+    is_group: bool,
+    is_process: bool,
+    with_effects: bool,
+    request_id: str | None,
 ) -> None:
     """Take MEMBER out of the immediate members of the group PARENT.
 
     MEMBER may still be in PARENT through another group: `shadowtree check` tells. Prints what the leave changed: a
-    loop that was broken, groups that are no longer reached in several ways (released).
+    loop that was broken; with --effects also who is no longer reached in several ways (released).
 
     \b
     Example:
       shadowtree leave staff@ubc.example ann@ubc.example
     """
     with session.connect() as names:
-        change = names.leave(parent, member, _kind(is_group=is_group, is_process=is_process), request_id=request_id)
+        kind = _kind(is_group=is_group, is_process=is_process)
+        change = names.leave(parent, member, kind, effects=with_effects, request_id=request_id)
     print_change(change, is_json=session.is_json)
 
 

@@ -120,3 +120,11 @@ request_id_option = click.option(
     help="Your name for this update: repeated with the same, it is done once and gives the first answer again.",
 )
 """For commands that write, and for these alone: what fails then was done, or not, or that is unknown."""
+
+effects_option = click.option(
+    "--effects",
+    "with_effects",
+    is_flag=True,
+    help="Also print what became controlled or released. Costs a look at everything above and below what is changed.",
+)
+"""For writes that change few arcs: an import never says what became controlled."""

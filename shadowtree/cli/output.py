@@ -16,7 +16,11 @@ import click
 from shadowtree import results
 
 _NOT_IN_JSON = {"walk"}
-_IN_JSON_WHEN_TRUE = {(results.GroupDescription, "rd_records_truncated"), (results.GroupList, "unreachable")}
+_IN_JSON_WHEN_TRUE = {
+    (results.GroupDescription, "rd_records_truncated"),
+    (results.GroupDescription, "unreachable"),
+    (results.GroupList, "unreachable"),
+}
 
 
 SUBNETS_SHOWN = 3

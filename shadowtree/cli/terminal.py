@@ -64,6 +64,9 @@ def show_description(found: results.GroupDescription) -> None:
                 for record in found.rd_records
             ],
         )
+    if found.unreachable:
+        missing = tree.add("[red]duplication control of arcs to these servers is missing[/]: out of reach")
+        _add_some(missing, [escape(server) for server in found.unreachable])
     more = ", and more" if found.pathnames_truncated else ""
     _add_some(
         tree.add(f"pathnames ({len(found.pathnames)}{more})"),

@@ -167,6 +167,7 @@ def read_description(message: name_service_pb2.GroupDescription) -> results.Grou
         pathnames_truncated=message.pathnames_truncated,
         revision=message.revision,
         rd_records_truncated=message.rd_records_truncated,
+        unreachable=tuple(sorted(message.unreachable)),
     )
 
 

@@ -58,22 +58,26 @@ def new_request_id() -> RequestId:
     return os.urandom(16).hex()
 
 
-def create_group(group: GroupId, request_id: RequestId | None) -> UnaryCall[results.Change]:
+def create_group(group: GroupId, *, effects: bool, request_id: RequestId | None) -> UnaryCall[results.Change]:
     """Make a group without members."""
     request_id = request_id or new_request_id()
-    request = _message(name_service_pb2.CreateGroupRequest, group=group, request_id=request_id)
+    request = _message(name_service_pb2.CreateGroupRequest, group=group, report_control=effects, request_id=request_id)
     return UnaryCall("CreateGroup", request, answers.read_change, request_id)
 
 
-def delete_group(group: GroupId, *, force: bool, request_id: RequestId | None) -> UnaryCall[results.Change]:
+def delete_group(
+    group: GroupId, *, force: bool, effects: bool, request_id: RequestId | None
+) -> UnaryCall[results.Change]:
     """Remove a group; `force` leaves its parents and children first."""
     request_id = request_id or new_request_id()
-    request = _message(name_service_pb2.DeleteGroupRequest, group=group, force=force, request_id=request_id)
+    request = _message(
+        name_service_pb2.DeleteGroupRequest, group=group, force=force, report_control=effects, request_id=request_id
+    )
     return UnaryCall("DeleteGroup", request, answers.read_change, request_id)
 
 
 def join(
-    parent: GroupId, member: MemberId, *, kind: ChildKind, offline: bool, request_id: RequestId | None
+    parent: GroupId, member: MemberId, *, kind: ChildKind, offline: bool, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Add the arc parent -> member; with `offline`, as soon as the servers of both are there."""
     request_id = request_id or new_request_id()
@@ -83,13 +87,14 @@ def join(
         child=member,
         kind=_choice(_CHILD_KINDS, kind, "kind"),
         offline=offline,
+        report_control=effects,
         request_id=request_id,
     )
     return UnaryCall("Join", request, answers.read_change, request_id)
 
 
 def leave(
-    parent: GroupId, member: MemberId, *, kind: ChildKind, request_id: RequestId | None
+    parent: GroupId, member: MemberId, *, kind: ChildKind, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Remove the arc parent -> member."""
     request_id = request_id or new_request_id()
@@ -98,12 +103,15 @@ def leave(
         parent=parent,
         child=member,
         kind=_choice(_CHILD_KINDS, kind, "kind"),
+        report_control=effects,
         request_id=request_id,
     )
     return UnaryCall("Leave", request, answers.read_change, request_id)
 
 
-def apply(operations: Iterable[Join | Leave], request_id: RequestId | None) -> UnaryCall[results.Change]:
+def apply(
+    operations: Iterable[Join | Leave], *, effects: bool, request_id: RequestId | None
+) -> UnaryCall[results.Change]:
     """Carry out all operations as one atomic update."""
     request_id = request_id or new_request_id()
     request = _message(
@@ -118,6 +126,7 @@ def apply(operations: Iterable[Join | Leave], request_id: RequestId | None) -> U
             )
             for operation in operations
         ],
+        report_control=effects,
         request_id=request_id,
     )
     return UnaryCall("ApplyUpdates", request, answers.read_change, request_id)

@@ -72,21 +72,33 @@ class Client:
     # -- writes
 
     def create_group(
-        self, group: GroupId, *, request_id: RequestId | None = None, timeout: Seconds | None = None
+        self,
+        group: GroupId,
+        *,
+        effects: bool = False,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
     ) -> results.Change:
-        """Make a group without members."""
-        return self._call(calls.create_group(group, request_id), timeout)
+        """Make a group without members.
+
+        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        """
+        return self._call(calls.create_group(group, effects=effects, request_id=request_id), timeout)
 
     def delete_group(
         self,
         group: GroupId,
         force: bool = False,
         *,
+        effects: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Remove a group; with `force` even one that has parents or children, which are left first."""
-        return self._call(calls.delete_group(group, force=force, request_id=request_id), timeout)
+        """Remove a group; with `force` even one that has parents or children, which are left first.
+
+        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        """
+        return self._call(calls.delete_group(group, force=force, effects=effects, request_id=request_id), timeout)
 
     def join(
         self,
@@ -95,11 +107,16 @@ class Client:
         kind: ChildKind = "auto",
         *,
         offline: bool = False,
+        effects: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Make `member` an immediate member of `parent`; with `offline`, as soon as the servers of both are there."""
-        return self._call(calls.join(parent, member, kind=kind, offline=offline, request_id=request_id), timeout)
+        """Make `member` an immediate member of `parent`; with `offline`, as soon as the servers of both are there.
+
+        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        """
+        call = calls.join(parent, member, kind=kind, offline=offline, effects=effects, request_id=request_id)
+        return self._call(call, timeout)
 
     def leave(
         self,
@@ -107,21 +124,29 @@ class Client:
         member: MemberId,
         kind: ChildKind = "auto",
         *,
+        effects: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Take `member` out of the immediate members of `parent`."""
-        return self._call(calls.leave(parent, member, kind=kind, request_id=request_id), timeout)
+        """Take `member` out of the immediate members of `parent`.
+
+        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        """
+        return self._call(calls.leave(parent, member, kind=kind, effects=effects, request_id=request_id), timeout)
 
     def apply(
         self,
         operations: Iterable[Join | Leave],
         *,
+        effects: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Carry out several joins and leaves as one atomic update."""
-        return self._call(calls.apply(operations, request_id), timeout)
+        """Carry out several joins and leaves as one atomic update.
+
+        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        """
+        return self._call(calls.apply(operations, effects=effects, request_id=request_id), timeout)
 
     def import_file(
         self,

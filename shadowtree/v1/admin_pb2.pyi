@@ -152,7 +152,7 @@ class MakeCutResponse(_message.Message):
     def __init__(self, revision: _Optional[str] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
-    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "boundary_records", "under_way", "end", "is_caught_up", "pieces")
+    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "under_way", "end", "is_caught_up", "pieces")
     class Nodes(_message.Message):
         __slots__ = ("numbers", "ids", "kinds", "homes", "places", "version_counters", "version_servers", "virtual_nodes", "representatives", "servers")
         NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -213,21 +213,6 @@ class SnapshotChunk(_message.Message):
         sets: _containers.RepeatedScalarFieldContainer[bytes]
         sizes: _containers.RepeatedScalarFieldContainer[int]
         def __init__(self, representatives: _Optional[_Iterable[int]] = ..., sets: _Optional[_Iterable[bytes]] = ..., sizes: _Optional[_Iterable[int]] = ...) -> None: ...
-    class BoundaryRecord(_message.Message):
-        __slots__ = ("parent", "child", "is_stored", "minimal", "version_counter", "version_server")
-        PARENT_FIELD_NUMBER: _ClassVar[int]
-        CHILD_FIELD_NUMBER: _ClassVar[int]
-        IS_STORED_FIELD_NUMBER: _ClassVar[int]
-        MINIMAL_FIELD_NUMBER: _ClassVar[int]
-        VERSION_COUNTER_FIELD_NUMBER: _ClassVar[int]
-        VERSION_SERVER_FIELD_NUMBER: _ClassVar[int]
-        parent: int
-        child: int
-        is_stored: bool
-        minimal: _containers.RepeatedScalarFieldContainer[str]
-        version_counter: int
-        version_server: str
-        def __init__(self, parent: _Optional[int] = ..., child: _Optional[int] = ..., is_stored: _Optional[bool] = ..., minimal: _Optional[_Iterable[str]] = ..., version_counter: _Optional[int] = ..., version_server: _Optional[str] = ...) -> None: ...
     class UnderWay(_message.Message):
         __slots__ = ("update", "coordinator", "is_coordinator", "state", "priority_counter", "priority_server", "waits_for")
         UPDATE_FIELD_NUMBER: _ClassVar[int]
@@ -275,7 +260,6 @@ class SnapshotChunk(_message.Message):
     ARCS_FIELD_NUMBER: _ClassVar[int]
     VIRTUAL_NODES_FIELD_NUMBER: _ClassVar[int]
     ANCESTOR_SETS_FIELD_NUMBER: _ClassVar[int]
-    BOUNDARY_RECORDS_FIELD_NUMBER: _ClassVar[int]
     UNDER_WAY_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     IS_CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
@@ -284,9 +268,8 @@ class SnapshotChunk(_message.Message):
     arcs: SnapshotChunk.Arcs
     virtual_nodes: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.VirtualNode]
     ancestor_sets: SnapshotChunk.AncestorSets
-    boundary_records: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.BoundaryRecord]
     under_way: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.UnderWay]
     end: SnapshotChunk.End
     is_caught_up: bool
     pieces: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., boundary_records: _Optional[_Iterable[_Union[SnapshotChunk.BoundaryRecord, _Mapping]]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ...) -> None: ...

@@ -9,51 +9,59 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateGroupRequest(_message.Message):
-    __slots__ = ("group", "request_id")
+    __slots__ = ("group", "request_id", "report_control")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
     group: str
     request_id: str
-    def __init__(self, group: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+    report_control: bool
+    def __init__(self, group: _Optional[str] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
 
 class DeleteGroupRequest(_message.Message):
-    __slots__ = ("group", "force", "request_id")
+    __slots__ = ("group", "force", "request_id", "report_control")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
     group: str
     force: bool
     request_id: str
-    def __init__(self, group: _Optional[str] = ..., force: _Optional[bool] = ..., request_id: _Optional[str] = ...) -> None: ...
+    report_control: bool
+    def __init__(self, group: _Optional[str] = ..., force: _Optional[bool] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
-    __slots__ = ("parent", "child", "kind", "request_id", "offline")
+    __slots__ = ("parent", "child", "kind", "request_id", "offline", "report_control")
     PARENT_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OFFLINE_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
     parent: str
     child: str
     kind: _names_pb2.ChildKind
     request_id: str
     offline: bool
-    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ..., offline: _Optional[bool] = ...) -> None: ...
+    report_control: bool
+    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ..., offline: _Optional[bool] = ..., report_control: _Optional[bool] = ...) -> None: ...
 
 class LeaveRequest(_message.Message):
-    __slots__ = ("parent", "child", "kind", "request_id")
+    __slots__ = ("parent", "child", "kind", "request_id", "report_control")
     PARENT_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
     parent: str
     child: str
     kind: _names_pb2.ChildKind
     request_id: str
-    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    report_control: bool
+    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
 
 class ApplyUpdatesRequest(_message.Message):
-    __slots__ = ("operations", "request_id")
+    __slots__ = ("operations", "request_id", "report_control")
     class Operation(_message.Message):
         __slots__ = ("leave", "parent", "child", "kind")
         LEAVE_FIELD_NUMBER: _ClassVar[int]
@@ -67,9 +75,11 @@ class ApplyUpdatesRequest(_message.Message):
         def __init__(self, leave: _Optional[bool] = ..., parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ...) -> None: ...
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
     operations: _containers.RepeatedCompositeFieldContainer[ApplyUpdatesRequest.Operation]
     request_id: str
-    def __init__(self, operations: _Optional[_Iterable[_Union[ApplyUpdatesRequest.Operation, _Mapping]]] = ..., request_id: _Optional[str] = ...) -> None: ...
+    report_control: bool
+    def __init__(self, operations: _Optional[_Iterable[_Union[ApplyUpdatesRequest.Operation, _Mapping]]] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
 
 class ImportChunk(_message.Message):
     __slots__ = ("request_id", "names", "parents", "children", "kinds", "groups")
@@ -130,7 +140,7 @@ class DescribeGroupRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., at_least_revision: _Optional[str] = ..., pathname_limit: _Optional[int] = ...) -> None: ...
 
 class GroupDescription(_message.Message):
-    __slots__ = ("group", "home", "virtual_node", "parents", "children", "rd_records", "pathnames", "pathnames_truncated", "revision", "rd_records_truncated")
+    __slots__ = ("group", "home", "virtual_node", "parents", "children", "rd_records", "pathnames", "pathnames_truncated", "revision", "rd_records_truncated", "unreachable")
     class VirtualNode(_message.Message):
         __slots__ = ("vnid", "components")
         VNID_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +185,7 @@ class GroupDescription(_message.Message):
     PATHNAMES_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     RD_RECORDS_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     group: str
     home: str
     virtual_node: GroupDescription.VirtualNode
@@ -185,7 +196,8 @@ class GroupDescription(_message.Message):
     pathnames_truncated: bool
     revision: str
     rd_records_truncated: bool
-    def __init__(self, group: _Optional[str] = ..., home: _Optional[str] = ..., virtual_node: _Optional[_Union[GroupDescription.VirtualNode, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., rd_records: _Optional[_Iterable[_Union[GroupDescription.DuplicationControlRecord, _Mapping]]] = ..., pathnames: _Optional[_Iterable[_Union[GroupDescription.Pathname, _Mapping]]] = ..., pathnames_truncated: _Optional[bool] = ..., revision: _Optional[str] = ..., rd_records_truncated: _Optional[bool] = ...) -> None: ...
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., home: _Optional[str] = ..., virtual_node: _Optional[_Union[GroupDescription.VirtualNode, _Mapping]] = ..., parents: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., children: _Optional[_Iterable[_Union[GroupDescription.Neighbour, _Mapping]]] = ..., rd_records: _Optional[_Iterable[_Union[GroupDescription.DuplicationControlRecord, _Mapping]]] = ..., pathnames: _Optional[_Iterable[_Union[GroupDescription.Pathname, _Mapping]]] = ..., pathnames_truncated: _Optional[bool] = ..., revision: _Optional[str] = ..., rd_records_truncated: _Optional[bool] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ("subnet", "page_size", "page_token", "at_least_revision")

@@ -210,6 +210,31 @@ class CheckPartResponse(_message.Message):
     view: str
     def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ..., apart: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ...) -> None: ...
 
+class DescribeArcsRequest(_message.Message):
+    __slots__ = ("parents", "children", "at_least_revision")
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    parents: _containers.RepeatedScalarFieldContainer[str]
+    children: _containers.RepeatedScalarFieldContainer[str]
+    at_least_revision: str
+    def __init__(self, parents: _Optional[_Iterable[str]] = ..., children: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class DescribeArcsResponse(_message.Message):
+    __slots__ = ("records", "revision", "view")
+    class Sources(_message.Message):
+        __slots__ = ("names",)
+        NAMES_FIELD_NUMBER: _ClassVar[int]
+        names: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[DescribeArcsResponse.Sources]
+    revision: str
+    view: str
+    def __init__(self, records: _Optional[_Iterable[_Union[DescribeArcsResponse.Sources, _Mapping]]] = ..., revision: _Optional[str] = ..., view: _Optional[str] = ...) -> None: ...
+
 class ResolvePartRequest(_message.Message):
     __slots__ = ("originator", "known_version", "with_steps", "at_least_revision")
     ORIGINATOR_FIELD_NUMBER: _ClassVar[int]

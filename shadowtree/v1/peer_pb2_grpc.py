@@ -49,6 +49,11 @@ class PeerServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartResponse.FromString,
                 _registered_method=True)
+        self.DescribeArcs = channel.unary_unary(
+                '/shadowtree.v1.PeerService/DescribeArcs',
+                request_serializer=shadowtree_dot_v1_dot_peer__pb2.DescribeArcsRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_peer__pb2.DescribeArcsResponse.FromString,
+                _registered_method=True)
         self.ResolvePart = channel.unary_stream(
                 '/shadowtree.v1.PeerService/ResolvePart',
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.ResolvePartRequest.SerializeToString,
@@ -80,6 +85,13 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeArcs(self, request, context):
+        """Duplication control: who must not cross arcs into nodes of this server.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResolvePart(self, request, context):
         """What this server owns of all that an originator reaches, at this instant.
         """
@@ -104,6 +116,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.CheckPart,
                     request_deserializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_peer__pb2.CheckPartResponse.SerializeToString,
+            ),
+            'DescribeArcs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeArcs,
+                    request_deserializer=shadowtree_dot_v1_dot_peer__pb2.DescribeArcsRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_peer__pb2.DescribeArcsResponse.SerializeToString,
             ),
             'ResolvePart': grpc.unary_stream_rpc_method_handler(
                     servicer.ResolvePart,
@@ -192,6 +209,33 @@ class PeerService:
             '/shadowtree.v1.PeerService/CheckPart',
             shadowtree_dot_v1_dot_peer__pb2.CheckPartRequest.SerializeToString,
             shadowtree_dot_v1_dot_peer__pb2.CheckPartResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeArcs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.PeerService/DescribeArcs',
+            shadowtree_dot_v1_dot_peer__pb2.DescribeArcsRequest.SerializeToString,
+            shadowtree_dot_v1_dot_peer__pb2.DescribeArcsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -64,6 +64,8 @@ class FakeGraph:
     peers: dict[str, str] = field(default_factory=lambda: {"y.example": "127.0.0.1:1"})
     database_failure: str = ""
     view: tuple[str, ...] = ()
+    asked_for_control: list[str] = field(default_factory=list)
+    """The kinds of requests that asked what became controlled or released."""
     drop_answers: int = 0
     """So many coming writes are done, but their answers lost."""
 
@@ -246,6 +248,8 @@ class FakeNameService(NameServiceServicer):
                 if child == group:
                     description.parents.add(id=parent, kind=GROUP, state=self._state(parent, child))
             description.pathnames.add(nodes=[group])
+            silent = {child for child in self.graph.children(group) if child in self.graph.unreachable}
+            description.unreachable.extend(sorted({subnet_of(parse_name(child)) for child in silent}))
             return description
 
     def ListGroups(self, request: Any, context: Any) -> Any:
@@ -268,6 +272,8 @@ class FakeNameService(NameServiceServicer):
     def _write(self, request: Any, context: Any, do: Any) -> Any:
         with _refusals(context), self._lock:
             self.graph.calls.append(type(request).__name__)
+            if request.report_control:
+                self.graph.asked_for_control.append(type(request).__name__)
             if request.request_id not in self.graph.answers:
                 effects = do()
                 self.graph.revision += 1

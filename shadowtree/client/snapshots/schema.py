@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 MANIFEST: Final = "manifest.json"
 
@@ -54,17 +54,6 @@ TABLES: Final[dict[str, pa.Schema]] = {
         [_column("vnid", pa.string()), _column("smallest", pa.string()), _column("components", _NUMBERS)]
     ),
     "ancestors": pa.schema([_column("node", pa.int32()), _column("ancestors", pa.binary())]),
-    "rd_records": pa.schema(
-        [
-            _column("parent", pa.int32()),
-            _column("child", pa.int32()),
-            _column("origin", pa.string()),
-            pa.field("minimal", _STRINGS),
-            pa.field("blocked", pa.binary()),
-            pa.field("version_counter", pa.int64()),
-            pa.field("version_server", pa.string()),
-        ]
-    ),
     "updates": pa.schema(
         [
             _column("update", pa.string()),

@@ -40,7 +40,6 @@ class SnapshotCollector:
         self._arc_columns = [_arc_columns(admin_pb2.SnapshotChunk.Arcs())]
         self._virtual_nodes: dict[int, admin_pb2.SnapshotChunk.VirtualNode] = {}
         self._sets: dict[int, tuple[bytes, int]] = {}
-        self._boundary: dict[tuple[int, int, bool], admin_pb2.SnapshotChunk.BoundaryRecord] = {}
         self._under_way: list[admin_pb2.SnapshotChunk.UnderWay] = []
         self._end: admin_pb2.SnapshotChunk.End | None = None
 
@@ -57,8 +56,6 @@ class SnapshotCollector:
             self._virtual_nodes[virtual_node.number] = virtual_node
         for node, ancestors, size in zip(sets.representatives, sets.sets, sets.sizes, strict=True):
             self._sets[node] = ancestors, size
-        for record in chunk.boundary_records:
-            self._boundary[record.parent, record.child, record.is_stored] = record
         self._under_way += chunk.under_way
         if chunk.HasField("end"):
             self._end = chunk.end
@@ -79,7 +76,6 @@ class SnapshotCollector:
             "arcs": arcs,
             "virtual_nodes": self._virtual_node_rows(),
             "ancestors": sorted((node, found) for node, (found, _) in self._sets.items() if node in of_held),
-            "rd_records": self._rd_records(),
             "updates": self._updates(),
         }
         return SnapshotTables(_manifest(end), {name: _table(name, rows) for name, rows in tables.items()})
@@ -135,21 +131,6 @@ class SnapshotCollector:
         there = [found for found in self._virtual_nodes.values() if found.components]
         return sorted((found.vnid, found.smallest, sorted(found.components)) for found in there)
 
-    def _rd_records(self) -> list[tuple[Any, ...]]:
-        return [
-            (
-                parent,
-                child,
-                "stored" if is_stored else "sent",
-                list(record.minimal),
-                None,
-                record.version_counter if is_stored else None,
-                record.version_server if is_stored else None,
-            )
-            for (parent, child, is_stored), record in sorted(self._boundary.items())
-            if record.minimal
-        ]
-
     def _updates(self) -> list[tuple[Any, ...]]:
         return [
             (
@@ -175,7 +156,6 @@ def _manifest(end: admin_pb2.SnapshotChunk.End) -> dict[str, Any]:
         "consistency": "cut" if end.cut else "server",
         "cut": end.cut or None,
         "peers": [{"server": peer.server, "subnets": list(peer.subnets)} for peer in end.peers],
-        "has_computed_records": False,
         "database_failure": end.database_failure or None,
     }
 

@@ -71,10 +71,6 @@ class Cluster:
         (row,) = self.rows_of_arc("arcs", server, short)
         return row
 
-    def record(self, server, short, origin):
-        (row,) = [row for row in self.rows_of_arc("rd_records", server, short) if row["origin"] == origin]
-        return row
-
     def set_row(self, server, short):
         """The row of the ancestor set of a node that is in no virtual node, or gives it its name."""
         rows = self.snapshots[server].rows["ancestors"]

@@ -135,7 +135,7 @@ def virtual_node_that_forgets_a_component(cluster):
 @fault(
     ("levels", "x@a -> y@b"),
     ("virtual nodes", "x@a"),
-    besides=("virtual nodes", "ancestry", "levels", "exactly once"),
+    besides=("virtual nodes", "ancestry", "levels"),
 )
 def loop_without_a_virtual_node(cluster):
     cluster.remove("b", "virtual_nodes", cluster.virtual_node("b"))
@@ -143,7 +143,7 @@ def loop_without_a_virtual_node(cluster):
         cluster.node_row("b", name)["vnid"] = None
 
 
-@fault(("virtual nodes", "x@a"), besides=("virtual nodes", "ancestry", "levels", "exactly once"))
+@fault(("virtual nodes", "x@a"), besides=("virtual nodes", "ancestry", "levels"))
 def virtual_node_of_what_is_no_loop(cluster):
     """One server takes a group above the loop for a component."""
     vnid = cluster.virtual_node("c")["vnid"]
@@ -181,7 +181,7 @@ def no_level(cluster):
 # Ancestry (I5)
 
 
-@fault(("ancestry", "shared@c"), besides=("ancestry", "exactly once"))
+@fault(("ancestry", "shared@c"), besides=("ancestry",))
 def ancestor_too_few(cluster):
     _change_set(cluster, "c", "shared@c", lambda found: found.discard(cluster.number("c", "top@a")))
 
@@ -234,81 +234,6 @@ def record_that_lacks_an_arc(cluster):
     cluster.remove("c", "arcs", cluster.arc_row("c", "top@a -> right@b"))
 
 
-# Exactly once (I4)
-
-
-@fault(("exactly once", "right@b -> shared@c"), ("RD records", "right@b -> shared@c"))
-def no_stored_record(cluster):
-    cluster.remove("b", "rd_records", cluster.record("b", "right@b -> shared@c", "stored"))
-
-
-@fault(("exactly once", "right@b -> shared@c"), ("RD records", "right@b -> shared@c"))
-def stored_record_that_blocks_too_many(cluster):
-    cluster.record("b", "right@b -> shared@c", "stored")["minimal"] = [cluster.name("right@b")]
-
-
-@fault(("exactly once", "z@c -> p@b"), ("RD records", "z@c -> p@b"))
-def stored_record_that_blocks_too_few(cluster):
-    cluster.record("c", "z@c -> p@b", "stored")["minimal"] = [cluster.name("left@a")]
-
-
-@fault(("exactly once", "right@b -> shared@c"))
-def record_stored_and_sent_that_blocks_too_many(cluster):
-    for server, origin in (("b", "stored"), ("c", "sent")):
-        cluster.record(server, "right@b -> shared@c", origin)["minimal"] = [cluster.name("right@b")]
-
-
-@fault(("exactly once", "z@c -> p@b"))
-def record_stored_and_sent_that_blocks_too_few(cluster):
-    for server, origin in (("c", "stored"), ("b", "sent")):
-        cluster.record(server, "z@c -> p@b", origin)["minimal"] = [cluster.name("left@a")]
-
-
-@fault(("exactly once", "top@a -> m@a"))
-def computed_record_that_blocks_too_many(cluster):
-    _change_blocked(cluster, "a", "top@a -> m@a", lambda found: found.add(cluster.number("a", "left@a")))
-
-
-@fault(("exactly once", "top@a -> m@a"))
-def computed_record_that_blocks_too_few(cluster):
-    _change_blocked(cluster, "a", "top@a -> m@a", lambda found: found.discard(cluster.number("a", "top@a")))
-
-
-@fault(("exactly once", "right@b -> shared@c"), ("RD records", "right@b -> shared@c"))
-def record_that_names_what_is_not_there(cluster):
-    cluster.record("b", "right@b -> shared@c", "stored")["minimal"].append(cluster.name("nobody@a"))
-
-
-@fault(("exactly once", "top@a -> m@a"))
-def no_computed_record(cluster):
-    cluster.remove("a", "rd_records", cluster.record("a", "top@a -> m@a", "computed"))
-
-
-@fault(("exactly once", "left@a -> m@a"))
-def computed_record_of_the_first_arc(cluster):
-    row = cluster.record("a", "top@a -> m@a", "computed")
-    parent, child = cluster.ends("a", "left@a -> m@a")
-    cluster.snapshots["a"].rows["rd_records"].append({**row, "parent": parent, "child": child})
-
-
-# RD records
-
-
-@fault(("RD records", "right@b -> shared@c"))
-def record_sent_otherwise(cluster):
-    cluster.record("c", "right@b -> shared@c", "sent")["minimal"] = []
-
-
-@fault(("RD records", "top@a -> z@c"), ("exactly once", "top@a -> z@c"))
-def record_of_an_arc_that_was_left(cluster):
-    _store(cluster, "a", "top@a -> z@c", [cluster.name("top@a")])
-
-
-@fault(("RD records", "y@b -> x@a"), ("exactly once", "y@b -> x@a"))
-def record_inside_a_virtual_node(cluster):
-    _store(cluster, "b", "y@b -> x@a", [cluster.name("top@a")])
-
-
 # Agreement (I7)
 
 
@@ -317,7 +242,7 @@ def arc_that_the_home_of_the_parent_has_not(cluster):
     cluster.arc_row("a", "left@a -> shared@c")["is_truth"] = False
 
 
-@fault(("agreement", "right@b -> shared@c"), besides=("ancestry", "exactly once", "RD records"))
+@fault(("agreement", "right@b -> shared@c"), besides=("ancestry",))
 def arc_that_the_home_of_the_child_has_not(cluster):
     cluster.remove("c", "arcs", cluster.arc_row("c", "right@b -> shared@c"))
 
@@ -348,17 +273,17 @@ def arc_left_at_one_home_only(cluster):
     row |= {"present": True, "state": "normal", "version": 1, "is_record": False}
 
 
-@fault(("agreement", "top@a"), besides=("agreement", "exactly once", "RD records"))
+@fault(("agreement", "top@a"), besides=("agreement",))
 def group_with_two_homes(cluster):
     cluster.node_row("b", "top@a").update(home="b", owned=True)
 
 
-@fault(("agreement", "p@b"), besides=("agreement", "exactly once", "RD records", "ancestry"))
+@fault(("agreement", "p@b"), besides=("agreement", "ancestry"))
 def process_with_two_homes(cluster):
     cluster.node_row("c", "p@b").update(home="c", owned=True)
 
 
-@fault(("agreement", "right@b"), besides=("agreement", "exactly once"))
+@fault(("agreement", "right@b"), besides=("agreement",))
 def home_that_another_server_has_wrong(cluster):
     cluster.node_row("c", "right@b")["home"] = "a"
 
@@ -413,19 +338,6 @@ def _change_set(cluster, server, short, change):
     found = BitMap.deserialize(row["ancestors"])
     change(found)
     row["ancestors"] = found.serialize()
-
-
-def _change_blocked(cluster, server, short, change):
-    row = cluster.record(server, short, "computed")
-    blocked = BitMap.deserialize(row["blocked"])
-    change(blocked)
-    row["blocked"] = blocked.serialize()
-
-
-def _store(cluster, server, short, minimal):
-    parent, child = cluster.ends(server, short)
-    row = {"parent": parent, "child": child, "origin": "stored", "minimal": minimal, "blocked": None}
-    cluster.snapshots[server].rows["rd_records"].append({**row, "version_counter": 1, "version_server": "a"})
 
 
 def _under_way(cluster, server, *, role, state):

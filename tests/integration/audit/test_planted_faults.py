@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_graph_jobs import agreement, ancestry, exactly_once, levels, rd_records, updates, virtual_nodes
+from spark_graph_jobs import agreement, ancestry, levels, updates, virtual_nodes
 from spark_graph_jobs.results import Verdict
 from spark_graph_jobs.run import run
 from spark_graph_jobs.schema import DELIVERIES, DELIVERIES_SCHEMA
@@ -63,9 +63,7 @@ def test_a_planted_fault_is_found_and_nothing_else_is(name, found):
 
 def test_every_audit_of_snapshots_has_its_faults():
     named = {audit for fault in FAULTS.values() for audit, _ in fault.found}
-    assert named == {
-        one.AUDIT for one in (levels, virtual_nodes, ancestry, exactly_once, rd_records, agreement, updates)
-    }
+    assert named == {one.AUDIT for one in (levels, virtual_nodes, ancestry, agreement, updates)}
 
 
 def test_nothing_is_found_in_the_cluster_where_nothing_was_planted(found):
@@ -74,9 +72,8 @@ def test_nothing_is_found_in_the_cluster_where_nothing_was_planted(found):
 
 def test_nothing_is_found_in_random_clusters(spark, tmp_path):
     snapshots = snapshots_of(random_clusters(CLEAN_CLUSTERS, seed=6), OWNERS)
-    rows = {name: [row for one in snapshots.values() for row in one.rows[name]] for name in ("arcs", "rd_records")}
-    assert {row["state"] for row in rows["arcs"]} == {"normal", "shadow", "fade", None}
-    assert {row["origin"] for row in rows["rd_records"]} == {"stored", "sent", "computed"}
+    arcs = [row for one in snapshots.values() for row in one.rows["arcs"]]
+    assert {row["state"] for row in arcs} == {"normal", "shadow", "fade", None}
     result = judge(spark, snapshots, tmp_path)
     assert result.findings == ()
     assert result.verdict is Verdict.CONSISTENT
@@ -91,7 +88,6 @@ def test_without_one_server_the_others_are_judged_and_not_called_consistent(spar
 
 
 def test_a_delivery_log_is_judged_by_who_was_a_member(spark, tmp_path):
-    """Here servers do not say what they compute, either: then it is judged by the rule alone."""
     cluster = Cluster(CLEAN, {})
     member, guest = cluster.name("p@b"), cluster.name("guest@people.example")
     rows = [
@@ -114,7 +110,7 @@ def test_a_delivery_log_is_judged_by_who_was_a_member(spark, tmp_path):
     log = [{**dict(zip(columns, row, strict=True)), **about, "sent_as": row[1]} for row in rows]
     (tmp_path / "snapshots").mkdir()
     pq.write_table(pa.Table.from_pylist(log, DELIVERIES_SCHEMA), tmp_path / "snapshots" / DELIVERIES)
-    result = judge(spark, snapshots_of(whole_cluster(CLEAN), OWNERS, with_computed=False), tmp_path)
+    result = judge(spark, snapshots_of(whole_cluster(CLEAN), OWNERS), tmp_path)
     assert {(finding.subject, finding.message) for finding in result.findings} == {
         ("lost", "was not delivered to a member"),
         ("twice", "was delivered 2 times to one receiver"),

@@ -100,14 +100,18 @@ def test_a_column_of_another_type_leaves_a_server_out(folder):
     assert "column cost of arcs.parquet is string, not int64" in read_collection(folder).findings[0].message
 
 
-def test_another_schema_version_leaves_a_server_out(folder):
-    change_manifest(folder, "a", schema_version=2)
+@pytest.mark.parametrize("version", [1, 3])
+def test_another_schema_version_leaves_a_server_out(folder, version):
+    change_manifest(folder, "a", schema_version=version)
     collection = read_collection(folder)
     assert collection.is_partial
-    assert "its schema version is 2, and this audit reads 1" in collection.findings[0].message
+    assert (
+        f"its schema version is {version}, and this audit reads 2: take another snapshot"
+        in collection.findings[0].message
+    )
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", '{"schema_version": 1}', '{"schema_version": 1, "server": "a"}'])
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"schema_version": 2}', '{"schema_version": 2, "server": "a"}'])
 def test_a_manifest_that_is_none_leaves_its_server_out(folder, content):
     (folder / "a" / "manifest.json").write_text(content)
     collection = read_collection(folder)

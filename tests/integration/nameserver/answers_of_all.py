@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 
 from namegraph.names import subnet_of
-from tests.integration.nameserver.server_process import wait_until
 
 NOBODY = "nobody@nowhere.example"
 
@@ -67,17 +66,14 @@ def _check_description(client, model, group, revision):
     )
     loop = model.derived[group] if model.derived[group] in model.loops else frozenset()
     assert (found.virtual_node.components if found.virtual_node else ()) == tuple(sorted(loop))
-    # Records at the parent's home begin to block a moment after the update that calls for them was answered.
-    expected = {arc: names for arc, names in model.blocked.items() if arc[0] == group and _has_one_home(arc[1], model)}
-    wait_until(lambda: _blocked(client, group, model) == expected, f"the records {expected} at {group}")
-
-
-def _blocked(client, group, model):
     blocked = defaultdict(set)
-    for record in client.describe(group).rd_records:
+    for record in found.rd_records:
         if _has_one_home(record.child, model):
             blocked[record.parent, record.child].update(record.ancestors)
-    return blocked
+    assert found.unreachable == ()
+    assert blocked == {
+        arc: names for arc, names in model.blocked.items() if arc[0] == group and _has_one_home(arc[1], model)
+    }
 
 
 def _has_one_home(name, model):

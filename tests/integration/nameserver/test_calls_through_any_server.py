@@ -54,6 +54,37 @@ async def test_writes_go_to_the_home_and_are_seen_everywhere(filled):
     ]
 
 
+async def test_what_became_controlled_or_released_is_told_to_whom_asks_for_it_through_any_server(filled):
+    """low is below top by way of middle, and joins it."""
+
+    def told(change):
+        return [(effect.kind, effect.groups, effect.servers) for effect in change.effects]
+
+    for server in filled:
+        names = server.client
+        joins, leaves = [shadowtree.Join(TOP, LOW)], [shadowtree.Leave(TOP, LOW)]
+        for write in (names.join(TOP, LOW), names.leave(TOP, LOW), names.apply(joins), names.apply(leaves)):
+            assert told(await write) == []
+        for write, kind in (
+            (names.join(TOP, LOW, effects=True), "controlled"),
+            (names.leave(TOP, LOW, effects=True), "released"),
+            (names.apply(joins, effects=True), "controlled"),
+            (names.apply(leaves, effects=True), "released"),
+        ):
+            assert told(await write) == [(kind, (LOW,), ("c.example",))]
+        await names.create_group("new@a.example", effects=True)
+        await names.apply([shadowtree.Join(TOP, "new@a.example"), shadowtree.Join("new@a.example", MIDDLE)])
+        assert told(await names.delete_group("new@a.example", force=True, effects=True)) == [
+            ("released", (MIDDLE,), ("b.example",))
+        ]
+
+
+async def test_a_repeated_request_gives_its_first_answer_whatever_effects_are_asked_for(filled):
+    names = filled["b.example"].client
+    first = await names.join(TOP, LOW, request_id="once")
+    assert await names.join(TOP, LOW, effects=True, request_id="once") == first
+
+
 @pytest.mark.parametrize(
     ("group", "member", "pathname"),
     [

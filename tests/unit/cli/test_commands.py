@@ -135,6 +135,26 @@ def test_memberships_prints_one_group_a_line(shadowtree, loop):
     assert list(shadowtree("memberships", ANN, "--format", "json").json) == KEYS["memberships"]
 
 
+def test_what_became_controlled_is_asked_for_where_effects_are(shadowtree, graph):
+    graph.groups = {A, B}
+    writes = [
+        ("group", "create", "new@x.example"),
+        ("group", "delete", "new@x.example"),
+        ("join", A, ANN),
+        ("leave", A, ANN),
+    ]
+    for write in writes:
+        assert shadowtree(*write).status == 0
+    assert shadowtree("apply", "-", stdin=f"+\t{A}\t{ANN}\n".encode()).status == 0
+    assert graph.asked_for_control == []
+    for write in writes:
+        shadowtree(*write, "--effects")
+    assert shadowtree("apply", "-", "--effects", stdin=f"+\t{B}\t{ANN}\n".encode()).status == 0
+    assert graph.asked_for_control == [
+        f"{name}Request" for name in ("CreateGroup", "DeleteGroup", "Join", "Leave", "ApplyUpdates")
+    ]
+
+
 def test_describe_prints_one_fact_a_line_under_both_its_names(shadowtree, loop):
     found = shadowtree("describe", B)
     assert found.lines == [
@@ -158,6 +178,15 @@ def test_describe_as_json_has_its_keys(shadowtree, loop):
     assert found["parents"] == [{"id": A, "state": "shadow"}]
     assert found["children"][1] == {"id": ANN, "kind": "process", "state": "normal"}
     assert found["pathnames"] == [[B]]
+
+
+def test_describe_names_who_could_not_tell_who_must_not_cross_arcs_to_its_nodes(shadowtree, graph, loop):
+    graph.unreachable = {A}
+    found = shadowtree("describe", B)
+    assert (found.status, found.lines[-2:]) == (3, ["unreachable\tx.example", f"pathname\t{B}"])
+    assert "incomplete: out of reach: x.example" in found.err
+    found = shadowtree("describe", B, "--format", "json")
+    assert (found.status, found.json["unreachable"]) == (3, ["x.example"])
 
 
 def test_a_group_in_no_loop_has_no_virtual_node(shadowtree, graph):

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shadowtree.cli.demo_loops import arc_to_turn_round, draw_loop, loops_of
+from shadowtree.cli.terminal import show_description
 from shadowtree.cli.tree import draw_walk
 from shadowtree.results import Child, GroupDescription, WalkStep
 
@@ -68,3 +69,11 @@ def test_a_loop_is_drawn_with_its_tree_and_what_faded():
         describe("d", ("a", "group", "shadow")),
     ]
     assert list(draw_loop(loop)) == ["a", "-> b", "   -> c", "<- d", "faded: c -> a"]
+
+
+def test_a_description_tells_a_person_whose_records_are_missing(capsys):
+    show_description(GroupDescription("a@x", "x", None, (), (), (), (), False, "r", unreachable=("c.x", "d.x")))
+    told = capsys.readouterr().out
+    assert "duplication control of arcs to these servers is missing: out of reach" in told
+    assert "c.x" in told
+    assert "d.x" in told

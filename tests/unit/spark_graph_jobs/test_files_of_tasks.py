@@ -29,7 +29,7 @@ def test_nodes_are_found_by_their_numbers_and_by_their_names(tmp_path):
     assert found.column("key").to_pylist() == [3, None, 40, -5, None, None]
     assert found.column("kind").to_pylist() == ["?", None, "process", "group", None, None]
     assert found.column("level").to_pylist() == [1, None, None, 3, None, None]
-    assert found.column("owns_derived").to_pylist() == [False, None, True, True, None, None]
+    assert found.column("owned").to_pylist() == [False, None, True, False, None, None]
     assert nodes.of_keys(np.array([40, -5, 41])).column("number").to_pylist() == [7, 900, None]
 
 

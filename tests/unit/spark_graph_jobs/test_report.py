@@ -24,7 +24,7 @@ NASTY = "<script>alert(1)</script>\"&'@x.example"
 @pytest.fixture
 def collection():
     rows = dict.fromkeys(("nodes", "arcs"), 7)
-    snapshot = Snapshot("north", Path("north"), ("x.example",), "1@north", "c", (), rows, True, None)
+    snapshot = Snapshot("north", Path("north"), ("x.example",), "1@north", "c", (), rows, None)
     return Collection((snapshot,), (), False, None)
 
 
