@@ -24,7 +24,7 @@ from namegraph.graph_rows import GraphRows
 from namegraph.message_parts import AncestryRecord, ArcColumns, ArcId, InArc, KnownArc, RecordColumns, Vnid
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.priorities import Priority
-from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow, Records
+from namegraph.records import ArcRecord, NodeIndex, NodeKind, Records
 from namegraph.site import NEVER, Site
 
 
@@ -419,10 +419,10 @@ class AncestryRecords:
         """Say that every node has a row by now."""
         self._rows_of.recorded = len(self._graph.ids)
 
-    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+    def restore(self) -> None:
         """Take up the records of a restored graph."""
         graph, site = self._graph, self._site
-        self._rows_of.restore(rows)
+        self._rows_of.restore()
         for number in range(len(graph.ids)):
             node = NodeIndex(number)
             if site.owns(node):
