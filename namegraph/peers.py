@@ -70,7 +70,7 @@ class Peers:
         self._owners.pop(subnet, None)
         server = self._site.table.owner_of(subnet)
         self._site.table.forget(subnet)
-        if server is not None and server not in self._site.table.servers():
+        if server is not None and server not in self._site.table.subnets_by_server:
             # Whatever it has done, nobody learns it any more.
             self._site.doubts.healed((server,))
             self._site.retired.pop(server, None)
@@ -116,12 +116,9 @@ class Peers:
             owner = site.table.owner_of(subnet)
             if owner is not None and owner != server:
                 self.refused[server, subnet] += 1
-            elif owner is None and subnet in self.addresses:
+            elif owner is None and (subnet in self._added or subnet in self._configured):
                 site.table.learn(subnet, server)
                 self._owners[subnet] = server
-                if any(subnet_of(node) == subnet for node in site.graph.ids):
-                    # Another server spoke of them before, and whoever is known to nobody counts as one of ours.
-                    site.count_own()
 
     def require_all_met(self) -> None:
         """Raise `RefusedError` where a server of whose address is known was never met."""

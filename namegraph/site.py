@@ -6,7 +6,7 @@ takes seconds is a letter like others instead (`send_letter`): those to other se
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 
 from namegraph.ancestry import AncestorSets
 from namegraph.doubts import Doubts
@@ -17,7 +17,7 @@ from namegraph.message_parts import FIRST_VIEW, ArcId, Origin, ViewId
 from namegraph.messages import Message
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
-from namegraph.records import ArcRecord, NodeIndex, NodeKind
+from namegraph.records import ArcRecord, NodeIndex
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.subnets import SubnetTable
 
@@ -106,7 +106,7 @@ class Site:
     @property
     def is_parted(self) -> bool:
         """Whether some server that was met is in another view, or nowhere."""
-        return self.view != FIRST_VIEW and not all(server in self.members for server in self.table.servers())
+        return self.view != FIRST_VIEW and not self.members.keys() >= self.table.subnets_by_server.keys()
 
     def is_in_view(self, server: ServerId) -> bool:
         """Whether updates may involve a server."""
@@ -118,7 +118,7 @@ class Site:
 
     def has_met(self, server: ServerId) -> bool:
         """Whether it is this server, or one that introduced itself. Others may know servers that are not known here."""
-        return server == self.server or server in self.table.servers()
+        return server == self.server or server in self.table.subnets_by_server
 
     def out_of_reach(self, server: ServerId) -> RefusedError:
         """The refusal of an update that needs a server which is away, or is not known here."""
@@ -291,13 +291,9 @@ class Site:
         home = self.table.home_of(self.graph.ids[node])
         return home is None or home == self.server
 
-    def count_own(self) -> None:
-        """Count the nodes that live here, and the arcs that leave them."""
-        graph = self.graph
-        owned = [node for node in map(NodeIndex, range(len(graph.ids))) if self.owns(node)]
-        kinds = Counter(graph.kinds[node] for node in owned)
-        graph.group_count, graph.process_count = kinds[NodeKind.GROUP], kinds[NodeKind.PROCESS]
-        graph.arc_count = sum(len(graph.children[node]) + len(graph.suspended_from.get(node, ())) for node in owned)
+    def owned(self, start: int = 0) -> bytearray:
+        """Of each node from a number on, in their order: 1 where it lives here, else 0."""
+        return bytearray(home is None or home == self.server for home in self.table.find_homes(self.graph.ids[start:]))
 
     def id_of(self, node: NodeIndex) -> NodeId:
         """The id of a node."""
