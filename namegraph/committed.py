@@ -1,6 +1,6 @@
-"""What readers see of a core: its state between steps, also while a long step is under way in another thread.
+"""What readers see of a core: its state between steps, also while a long step goes on, and until that is durable.
 
-    loop's thread     hold --> reads, of the state before --> let_go
+    loop's thread     hold --> reads, of the state before --------------> let_go
     another thread        \\--- step, which changes the core ---/
 
 What is held shares all that the step does not change (`NameGraph.hold`), so that holding takes a few milliseconds and
@@ -9,7 +9,9 @@ little memory, however large the graph is. Between steps readers see the core it
 
 from __future__ import annotations
 
+from collections import deque
 from copy import copy
+from typing import Any
 
 from namegraph.core_reads import CoreReads
 from namegraph.events import (
@@ -34,12 +36,13 @@ LONG_FROM_ARCS = 2_000
 
 
 class Committed(CoreReads):
-    """A core as its readers see it."""
+    """A core as its readers see it: as it was before the first of the long steps that are not durable."""
 
     def __init__(self, core: ServerCore) -> None:
         self._core = core
-        self._held_revision: str | None = None
-        self._show_core()
+        self._held: deque[dict[str, Any]] = deque()
+        """The states before each of these steps, the earliest first."""
+        self._show()
 
     def may_take_long(self, event: Event) -> bool:
         """Whether the step of an event may take more than some milliseconds: then it is to leave the loop's thread."""
@@ -55,30 +58,42 @@ class Committed(CoreReads):
         return (ends_view or not core.is_steady) and arcs_between_servers > LONG_FROM_ARCS
 
     def hold(self) -> None:
-        """Show the state as it is now until `let_go`."""
+        """A long step begins: show no later state than this one until it is durable."""
         core = self._core
         site = copy(core._site)
         site.__dict__.update({name: copy(value) for name, value in vars(site).items() if isinstance(value, dict)})
-        self.graph = site.graph = core.graph.hold()
-        site.ancestors = core.ancestors.hold(self.graph)
-        self._site = site
-        self.records = core.records.hold(site)
-        self.entries = core.entries.hold(site, self.records)
-        self._held_revision = core.revision
+        site.graph = core.graph.hold()
+        site.ancestors = core.ancestors.hold(site.graph)
+        records = core.records.hold(site)
+        held = {
+            "graph": site.graph,
+            "_site": site,
+            "records": records,
+            "entries": core.entries.hold(site, records),
+            "_held_revision": core.revision,
+        }
+        self._held.append(self._core_state() | held)
+        self._show()
 
-    def let_go(self) -> None:
-        """Show the core itself again: its step is over."""
+    def let_go(self, *, earliest: bool) -> None:
+        """The earliest long step is durable; or the latest one has left nothing to be made durable."""
+        self._held.popleft() if earliest else self._held.pop()
         self._core.graph.let_go()
-        self._held_revision = None
-        self._show_core()
+        self._show()
 
     @property
     def revision(self) -> str:
         """Names the newest update that was committed here, or what is to be told instead."""
         return self._core.told_revision or self._held_revision or self._core.revision
 
-    def _show_core(self) -> None:
-        self.__dict__.update({name: value for name, value in vars(self._core).items() if name in _READ})
+    def _show(self) -> None:
+        self.__dict__.update(self._held[0] if self._held else self._core_state())
+
+    def _core_state(self) -> dict[str, Any]:
+        state = {name: value for name, value in vars(self._core).items() if name in _READ}
+        return {**state, "_held_revision": None}
+
+    _held_revision: str | None
 
 
 _READ = CoreReads.__annotations__.keys()

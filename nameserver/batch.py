@@ -13,10 +13,12 @@ from namegraph.refusals import Reason, Refusal
 class Batch:
     """One batch of records and its waiters."""
 
-    __slots__ = ("first_letters", "handled_before", "held_reads", "records", "replies")
+    __slots__ = ("first_letters", "handled_before", "held_reads", "is_of_long_step", "records", "replies")
 
     def __init__(self) -> None:
         self.records = Records()
+        self.is_of_long_step = False
+        """Whether readers see the state before it until it is durable."""
         self.replies: list[tuple[asyncio.Future[Outcome], Outcome]] = []
         self.held_reads: list[asyncio.Future[Refusal | None]] = []
         self.first_letters: dict[ServerId, int] = {}

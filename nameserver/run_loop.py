@@ -11,9 +11,9 @@ moment; a caller who is alone never waits, nor does a letter to or from another 
 database by these two batches at most, so a read is held until the newest of them is durable: nobody sees what a crash
 could undo.
 
-A step that may take long is carried out in a thread of its own. Meanwhile readers see the state before it, other events
-wait for their turn, and no letter leaves that the step has written. What it did becomes visible between two turns of
-the loop, as what any other step did.
+A step that may take long is carried out in a thread of its own. Meanwhile other events wait for their turn, and no letter
+leaves that the step has written. Its records are a batch of their own, which may take seconds to be written. Until it is
+durable, readers see the state before the step, and wait for no later batch.
 
 When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
 until it works), and reads that may rest on it and further updates are refused, since nothing could be confirmed; the
@@ -115,10 +115,10 @@ class LongSteps(Protocol):
         """Whether the step of an event is to leave the loop's thread."""
 
     def hold(self) -> None:
-        """Show readers the state as it is now."""
+        """Show readers no later state until the step is durable."""
 
-    def let_go(self) -> None:
-        """Show readers what the step has made of it."""
+    def let_go(self, *, earliest: bool) -> None:
+        """The earliest of these steps is durable; or the latest one has left nothing to be made durable."""
 
 
 class DurableStore(Protocol):
@@ -184,6 +184,8 @@ class RunLoop:
         self._waiting: dict[int, Waiting] = {}
         self._collecting: Batch | None = None
         self._flushing: Batch | None = None
+        self._sealed: deque[Batch] = deque()
+        """Batches to be written next, to which nothing is added any more: those of long steps, and before these."""
         self._expected_replies = 0
         self._gathered = asyncio.Event()
         self._wake = asyncio.Event()
@@ -197,8 +199,6 @@ class RunLoop:
         self._ends = False
         self._stepped: asyncio.Future[None] | None = None
         """Done at the next step; present while a caller waits for it."""
-        self.newest_batch: Batch | None = None
-        """The newest batch that is not durable; while it is None, answers may leave at once."""
         self.step_count = 0
         """How many steps were taken: tells a reader that yields in between whether the graph may have changed."""
         self.storage_failure: str | None = None
@@ -206,6 +206,16 @@ class RunLoop:
         """Told what each step did, at once: readers that go on over several steps."""
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
         """Told for which servers there are letters or receipts that may leave."""
+
+    @property
+    def newest_batch(self) -> Batch | None:
+        """The newest batch that is not durable and that readers see; while it is None, answers may leave at once."""
+        seen = None
+        for batch in self._undurable():
+            if batch.is_of_long_step:
+                break
+            seen = batch
+        return seen
 
     def now(self) -> float:
         """The time on the clock of deadlines."""
@@ -294,8 +304,14 @@ class RunLoop:
                 outcome.set_result(unavailable(why) if is_question else outcome_unknown(why))
 
     async def until_durable(self) -> None:
-        """Wait until all that could be seen by now is durable; raise `RefusedError` where the database fails."""
-        batch = self.newest_batch
+        """Wait until all that readers could see by now is durable; raise `RefusedError` where the database fails."""
+        await self._until_durable(self.newest_batch)
+
+    async def until_all_durable(self) -> None:
+        """As `until_durable`, for who has read the core itself."""
+        await self._until_durable(next(reversed(self._undurable()), None))
+
+    async def _until_durable(self, batch: Batch | None) -> None:
         if batch is None:
             return
         if self.storage_failure is not None:
@@ -328,12 +344,12 @@ class RunLoop:
                 await self._probe()
                 continue
             self._wake.clear()
-            while self._collecting is not None and self._bug is None:
+            while (self._sealed or self._collecting is not None) and self._bug is None:
                 await self._flush_collected()
                 await self._take_own_letters()
             if self._bug is not None:
                 raise self._bug
-            if self._ends and self._long_step is None and self._collecting is None:
+            if self._ends and self._long_step is None and not self._undurable():
                 return
 
     def refuse_updates(self, why: str) -> None:
@@ -360,15 +376,22 @@ class RunLoop:
 
     def _hold_letters_to(self, peers: Iterable[ServerId]) -> None:
         """Let no letter leave before all is durable."""
-        if self.newest_batch is not None:
-            self.newest_batch.first_letters |= dict.fromkeys(peers, 1)
+        for batch in self._undurable()[-1:]:
+            batch.first_letters |= dict.fromkeys(peers, 1)
 
     def _undurable(self) -> list[Batch]:
-        """The batches under way, the older one first."""
-        return [batch for batch in (self._flushing, self._collecting) if batch is not None]
+        """The batches under way, the oldest one first."""
+        return [batch for batch in (self._flushing, *self._sealed, self._collecting) if batch is not None]
+
+    def _seal(self) -> None:
+        """Begin another batch with the next step."""
+        if self._collecting is not None:
+            self._sealed.append(self._collecting)
+            self._collecting = None
 
     def _is_full(self) -> bool:
-        return self._collecting is not None and self._collecting.row_count() > WAITING_ROWS_LIMIT
+        waiting = self._undurable()[0 if self._flushing is None else 1 :]
+        return sum(batch.row_count() for batch in waiting) > WAITING_ROWS_LIMIT
 
     def _step(self, event: Event) -> None:
         """Take an event: at once, or in another thread where that may take long, or once such a step is over."""
@@ -397,6 +420,7 @@ class RunLoop:
             core.channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0,
             core.revision,
         )
+        self._seal()
         long_steps.hold()
         now = self._clock()
         try:
@@ -406,9 +430,13 @@ class RunLoop:
             self._end_because_of(bug)
             raise
         finally:
-            long_steps.let_go()
             self._long_step = None
         self._take_effects(event, effects, is_first_meeting=is_first_meeting)
+        if self._collecting is None:
+            long_steps.let_go(earliest=False)
+        else:
+            self._collecting.is_of_long_step = True
+            self._seal()
         while self._later and self._long_step is None:
             self._step(self._later.popleft())
         self._wake.set()
@@ -431,12 +459,12 @@ class RunLoop:
             follow(effects)
         if not effects.records.is_empty():
             if self._collecting is None:
-                self._collecting = self.newest_batch = Batch()
+                self._collecting = Batch()
                 self._wake.set()
             self._collecting.records.extend(effects.records)
             if isinstance(event, PeerMessage):
                 self._collecting.handled_before.setdefault(event.sender, event.number - 1)
-        batch = self.newest_batch
+        batch = next(reversed(self._undurable()), None)
         for reply in effects.replies:
             waiting = self._waiting.get(reply.ticket)
             if waiting is None:
@@ -515,10 +543,10 @@ class RunLoop:
             self._recover()
 
     async def _flush_collected(self) -> None:
-        await self._gather()
-        batch = self._flushing = self._collecting
-        assert batch is not None
-        self._collecting = None
+        if not self._sealed:
+            await self._gather()
+            self._seal()
+        batch = self._flushing = self._sealed.popleft()
         revision = self._core.revision if self._long_step is None else self._unfinished.revision
         retry_seconds = FIRST_RETRY_SECONDS
         event_loop = asyncio.get_running_loop()
@@ -536,7 +564,8 @@ class RunLoop:
                 break
         self._flushing = None
         self._durable_revision = revision
-        self.newest_batch = self._collecting
+        if batch.is_of_long_step and self._long_steps is not None:
+            self._long_steps.let_go(earliest=True)
         self._recover()
         came_meanwhile = 0 if self._collecting is None else len(self._collecting.replies)
         self._expected_replies = len(batch.replies) + came_meanwhile
@@ -570,9 +599,8 @@ class RunLoop:
         if self.storage_failure is None:
             self._on_storage_state(why)
         self.storage_failure = why
-        for batch in (self._flushing, self._collecting):
-            if batch is not None:
-                batch.fail(why)
+        for batch in self._undurable():
+            batch.fail(why)
 
 
 def _carry_out(core: Core, event: Event, now: float) -> Effects:
