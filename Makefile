@@ -4,7 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help run test check format proto bench simulate chaos clean
+JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
+# On all cores; tests that share what takes long to start stay in one process (tests/parallel.py says which).
+PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist loadscope
+
+.PHONY: help run quick test thorough check format proto bench simulate chaos clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
@@ -21,16 +25,23 @@ $(READY): pyproject.toml constraints.txt
 run: $(READY)  ## load a real nested graph into three name servers and look around (ends by itself)
 	@$(BIN)/shadowtree demo
 
-test: $(READY)  ## everything that can be tested, without root
+QUICK = tests/unit tests/project tests/property tests/conformance tests/simulation/test_scenario*.py
+quick: $(READY)  ## what finds most mistakes in under two minutes: units, scenarios, small random histories
+	HYPOTHESIS_PROFILE=small $(PYTEST) $(QUICK)
+
+test: $(READY)  ## everything that can be tested, without root: some ten minutes on two cores
 	@.ci/java
-	$(BIN)/pytest
+	$(PYTEST)
+
+thorough: $(READY)  ## random histories again, 1,000 of each kind instead of 40, other ones each time (hours)
+	HYPOTHESIS_PROFILE=thorough $(PYTEST) -m hypothesis --timeout 0
 
 check: $(READY)  ## style, types, layers, generated code, documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest tests/project
+	$(PYTEST) tests/project
 
 format: $(READY)  ## put the code into its one format
 	$(BIN)/ruff check --fix .
@@ -44,7 +55,6 @@ bench: $(READY)  ## what the README claims about speed, measured here (more than
 
 SEEDS ?= 2000
 FAULT_SEEDS ?= 1000
-JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
 simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), and FAULT_SEEDS (1000) with faults: a quarter of an hour
 	$(BIN)/shadowtree simulate --seeds $(SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
 	$(BIN)/shadowtree simulate --faults --seeds $(FAULT_SEEDS) --servers 5 --updates 60 --jobs $(JOBS)

@@ -1,27 +1,38 @@
-"""`python -m benchmarks [--quick] [NAME ...]`: run the measurements and print them beside their targets."""
+"""Run the measurements and print them beside their targets.
+
+With `--against`, an earlier checkout is measured beside this one in the same run, in turns, and ratios are printed.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from pathlib import Path
 
 from benchmarks import (
     audits,
     commands,
+    cost_of_change,
+    demo_loop,
     detection,
     false_alarms,
     growth,
     healing,
     histories,
+    import_beside_questions,
     imports,
     large_updates,
     messages,
     questions,
+    restarts,
+    rings,
     several_servers,
+    small_joins,
     snapshots,
     updates,
 )
+from benchmarks.builds import builds_to_measure
 from benchmarks.report import Figure, print_figures
 
 TOPICS = {
@@ -32,7 +43,6 @@ TOPICS = {
     "commands": commands.measure,
     "messages": messages.measure,
     "several_servers": several_servers.measure,
-    "large_updates": large_updates.measure,
     "detection": detection.measure,
     "false_alarms": false_alarms.measure,
     "healing": healing.measure,
@@ -41,21 +51,53 @@ TOPICS = {
     "audits": audits.measure,
 }
 
+COMPARED = {
+    "demo_loop": demo_loop.measure,
+    "large_updates": large_updates.measure,
+    "small_joins": small_joins.measure,
+    "import_beside_questions": import_beside_questions.measure,
+    "rings": rings.measure,
+    "restarts": restarts.measure,
+    "cost_of_change": cost_of_change.measure,
+}
+"""Topics that measure an earlier build beside this one."""
+
+CORE_FIGURES = "core_figures"
+"""All of these."""
+
 
 def main() -> int:
     """Run what was asked for; status 1 where a target was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("topics", nargs="*", choices=[*TOPICS, []], help="what to measure; everything by default")
+    parser.add_argument(
+        "topics",
+        nargs="*",
+        metavar="TOPIC",
+        help=f"everything by default: {', '.join([*TOPICS, *COMPARED])}; {CORE_FIGURES}: all that compare",
+        choices=[*TOPICS, *COMPARED, CORE_FIGURES, []],
+    )
+    parser.add_argument("--against", type=Path, metavar="DIR", help="an earlier checkout to measure beside this one")
     parser.add_argument("--quick", action="store_true", help="few repetitions: shows that it runs, not how fast")
     arguments = parser.parse_args()
     figures: list[Figure] = []
     started = time.perf_counter()
-    for topic in arguments.topics or TOPICS:
+    builds = builds_to_measure(arguments.against)
+    for topic in _topics(arguments.topics):
         print(f"measuring {topic} ...", file=sys.stderr, flush=True)
-        figures += TOPICS[topic](quick=arguments.quick)
+        if topic in COMPARED:
+            figures += COMPARED[topic](quick=arguments.quick, builds=builds)
+        else:
+            figures += TOPICS[topic](quick=arguments.quick)
     print_figures(figures)
     print(f"\n{len(figures)} figures in {time.perf_counter() - started:.0f} s")
     return 0 if all(figure.is_met for figure in figures) else 1
+
+
+def _topics(asked: list[str]) -> list[str]:
+    """Everything where nothing is asked for."""
+    if not asked:
+        return [*TOPICS, *COMPARED]
+    return [each for topic in asked for each in (COMPARED if topic == CORE_FIGURES else [topic])]
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import grpc
 
@@ -35,13 +35,20 @@ def echo_call(channel: grpc.Channel, size: int) -> Callable[[], object]:
 
 def paired_medians(first: Callable[[], object], second: Callable[[], object], *, rounds: int) -> tuple[float, float]:
     """Median seconds of two calls, made in turns so that a noisy moment meets both."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        for call, kept in zip((first, second), times, strict=True):
+    found = medians_in_turns((first, second), rounds=rounds)
+    return found[0], found[1]
+
+
+def medians_in_turns(several: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
+    """As `paired_medians`, for any number of calls; every other round backwards, so that each follows each."""
+    times: list[list[float]] = [[] for _ in several]
+    forwards = list(zip(several, times, strict=True))
+    for number in range(rounds):
+        for call, kept in forwards if number % 2 == 0 else reversed(forwards):
             started = time.perf_counter()
             call()
             kept.append(time.perf_counter() - started)
-    return statistics.median(times[0]), statistics.median(times[1])
+    return list(map(statistics.median, times))
 
 
 async def echo_rate(address: str, *, clients: int, calls: int, size: int) -> float:

@@ -1,156 +1,121 @@
 """Joins and leaves between groups of different servers that have thousands of others above and below: the cores alone.
 
-The example graph is dealt by domain over five cores in this process, which are fed by hand: no network, no disk, no
-encoding for either. What counts is the processor time of the server that has most to do.
+The example graph is dealt by domain over five cores in one process, which are fed by hand (`fed_cores`). What counts is
+the processor time of the servers. Builds are updated in turns.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
 import random
 import statistics
-import time
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
-from benchmarks.report import Figure
+from benchmarks.builds import NOW, Build
+from benchmarks.report import Figure, speed_figure
 from benchmarks.servers import EXAMPLE, example_weights
-from namegraph.events import (
-    ChildKind,
-    Committed,
-    Event,
-    ImportCommand,
-    JoinArc,
-    LeaveArc,
-    Operation,
-    Outcome,
-    PeerMessage,
-    PeerMet,
-    PeerReceived,
-    UpdateCommand,
-)
-from namegraph.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.records import NodeKind, Records, RequestId
-from namegraph.server_core import ServerCore
 from shadowtree.cli.demo_servers import deal
 
 SERVERS = 5
 SEED = 7
 PAIRS = 16
 QUICK_PAIRS = 4
+FED_CORES = Path(__file__).with_name("fed_cores.py")
 
-_KINDS = {"group": NodeKind.GROUP.value, "member": NodeKind.PROCESS.value}
+
+class Cores:
+    """The process with the cores of one build."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.seconds: dict[str, list[dict[str, float]]] = {"join": [], "leave": []}
+        """Of each update, by verb, what each server needed."""
+
+    def send(self, what: object) -> None:
+        """One line."""
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+
+    def wait_until_ready(self) -> None:
+        """Wait for the import."""
+        assert self._process.stdout.readline() == "ready\n"
+
+    def change(self, verb: str, parent: str, child: str) -> None:
+        """Do an update and note what it cost."""
+        self.send([verb, parent, child])
+        self.seconds[verb].append(json.loads(self._process.stdout.readline()))
+
+    def in_all(self) -> float:
+        """Seconds of all servers, all updates."""
+        return sum(sum(each.values()) for changes in self.seconds.values() for each in changes)
 
 
-def measure(*, quick: bool) -> list[Figure]:
+@contextmanager
+def _cores(build: Build) -> Iterator[Cores]:
+    process = subprocess.Popen(
+        [sys.executable, "-P", str(FED_CORES)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=build.environment(),
+        cwd=build.folder,
+    )
+    try:
+        yield Cores(process)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
     """Join random groups of different servers, and leave them again."""
-    cores = FedCores(deal(example_weights(), SERVERS))
-    cores.bring(example_rows())
-    pairs = list(random_pairs(cores, random.Random(SEED), QUICK_PAIRS if quick else PAIRS))
-    joins = [cores.timed(JoinArc(parent, child, ChildKind.GROUP)) for parent, child in pairs]
-    leaves = [cores.timed(LeaveArc(parent, child)) for parent, child in reversed(pairs)]
+    shares = deal(example_weights(), SERVERS)
+    pairs = random_pairs(shares, QUICK_PAIRS if quick else PAIRS)
+    with ExitStack() as stack:
+        cores = {build: stack.enter_context(_cores(build)) for build in builds}
+        for each in cores.values():
+            each.send([shares, str(EXAMPLE)])
+        for each in cores.values():
+            each.wait_until_ready()
+        for verb, changed in (("join", pairs), ("leave", pairs[::-1])):
+            for parent, child in changed:
+                for each in cores.values():
+                    each.change(verb, parent, child)
+    now = cores[NOW]
     figures = []
-    for what, seconds, target in (("join", joins, 0.25), ("leave", leaves, 0.5)):
-        of_busiest = [max(each.values()) for each in seconds]
-        in_all = statistics.median(sum(each.values()) for each in seconds)
+    for verb, target in (("join", 0.25), ("leave", 0.5)):
+        of_busiest = [max(each.values()) for each in now.seconds[verb]]
+        in_all = statistics.median(sum(each.values()) for each in now.seconds[verb])
         note = (
             f"mean {statistics.mean(of_busiest):.2f}, longest {max(of_busiest):.2f}; of all servers, p50 {in_all:.2f}"
         )
-        name = f"{what} of two random groups of the example over {SERVERS} servers, cores alone, busiest server, p50"
-        figures.append(Figure(name, statistics.median(of_busiest), target, "s of processor", note=note))
-    return figures
+        what = f"{verb} of two random groups of the example over {SERVERS} servers, cores alone, busiest server, p50"
+        figures.append(Figure(what, statistics.median(of_busiest), target, "s of processor", note=note))
+    what = f"{len(pairs)} such joins and leaves: processor of all servers, as little as before"
+    return figures + [
+        speed_figure(what, earlier.in_all(), now.in_all(), target=5)
+        for build, earlier in cores.items()
+        if build is not NOW
+    ]
 
 
-def example_rows() -> list[tuple[NodeId, NodeId, int]]:
-    """The arcs of the example graph: parent, child, number of the child's kind."""
+def random_pairs(shares: Sequence[Sequence[str]], count: int) -> list[tuple[str, str]]:
+    """Groups of the example at home on different servers, with no arc from the first to the second."""
+    home_of = {subnet: number for number, share in enumerate(shares) for subnet in share}
     with gzip.open(EXAMPLE, "rt", encoding="utf-8") as lines:
-        columns = (line.rstrip("\n").split("\t") for line in lines)
-        return [(NodeId(parent), NodeId(child), _KINDS[kind]) for parent, child, kind in columns if child]
-
-
-class FedCores:
-    """Cores that know one another; letters are handed over in the order in which they were written."""
-
-    def __init__(self, shares: Sequence[Sequence[str]]) -> None:
-        """A core for each share of subnets."""
-        self.home_of_subnet = {subnet: ServerId(min(share)) for share in shares for subnet in share}
-        owners = {Subnet(subnet): server for subnet, server in self.home_of_subnet.items()}
-        self.cores = {
-            ServerId(min(share)): ServerCore(server=ServerId(min(share)), subnets=map(Subnet, share), peers=owners)
-            for share in shares
-        }
-        self.letters: deque[tuple[ServerId, ServerId, PeerMessage]] = deque()
-        """(receiver, sender, letter), in order."""
-        self.seconds: Counter[ServerId] = Counter()
-        """Of the processor, by server, since they were last cleared."""
-        self._tickets = iter(range(1_000_000_000))
-        self._outcome: Outcome | None = None
-        for server in self.cores:
-            for peer in self.cores:
-                if peer != server:
-                    self._step(server, PeerMet(peer, ()))
-
-    def home_of(self, node: NodeId) -> ServerId:
-        """The server of a group's subnet."""
-        return self.home_of_subnet[subnet_of(node)]
-
-    def bring(self, rows: Iterable[tuple[NodeId, NodeId, int]]) -> None:
-        """Import these arcs: parent, child, number of the child's kind."""
-        numbers: dict[NodeId, int] = {}
-        columns: tuple[list[int], list[int]] = ([], [])
-        kinds = bytearray()
-        for parent, child, kind in rows:
-            columns[0].append(numbers.setdefault(parent, len(numbers)))
-            columns[1].append(numbers.setdefault(child, len(numbers)))
-            kinds.append(kind)
-        names = list(numbers)
-        ticket = next(self._tickets)
-        command = ImportCommand(ticket, RequestId(f"r{ticket}"), names, *columns, bytes(kinds), [])
-        self._run(self.home_of(names[columns[0][0]]), command)
-
-    def timed(self, operation: Operation) -> Counter[ServerId]:
-        """Do an update; return how many seconds of the processor each server needed."""
-        ticket = next(self._tickets)
-        first = operation.parent if isinstance(operation, JoinArc | LeaveArc) else operation.group
-        self.seconds.clear()
-        self._run(self.home_of(first), UpdateCommand(ticket, RequestId(f"r{ticket}"), (operation,)))
-        return Counter(self.seconds)
-
-    def _run(self, server: ServerId, command: ImportCommand | UpdateCommand) -> None:
-        self._outcome = None
-        self._step(server, command)
-        while self.letters:
-            receiver, sender, letter = self.letters.popleft()
-            self._step(receiver, letter)
-            self._step(sender, PeerReceived(receiver, letter.number))
-        assert isinstance(self._outcome, Committed), self._outcome
-
-    def _step(self, server: ServerId, event: Event) -> None:
-        begun = time.process_time()
-        effects = self.cores[server].step(event, 0.0)
-        self.seconds[server] += time.process_time() - begun
-        self.took(server, effects.records)
-        for letter in effects.messages:
-            self.letters.append((letter.receiver, server, PeerMessage(server, letter.number, letter.encoded)))
-        for reply in effects.replies:
-            self._outcome = reply.outcome
-
-    def took(self, server: ServerId, records: Records) -> None:
-        """A step is to be made durable: nothing is, here."""
-
-
-def random_pairs(cores: FedCores, chances: random.Random, count: int) -> Iterator[tuple[NodeId, NodeId]]:
-    """Groups of different servers with no arc from the first to the second."""
-    groups = sorted(
-        name
-        for server, core in cores.cores.items()
-        for node, name in enumerate(core.graph.ids)
-        if core.graph.kinds[node] == NodeKind.GROUP and core.home_of(name) == server
-    )
-    while count:
-        parent, child = chances.sample(groups, 2)
-        graph = cores.cores[cores.home_of(parent)].graph
-        below = graph.index.get(child)
-        if cores.home_of(parent) != cores.home_of(child) and below not in graph.children[graph.index[parent]]:
-            count -= 1
-            yield parent, child
+        arcs = {(parent, child) for parent, child, _ in (line.rstrip("\n").split("\t") for line in lines)}
+    groups = sorted({parent for parent, _ in arcs})
+    chance = random.Random(SEED)
+    pairs: list[tuple[str, str]] = []
+    while len(pairs) < count:
+        parent, child = chance.sample(groups, 2)
+        if home_of[parent.partition("@")[2]] != home_of[child.partition("@")[2]] and (parent, child) not in arcs:
+            pairs.append((parent, child))
+    return pairs

@@ -25,6 +25,18 @@ class Figure:
         return self.value <= self.target if self.lower_is_better else self.value >= self.target
 
 
+def speed_figure(what: str, earlier: float, now: float, *, target: float, unit: str = "s") -> Figure:
+    """How many times as fast, or as little, something is as it was."""
+    return Figure(
+        what, earlier / now, target, "x", lower_is_better=False, note=f"{earlier:,.4g} {unit}, now {now:,.4g}"
+    )
+
+
+def p99(values: Sequence[float]) -> float:
+    """What one value in a hundred exceeds."""
+    return statistics.quantiles(values, n=100)[98]
+
+
 def print_figures(figures: Sequence[Figure]) -> None:
     """Print a table, one figure a line."""
     width = max((len(figure.what) for figure in figures), default=0)

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.builds import NOW, Build
 from shadowtree import Client
 from shadowtree.cli.unused_ports import unused_ports
 
 CONNECTION_PATIENCE_SECONDS = 30
+CALL_SECONDS = 600
 SERVING = r"serving .* on (\S+)$"
 """The line of a name server that accepts calls."""
 EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
@@ -40,6 +42,11 @@ class ServerProcess:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
 
+    def processor_seconds(self) -> float:
+        """What it has used of the processor, all threads (Linux)."""
+        # The clock of another process is numbered like this: clock_getcpuclockid(3), which Python does not have.
+        return time.clock_gettime((~self.process.pid << 3) | 2)
+
     def kill(self) -> None:
         """End it as a crash would."""
         self.process.kill()
@@ -47,10 +54,12 @@ class ServerProcess:
 
 
 @contextmanager
-def running(command: Sequence[str], ready: str) -> Iterator[ServerProcess]:
+def running(command: Sequence[str], ready: str, *, build: Build = NOW) -> Iterator[ServerProcess]:
     """A process that prints a line matching `ready`, whose first group is its address; ended on the way out."""
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=build.environment(), cwd=build.folder
+        )
         try:
             line = process.stdout.readline()
             match = re.search(ready, line)
@@ -69,19 +78,19 @@ def running(command: Sequence[str], ready: str) -> Iterator[ServerProcess]:
 
 
 @contextmanager
-def name_server(folder: Path, *, subnets: Sequence[str]) -> Iterator[ServerProcess]:
+def name_server(folder: Path, *, subnets: Sequence[str], build: Build = NOW) -> Iterator[ServerProcess]:
     """A name server on a SQLite database in a folder."""
     listed = folder / "subnets"
     listed.write_text("\n".join(subnets))
     database = f"sqlite:///{folder / 'names.db'}"
     command = [sys.executable, "-m", "shadowtree", "serve", "--listen", "127.0.0.1:0"]
     command += ["--database", database, "--subnet", f"@{listed}"]
-    with running(command, SERVING) as server:
+    with running(command, SERVING, build=build) as server:
         yield server
 
 
 @contextmanager
-def name_servers(folder: Path, shares: Sequence[Sequence[str]]) -> Iterator[list[ServerProcess]]:
+def name_servers(folder: Path, shares: Sequence[Sequence[str]], *, build: Build = NOW) -> Iterator[list[ServerProcess]]:
     """A name server for each share of subnets, all connected with one another."""
     addresses = [f"127.0.0.1:{port}" for port in unused_ports(len(shares))]
     for number, (subnets, address) in enumerate(zip(shares, addresses, strict=True)):
@@ -96,7 +105,7 @@ def name_servers(folder: Path, shares: Sequence[Sequence[str]]) -> Iterator[list
             for other in range(len(shares)):
                 if other != number:
                     command += ["--peer", f"@{folder / f'{other}-as-peer'}"]
-            servers.append(stack.enter_context(running(command, SERVING)))
+            servers.append(stack.enter_context(running(command, SERVING, build=build)))
         for server in servers:
             _wait_for_peers(server)
         yield servers
@@ -109,6 +118,17 @@ def _wait_for_peers(server: ServerProcess) -> None:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{server.address} did not meet its peers: {client.status().peers}")
             time.sleep(0.05)
+
+
+@contextmanager
+def several_connected(
+    shares: Sequence[Sequence[str]], *, build: Build = NOW
+) -> Iterator[tuple[list[ServerProcess], list[Client]]]:
+    """A server for each share of subnets, all connected, and a client of each."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        servers = stack.enter_context(name_servers(folder, shares, build=build))
+        yield servers, [stack.enter_context(Client(server.address, timeout=CALL_SECONDS)) for server in servers]
 
 
 @contextmanager

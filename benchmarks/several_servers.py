@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
-import grpc
-
-from benchmarks.echo import echo_call, paired_medians
+from benchmarks.echo import paired_medians
 from benchmarks.report import Figure, timed
-from benchmarks.servers import EXAMPLE, ServerProcess, echo_server, example_weights, name_servers
-from shadowtree import Arc, Client, aio
+from benchmarks.servers import EXAMPLE, example_weights, several_connected
+from shadowtree import Arc, aio
 from shadowtree.cli.demo_servers import deal
 
 MEMBERS = 2_000
@@ -28,63 +23,16 @@ CLIENTS_OF_A_SERVER = 8
 def measure(*, quick: bool) -> list[Figure]:
     """Measure updates and questions over servers, beside the same on one server in the same run."""
     return [
-        *_joins(quick=quick),
         *_rates(quick=quick),
         *_questions(quick=quick),
         *_import_of_the_example(),
     ]
 
 
-@contextmanager
-def _clients(shares: Sequence[Sequence[str]]) -> Iterator[tuple[list[ServerProcess], list[Client]]]:
-    """A server for each share of subnets, all connected, and a client of each."""
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        servers = stack.enter_context(name_servers(folder, shares))
-        yield servers, [stack.enter_context(Client(server.address)) for server in servers]
-
-
-def _joins(*, quick: bool) -> list[Figure]:
-    """Joins of a group homed elsewhere, one by one, each in turn with an echo and with a join of two groups here."""
-    count = 30 if quick else 200
-    with _clients([["a.x"], ["b.x"], ["c.x"]]) as (_, (a, *_)), echo_server() as echo:
-        a.import_arcs(
-            Arc(f"{name}-{number}@{subnet}", "", "group")
-            for number in range(count)
-            for name, subnet in (("parent", "a.x"), ("child", "a.x"), ("child", "b.x"), ("second", "c.x"))
-        )
-        with grpc.insecure_channel(echo.address) as channel:
-            bare_call = echo_call(channel, 60)
-            across, bare = paired_medians(_joining(a, "parent", "child", "b.x"), bare_call, rounds=count)
-            chained, _ = paired_medians(_joining(a, "parent", "second", "c.x"), bare_call, rounds=count)
-            here, _ = paired_medians(_joining(a, "parent", "child", "a.x"), bare_call, rounds=count)
-    note = f"{across * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms; of two groups of one server {here * 1e3:.1f} ms"
-    return [
-        Figure("join across servers of a normal arc, 3 servers, durable, p50", across / bare, 12, "x echo", note=note),
-        Figure(
-            "  the same, the parent having a child elsewhere already",
-            chained / bare,
-            12,
-            "x echo",
-            note=f"{chained * 1e3:.1f} ms",
-        ),
-    ]
-
-
-def _joining(client: Client, parent: str, child: str, subnet: str) -> Callable[[], object]:
-    numbers = iter(range(1_000_000))
-
-    def join() -> None:
-        number = next(numbers)
-        client.join(f"{parent}-{number}@a.x", f"{child}-{number}@{subnet}", kind="group")
-
-    return join
-
-
 def _rates(*, quick: bool) -> list[Figure]:
     """Joins and leaves that need one server each: all at one of three servers, and at all three at once."""
     each = 20 if quick else 200
-    with _clients([["a.x"], ["b.x"], ["c.x"]]) as (servers, clients):
+    with several_connected([["a.x"], ["b.x"], ["c.x"]]) as (servers, clients):
         for client, subnet in zip(clients, ("a.x", "b.x", "c.x"), strict=True):
             client.import_arcs(Arc(f"busy-{number}@{subnet}", "", "group") for number in range(3 * CLIENTS_OF_A_SERVER))
         places = [(server.address, subnet) for server, subnet in zip(servers, ("a.x", "b.x", "c.x"), strict=True)]
@@ -103,10 +51,10 @@ def _rate(callers: Sequence[tuple[tuple[str, str], int]], each: int) -> float:
             for member in range(each):
                 await names.leave(group, f"m-{member}@people.example")
 
-    async def all_clients() -> None:
+    async def allseveral_connected() -> None:
         await asyncio.gather(*(one_client(address, f"busy-{number}@{subnet}") for (address, subnet), number in callers))
 
-    return 2 * each * len(callers) / timed(lambda: asyncio.run(all_clients()))
+    return 2 * each * len(callers) / timed(lambda: asyncio.run(allseveral_connected()))
 
 
 def _questions(*, quick: bool) -> list[Figure]:
@@ -114,7 +62,10 @@ def _questions(*, quick: bool) -> list[Figure]:
     rounds = 30 if quick else 300
     subnets = [f"s{number}.x" for number in range(5)]
     arcs = list(_spread(subnets))
-    with _clients([[subnet] for subnet in subnets]) as (_, (five, *_)), _clients([subnets]) as (_, (one,)):
+    with (
+        several_connected([[subnet] for subnet in subnets]) as (_, (five, *_)),
+        several_connected([subnets]) as (_, (one,)),
+    ):
         five.import_arcs(arcs)
         one.import_arcs(arcs)
         top = f"top@{subnets[0]}"
@@ -158,7 +109,7 @@ def _spread(subnets: Sequence[str]) -> Iterator[Arc]:
 
 def _import_of_the_example() -> list[Figure]:
     """The example graph, its domains dealt over five servers, brought through one address."""
-    with _clients(deal(example_weights(), 5)) as (servers, clients):
+    with several_connected(deal(example_weights(), 5)) as (servers, clients):
         started = time.perf_counter()
         summary = clients[0].import_file(EXAMPLE, timeout=600)
         seconds = time.perf_counter() - started

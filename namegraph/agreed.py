@@ -1,16 +1,16 @@
-"""What a coordinator says of nodes that are at home here must follow from what this server agreed to.
+"""Checks a `Commit`: what a coordinator says of this server's nodes must follow from what this server agreed to.
 
-It agreed to the operations of the `Order`, as what it found them to change (`Ready`). An outcome that says more of its
-own groups and arcs, or less, is refused whole, and the update waits as if none had come: a view that ends settles it.
+This server agreed to the operations of the `Order`, and to what it found them to change (`Ready`). If an outcome says
+more or less than that of its own groups and arcs, this server refuses the outcome whole. The update then waits as if no
+outcome had come, until a view ends it.
 
-    groups, arcs    against the operations, and what was found          here; an import in `agreed_import`
-    records, loops  against what the graph holds, and those arcs        `agreed_records`
-    other nodes     may be told of as anybody likes, as long as the     here
-                    state is one that can be read back
+    groups, arcs    are compared with the operations, and what was found   here; an import in `agreed_import`
+    records, loops  are compared with the graph here, and those arcs       `agreed_records`
+    other nodes     are believed, as long as the state can be read back    here
 
-What was found is kept in memory. After a restart this server looks again; but while arcs are suspended here, or in
-doubt, what it would find may not be what it found then, and the operations alone must bear out what is said of arcs:
-all but their versions, and that none is left out. What other participants found is not known here.
+What was found is kept in memory. After a restart this server looks again. While arcs are suspended here, or updates in
+doubt, it may find something else than it did before the restart. Then only the operations are compared: not the
+versions of arcs, nor whether an arc is left out. What other participants found is not known here.
 
 Source: protocol.md section 5, items 3 to 6; invariants I5 and I9.
 """
@@ -42,16 +42,16 @@ from namegraph.ordering import Entries
 from namegraph.records import NodeIndex, NodeKind
 from namegraph.site import Site
 
-OTHER_PLACE = "commits at another place in the order"
-IMPOSSIBLE = "commits what cannot be"
-OTHER_GROUPS = "commits other groups of this server than it agreed to"
-OTHER_ARCS = "commits other arcs of this server than it agreed to"
-OTHER_RECORDS = "commits other ancestry of this server's nodes than follows"
-OTHER_LOOPS = "commits loops of this server's groups that are none"
+OTHER_PLACE = "commits an update at another place in the order than agreed"
+IMPOSSIBLE = "commits a state that cannot exist"
+OTHER_GROUPS = "commits changes to this server's groups other than those agreed"
+OTHER_ARCS = "commits changes to this server's arcs other than those agreed"
+OTHER_RECORDS = "commits ancestry of this server's nodes that does not follow from the update"
+OTHER_LOOPS = "commits a loop of groups that form no cycle"
 
 
 def fault_in_outcome(commit: Commit, *, site: Site, records: AncestryRecords, entries: Entries) -> str | None:
-    """What is wrong with this server's part of an outcome that it waits for; None where nothing is."""
+    """The fault in this server's part of an outcome that it waits for; None where there is none."""
     entry, update = entries.by_update[commit.update_id], entries.updates[commit.update_id]
     if commit.final != entry.final:
         return OTHER_PLACE
@@ -81,9 +81,9 @@ def fault_in_outcome(commit: Commit, *, site: Site, records: AncestryRecords, en
 def _groups_agreed(
     commit: Commit, update: Update, *, site: Site, records: AncestryRecords, entries: Entries
 ) -> dict[NodeId, bool]:
-    """The groups of this server that the update creates (True) or deletes: nobody else can have done so meanwhile.
+    """The groups of this server that the update creates (True) or deletes; no other update can have done so meanwhile.
 
-    But a later update may have brought the record of a group before this one creates it.
+    A later update may have brought the record of a group before this one creates the group.
     """
     found = entries.by_update[commit.update_id].found
     if found is not None:
@@ -149,7 +149,7 @@ def _follow(
 def _follows(
     change: ArcChange, steps: Sequence[Step], update: Update, groups: Mapping[NodeId, bool], site: Site
 ) -> bool:
-    """Whether what became of an arc is what these operations on it ask for; any may become of those of others."""
+    """Whether the state of an arc is what these operations on it ask for. An arc without an end here is not judged."""
     arc, home_of = change.arc, site.table.home_of
     owns_parent = home_of(arc.parent) == site.server
     child_home = home_of(arc.child)
@@ -161,7 +161,7 @@ def _follows(
     if owns_child and not _is_of_right_kind(change, groups, site):
         return False
     if not steps:
-        # Its child's home suspends it; at this end of it that was done before.
+        # The child's home suspends the arc; this end, the parent's, suspended it before.
         return change.is_suspended and arc in update.leaves and not _is_active(arc, site)
     match steps[-1]:
         case JoinArc(offline=offline):
@@ -186,7 +186,7 @@ def _is_of_right_kind(change: ArcChange, groups: Mapping[NodeId, bool], site: Si
     is_group = _is_group(change.arc.child, groups, site)
     if change.is_present or change.is_suspended:
         return (change.kind is NodeKind.GROUP) is is_group
-    # Who leaves an arc to what is none here may have taken it for a group.
+    # A server that leaves the arc may have taken the child for a group, which it is not here.
     return change.kind is NodeKind.GROUP or not is_group
 
 
@@ -202,9 +202,9 @@ def _is_active(arc: ArcId, site: Site) -> bool:
 
 
 def _must_change(steps: Sequence[Step]) -> bool:
-    """Whether an update that does this alone to an arc is refused where there is nothing to do.
+    """Whether these operations on an arc, and no others, are refused where there is nothing to do.
 
-    Of anything else the home of the arc's parent alone knows whether there was.
+    For other operations, only the home of the arc's parent knows whether there was something to do.
     """
     match steps:
         case [JoinArc(if_needed=False) | LeaveArc(if_needed=False)]:
@@ -219,9 +219,9 @@ def _is_as_found(
     found: Findings,
     site: Site,
 ) -> bool:
-    """Whether the arcs that this server judges are as it said: all of them, and no others.
+    """Whether the outcome has exactly the arcs that this server judges, as it found them.
 
-    Of arcs that are settled, another server may have declined some.
+    Another server may have declined to settle some of them.
     """
     here = {change.arc: change for change in unpack_arcs(found.arcs)}
     declined = set(found.declined)
@@ -254,7 +254,7 @@ def _without_kind(change: ArcChange) -> ArcChange:
 
 
 def _has_left(group: NodeId, said: Mapping[ArcId, ArcChange], site: Site) -> bool:
-    """Whether no arc stays with a group that is deleted; what it was may be joined anew, as a process."""
+    """Whether a deleted group keeps no arc. Its name may be joined anew, as a process."""
     graph, ids = site.graph, site.graph.ids
     node = graph.index[group]
     arcs = [ArcId(group, ids[child]) for child in graph.children[node]]
@@ -265,7 +265,7 @@ def _has_left(group: NodeId, said: Mapping[ArcId, ArcChange], site: Site) -> boo
 def _can_be_read_back(
     said: Said, groups: Mapping[NodeId, bool], site: Site, records: AncestryRecords, entries: Entries
 ) -> bool:
-    """Whether arcs would lead from groups alone: this server could not start again, once it is alone (`restore`)."""
+    """Whether only groups would have children. Otherwise this server could not start again (`restore`)."""
     commit, columns, relayed = said.commit, said.commit.arcs, said.relayed
     home_of, server = site.table.home_of, site.server
     tails = set(chosen_names(columns.names, place_array(columns.parents)[said.joined]))
@@ -291,7 +291,7 @@ def _can_be_read_back(
 
 
 def _stays_group(node: NodeIndex, commit: Commit, site: Site) -> bool:
-    """Whether more will be known of a node of another server than a process has."""
+    """Whether a node of another server keeps arcs or a loop here that a process cannot have."""
     ids, below = site.graph.ids, site.graph.children[node]
     left = {change.arc.child for change in unpack_arcs(commit.arcs) if change.arc.parent == ids[node]}
     gone = left | nodes_in(commit.relay)  # New records of these do not name it.

@@ -1,4 +1,4 @@
-"""As `agreed`, for the arcs of an import: whole columns at once.
+"""Checks the arcs that a `Commit` of an import brings, as `agreed` does for other updates: whole columns at once.
 
 An import only joins, each arc at no cost and to a child of a kind that it names.
 """
@@ -14,7 +14,7 @@ from namegraph.message_parts import OperationColumns
 
 
 def follow_from_import(said: Said, brought: OperationColumns, found: Findings | None) -> bool:
-    """Whether what is said of arcs with an end here is what an import asks for, and this server found."""
+    """Whether the outcome has exactly the arcs with an end here that the import asks for and this server found."""
     arcs = said.commit.arcs
     owns_parent = said.is_ours[place_array(arcs.parents)]
     is_told = owns_parent | said.is_ours[place_array(arcs.children)]

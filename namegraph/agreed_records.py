@@ -1,8 +1,10 @@
-"""As `agreed`, for ancestry: records of this server's own nodes, its groups in records of others, and loops.
+"""Checks the ancestry in a `Commit`: records of this server's nodes, its groups in other records, and loops.
 
-A relayed record of an own node is what is held here, or that with the arcs of this outcome. It may be ahead by another
-update, if this server is ready for that one too: its outcome is on the way. So may an arc that leaves one of its
-groups. Of a loop, what passes through an own group must be there afterwards.
+    a relayed record of an own node    equals the record held here, or that with the arcs of this outcome
+    an arc that leaves an own group    is there, or joined by this outcome
+    a loop with an own group           has arcs into and out of that group afterwards
+
+A record or an arc may also be ahead by another update for which this server is ready: that outcome is on the way.
 
 Source: protocol.md sections 3.2 and 5, items 5 and 6.
 """
@@ -42,7 +44,7 @@ _Arc = tuple[int, int, int]
 def are_records_agreed(
     said: Said, groups: Mapping[NodeId, bool], *, site: Site, records: AncestryRecords, entries: Entries
 ) -> bool:
-    """Whether relayed records say of nodes and arcs of this server what follows. `groups`: created or deleted here."""
+    """Whether the relayed records agree with this server's nodes and arcs. `groups`: created or deleted here."""
     relay, is_ours = said.commit.relay, said.is_ours_relayed
     if not is_ours.any():
         return True
@@ -80,7 +82,7 @@ def _are_there(said: Said, parents: Numbers, nodes: Numbers, site: Site, entries
 
 
 def are_held_here(ancestry: RecordColumns, *, site: Site, records: AncestryRecords, entries: Entries) -> bool:
-    """Whether what another server holds of this server's nodes is what is held here, older than that, or on the way."""
+    """Whether records of this server's nodes, as another server holds them, equal its own, are older, or on the way."""
     graph, home_of = site.graph, site.table.home_of
     for record in unpack_records(ancestry):
         if home_of(record.node) != site.server:
@@ -147,7 +149,7 @@ class _OwnRecords:
         return self._are_as_brought(new, heads) and self._follow(changed)
 
     def _is_created_ahead(self, group: NodeId, version: Priority) -> bool:
-        """Whether it is such an update that creates a group."""
+        """Whether an update for which this server is ready creates the group at this version."""
         ahead = (entry for entry in self._entries.by_update.values() if entry.is_ready and entry.final == version)
         return any(groups_wanted(self._entries.updates[entry.update_id]).get(group, False) for entry in ahead)
 
@@ -206,7 +208,7 @@ class _OwnRecords:
 
 
 def _is_ahead(version: Priority, entries: Entries) -> bool:
-    """Whether another update that this server is ready for is what makes a record newer."""
+    """Whether a record is newer because of another update for which this server is ready."""
     return any(entry.is_ready and entry.final == version for entry in entries.by_update.values())
 
 
@@ -216,7 +218,7 @@ def _held(graph: NameGraph, node: NodeIndex) -> dict[NodeId, _Arc]:
 
 
 def are_loops_agreed(commit: Commit, groups: Mapping[NodeId, bool], *, site: Site, records: AncestryRecords) -> bool:
-    """Whether virtual nodes are what can be one, and those of this server's groups pass through them."""
+    """Whether each virtual node can be one, and passes through each of its components that lives here."""
     vnids = dict(commit.renamed)
     if len(vnids) != len(commit.renamed):
         return False

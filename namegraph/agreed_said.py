@@ -1,4 +1,4 @@
-"""What an outcome says, made ready to be compared as whole columns: its names by number, and which live here."""
+"""The columns of an outcome, prepared for comparison: names as numbers, and which nodes live here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from namegraph.records import NodeKind
 from namegraph.site import Site
 
 UNNAMED = 2**32 - 1
-"""Numbers a name that no arc of the outcome has; there are never so many."""
+"""The number of a name that no arc of the outcome has: more than there are ever names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Said:
     joined: Numbers
     """Whether each arc is there afterwards."""
     joined_keys: Numbers
-    """Of arcs that are, in order."""
+    """The keys of arcs that are there afterwards, sorted."""
     is_ours: Numbers
     """Of each end whether it is at home here."""
     relayed: Mapping[NodeId, None]
@@ -44,7 +44,7 @@ class Said:
 
 
 def read_said(commit: Commit, site: Site) -> Said:
-    """Make it ready."""
+    """Prepare an outcome for comparison."""
     arcs, relay = commit.arcs, commit.relay
     server = site.server
     numbers = dict(zip(arcs.names, count()))
@@ -93,7 +93,7 @@ def arc_keys(parents: Numbers, children: Numbers) -> Numbers:
 
 
 def are_among(keys: Numbers, in_order: Numbers) -> Numbers:
-    """Whether each is one of those, which are in order."""
+    """For each key, whether it is among the sorted keys."""
     if not len(in_order):
         return np.zeros(len(keys), bool)
     places = np.minimum(np.searchsorted(in_order, keys), len(in_order) - 1)

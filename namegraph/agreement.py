@@ -1,15 +1,16 @@
-"""Agreement on who is reachable: the smallest of those who reach one another proposes, the others accept.
+"""Agreement on which servers reach one another: the smallest of them proposes a view, the others accept.
 
     Reach ---> leader            these I reach
                leader --- Propose --->  members         stop what is under way
                leader <--- Accept ----  members         this is what I know of it
                leader --- Install --->  members         finish this, drop the rest, be in the view
-               leader --- Outside --->  who is reached by the leader, but not by all members
+               leader --- Outside --->  servers that the leader reaches and some member does not
 
-A view is a set of servers of which each reaches each, over a common peer where need be. It has a number higher than
-any that its members have promised. Who accepts gives up the view it was in: nothing of it goes on there, whatever
-becomes of the new one, and a leader that is lost meanwhile is followed by another, with a higher number. Nothing is
-agreed on while nobody was ever lost: the first view is whoever meets.
+A view is a set of servers of which each reaches each, over a common peer where need be. Its number is higher than any
+that its members have promised. A member that accepts gives up the view it was in for good, even if the new view never
+comes to be. If the leader is lost meanwhile, another server leads, with a higher number.
+
+While no server was ever lost, the first view holds all servers that meet, and nothing is agreed on.
 
 Source: protocol.md section 7, *Views*; decision 0011.
 """
@@ -38,21 +39,21 @@ class Agreement:
     """One server's part in agreeing on views."""
 
     def __init__(self, site: Site, give_up_view: Callable[[ViewId, tuple[ServerId, ...]], Accept]) -> None:
-        """`give_up_view` stops what is under way, and says what is known of it; the servers are those reached."""
+        """`give_up_view` takes the promised view and the servers reached; it stops and returns what is under way."""
         self._site = site
         self._give_up_view = give_up_view
         self._lost: dict[ServerId, None] = {}
         self._reports: dict[ServerId, Reach] = {}
-        """What others reach, as they said."""
+        """By server: what it says it reaches."""
         self._outside_of: dict[ServerId, ViewId] = {}
-        """Servers that do without this one, by the view in which they do."""
+        """Servers that left this one out, each with the view in which they did."""
         self._declined: dict[ServerId, None] = {}
         self._proposal: _Proposal | None = None
         self._highest = 0
         """The highest number of a view that was heard of."""
         self._told: tuple[ServerId, Reach] | None = None
         self._is_stirred = False
-        """Whether anybody was ever lost, as far as was heard here."""
+        """Whether any server was ever lost, as far as this one has heard."""
 
     def met(self, server: ServerId) -> None:
         """A server is reached."""
@@ -80,7 +81,7 @@ class Agreement:
         self._propose((site.server,))
 
     def reach(self, sender: ServerId, reach: Reach) -> None:
-        """Another server says whom it reaches; this one is to lead."""
+        """Another server reports what it reaches, for this one to lead."""
         self._reports[sender] = reach
         self._is_stirred = True
         # It would not ask this server to lead if it did without it still.
@@ -92,7 +93,7 @@ class Agreement:
             self._leave_outside(sender)
 
     def outside(self, sender: ServerId, outside: Outside) -> None:
-        """The members of another view do without this server."""
+        """The members of another view have left this server out."""
         if sender != outside.view.leader and outside.view <= self._site.promised:
             # Another server's word overtakes that of the leader, or is late: it has been asked again since.
             return
@@ -146,9 +147,9 @@ class Agreement:
         self._install(proposal)
 
     def installed(self, before: Iterable[ServerId]) -> None:
-        """A view was installed: whoever asked this server to lead and is not in it should know.
+        """A view was installed: tell the servers that asked this one to lead and are not in it.
 
-        So should those of the view before, whom the leader may not reach.
+        Also tell members of the view before that are not in it: the leader may not reach them.
         """
         site = self._site
         if site.view.leader != site.server:
@@ -160,13 +161,13 @@ class Agreement:
         self.reconsider()
 
     def _leave_outside(self, server: ServerId) -> None:
-        """Say that this view does without a server. Only to larger ones: smaller ones lead, if they are reached."""
+        """Tell a larger server that this view leaves it out. A smaller one would lead itself, if it were reached."""
         site = self._site
         if server not in site.members and server > site.server:
             site.post(server, Outside(site.view, tuple(site.members)))
 
     def reconsider(self) -> None:
-        """Lead, or say to whom it falls to lead what is reached from here, where anything has changed."""
+        """If anything has changed: propose a view, or report to the smaller server that has to propose one."""
         site = self._site
         if site.promised == FIRST_VIEW and not self._is_stirred:
             return
@@ -224,14 +225,14 @@ class Agreement:
         return [server for server in self._servers() if server not in self._lost]
 
     def _available(self) -> list[ServerId]:
-        """Of those, whoever does not do without this server."""
+        """Of these servers, those that have not left this one out."""
         return [server for server in self._reached() if server not in self._outside_of]
 
     def _servers(self) -> list[ServerId]:
         return sorted({*self._site.table.servers(), self._site.server})
 
     def _clique(self, servers: Iterable[ServerId]) -> tuple[ServerId, ...]:
-        """Of these, one after another, those that reach all before them and are reached by them, as far as is known."""
+        """Servers that all reach one another, as far as is known: taken greedily, in the order given."""
         found: list[ServerId] = []
         for server in servers:
             if all(self._reaches(server, other) and self._reaches(other, server) for other in found):
@@ -243,7 +244,7 @@ class Agreement:
         return report is not None and report.view >= view
 
     def _is_still(self, server: ServerId, view: ViewId) -> bool:
-        """Whether a server that has accepted a view was not lost since, and has not gone on to another one."""
+        """Whether a server that accepted a view is still waiting for it: not lost, and in no other view."""
         report = self._reports.get(server)
         return report is not None and report.view == view
 

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from namegraph.graph import NameGraph, VirtualNode
+from namegraph.graph import NameGraph
 from namegraph.records import NodeIndex
 
 CACHE_LIMIT_BYTES = 160 * 1024 * 1024
@@ -27,17 +26,19 @@ CACHE_LIMIT_BYTES = 160 * 1024 * 1024
 ARCS_FOLLOWED_LIMIT = 1_000
 """An update of more arcs forgets ancestor sets: filling them again costs less than following each."""
 
+NODES_FOLLOWED_LIMIT = 1_000
+"""Nodes that may gain or lose ancestors by one update, in some 10 ms. Beyond, what is below its arcs is forgotten, and
+computed again when it is asked for, in slices."""
+
+ARCS_LOOKED_AT_LIMIT = 20_000
+"""Arcs into these nodes that are looked at for what they still bring, in some milliseconds; beyond, likewise."""
+
+FILLED_AT_ONCE = 300
+"""Sets that are computed before others get their turn: some 2 ms."""
+
 _BITMAP_OVERHEAD_BYTES = 120
 _SMALL_SET = 4096
 """Up to so many numbers a set takes two bytes each; larger ones are compressed and measured."""
-
-
-class Offer(NamedTuple):
-    """What an arc brings to its child: the ancestor set of its parent before the update."""
-
-    parent: NodeIndex
-    child: NodeIndex
-    above: BitMap
 
 
 class AncestorSets:
@@ -53,6 +54,13 @@ class AncestorSets:
         self._fills_from_the_roots = True
         self.followers: list[dict[NodeIndex, None]] = []
         """To each the representatives are added whose set is kept or dropped from now on."""
+
+    def hold(self, graph: NameGraph) -> AncestorSets:
+        """The sets as they are now, for readers of a graph that is held; what they compute more stays theirs."""
+        held = AncestorSets(graph, cache_limit_bytes=self._limit_bytes)
+        held._sets, held._controlled, held._bytes = self._sets.copy(), self._controlled.copy(), self._bytes
+        held._fills_from_the_roots = self._fills_from_the_roots
+        return held
 
     def of(self, node: NodeIndex) -> BitMap:
         """The ancestor set of a node, its own derived node included. The caller must not change it."""
@@ -125,69 +133,6 @@ class AncestorSets:
         """Whether the set of one of these nodes is kept."""
         return any(node in self._sets for node in nodes)
 
-    def offers(self, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> list[Offer]:
-        """What each of the arcs (parent, child) brings to its child. Ask before the update changes anything."""
-        of = self._graph.representative
-        return [Offer(parent, child, self.of(parent)) for parent, child in arcs if of(parent) != of(child)]
-
-    def arcs_added(
-        self, offers: Iterable[Offer], *, formed: Iterable[VirtualNode], dissolved: Iterable[VirtualNode]
-    ) -> set[NodeIndex] | None:
-        """Follow an update that only added arcs, and so formed virtual nodes and embedded others, after it was made.
-
-        Returns the representatives for which `is_controlled` may have changed; None where there are no sets to follow
-        (they are all forgotten then). What is gained is passed down only as far as anything is gained by it.
-        """
-        if not self._fills_from_the_roots:
-            self.forget_all()
-            return None
-        pending = _Pending(self._sets)
-        self._drop(virtual_node.representative for virtual_node in dissolved)
-        merged: dict[NodeIndex, BitMap] = {}
-        for parent, child, above in offers:
-            below = self._graph.representative(child)
-            if below == self._graph.representative(parent):
-                # All components reach a tail inside, so what is above the tails is all there is above them.
-                merged[below] = merged.get(below, BitMap()) | above
-            else:
-                pending.add(below, above)
-        for virtual_node in formed:
-            self._drop(virtual_node.components)
-            self._keep(virtual_node.representative, merged[virtual_node.representative])
-            pending.seen.add(virtual_node.representative)
-            for child in self.derived_children(virtual_node.representative):
-                pending.add(child, merged[virtual_node.representative])
-        self._pass_down(pending)
-        return self._look_again_at(pending.seen, keeps=True)
-
-    def arcs_removed(self, offers: Iterable[Offer], *, dissolved: Iterable[VirtualNode]) -> set[NodeIndex] | None:
-        """As `arcs_added`, for an update that only removed arcs, and so broke virtual nodes."""
-        if not self._fills_from_the_roots:
-            self.forget_all()
-            return None
-        pending = _Pending(self._sets)
-        for _, child, above in offers:
-            pending.add(self._graph.representative(child), above)
-        broken = {virtual_node.representative: virtual_node for virtual_node in dissolved}
-        for representative in broken:
-            pending.add(representative, BitMap())
-        # Smaller sets come first, so every parent is done before its children: the set of a parent is contained in
-        # that of its child. A broken virtual node comes at the place that it had.
-        while (next_one := pending.pop()) is not None:
-            node, lost = next_one
-            if node in broken:
-                # Once: where others told of loops that are none, it may come again.
-                self._take_apart(broken.pop(node), pending)
-                continue
-            known = self._sets.get(node)
-            if known is None:
-                continue
-            lost = self._without_what_tails_keep(node, lost)
-            if lost and self._replace(node, known - lost):
-                for child in self.derived_children(node):
-                    pending.add(child, lost)
-        return self._look_again_at(pending.seen, keeps=False)
-
     def follow(
         self,
         *,
@@ -219,6 +164,7 @@ class AncestorSets:
         if losing is None:
             roots.update(below for below, _ in losses)
             losing = set()
+        roots.update(child for parent, child in added if not self.is_known(parent))
         seen = self._forget_below(roots) | {graph.representative(child) for _, child in (*added, *removed)}
         for node in losing:
             seen |= self.derived_children(node)
@@ -227,7 +173,8 @@ class AncestorSets:
             below = graph.representative(child)
             if below in sets and below != graph.representative(parent):
                 pending.add(below, self.of(parent))
-        self._pass_down(pending)
+        if not self._pass_down(pending):
+            seen |= self._forget_below({child for _, child in added})
         self._look_again_at(seen | pending.seen, keeps=None if added and removed else bool(added))
 
     def _forget_below(self, roots: set[NodeIndex]) -> set[NodeIndex]:
@@ -244,16 +191,21 @@ class AncestorSets:
     def _pass_losses(self, losses: Iterable[tuple[NodeIndex, BitMap]]) -> set[NodeIndex] | None:
         """Take from nodes what a removed arc brought, as far as no other arc brings it, and from those below them.
 
-        Returns the nodes that lose something; None where there is a loop that is no virtual node (yet).
+        Returns the nodes that lose something. None where they are too many, where the set of a tail is not kept, or
+        where there is a loop that is no virtual node (yet): what is below is to be forgotten then.
         """
         graph, sets, owner = self._graph, self._sets, self._graph.virtual_node_of
         losing: set[NodeIndex] = set()
         pending = _Pending(sets)
+        room = ARCS_LOOKED_AT_LIMIT
         for below, lost in losses:
             pending.add(below, lost)
         # Smaller sets come first; a parent that loses more afterwards brings its children here again.
         while (next_one := pending.pop()) is not None:
             node, lost = next_one
+            room -= sum(len(graph.parents[component]) for component in graph.components(node))
+            if len(pending.seen) > NODES_FOLLOWED_LIMIT or room < 0:
+                return None
             before = sets.get(node)
             if before is None:
                 continue
@@ -267,7 +219,7 @@ class AncestorSets:
                         continue
                     kept = sets.get(tail)
                     if kept is None:
-                        kept = self.of(tail)
+                        return None
                     if looked_for.isdisjoint(kept):
                         continue
                     if node in kept:
@@ -286,10 +238,12 @@ class AncestorSets:
                     pending.add(child, lost)
         return losing
 
-    def _pass_down(self, pending: _Pending) -> None:
-        """Give nodes what is offered to them, and to those below what they gain."""
+    def _pass_down(self, pending: _Pending) -> bool:
+        """Give nodes what is offered to them, and to those below what they gain; False where they are too many."""
         while (next_one := pending.pop()) is not None:
             node, offered = next_one
+            if len(pending.seen) > NODES_FOLLOWED_LIMIT:
+                return False
             known = self._sets.get(node)
             if known is None:
                 continue
@@ -297,19 +251,7 @@ class AncestorSets:
             if gained and self._replace(node, known | gained):
                 for child in self.derived_children(node):
                     pending.add(child, gained)
-
-    def _take_apart(self, virtual_node: VirtualNode, pending: _Pending) -> None:
-        """Give the parts of a broken virtual node their own sets, and say to those below what each part lost."""
-        before = self._sets.get(virtual_node.representative)
-        if before is None:
-            return
-        self._drop([virtual_node.representative])
-        parts = {self._graph.representative(component) for component in virtual_node.components}
-        for part in sorted(parts):
-            lost = before - self.of(part)
-            pending.seen.add(part)
-            for child in self.derived_children(part) - parts:
-                pending.add(child, lost)
+        return True
 
     def _drop(self, representatives: Iterable[NodeIndex]) -> None:
         for representative in representatives:
@@ -319,18 +261,6 @@ class AncestorSets:
                 self._controlled.pop(representative, None)
                 for changed in self.followers:
                     changed[representative] = None
-
-    def _without_what_tails_keep(self, node: NodeIndex, lost: BitMap) -> BitMap:
-        sets = self._sets
-        for parent in self._graph.entering_tails(node):
-            kept = sets.get(parent)
-            if kept is None:
-                kept = self.of(parent)
-            if not lost.isdisjoint(kept):
-                lost = lost - kept
-                if not lost:
-                    break
-        return lost
 
     def _look_again_at(self, nodes: set[NodeIndex], *, keeps: bool | None) -> set[NodeIndex] | None:
         """`keeps`: the answer of `is_controlled` that stays: yes where arcs were only added, no where only removed."""
@@ -357,15 +287,38 @@ class AncestorSets:
         below.discard(node)
         return below
 
+    def is_known(self, node: NodeIndex) -> bool:
+        """Whether `of` need not compute the sets of other nodes first."""
+        return node in self._sets or not self._fills_from_the_roots or self._graph.representative(node) in self._sets
+
+    def fill(self, node: NodeIndex) -> Iterator[None]:
+        """Compute the set of a node, and those of its ancestors before; yield between slices, when updates may come."""
+        graph = self._graph
+        while not self.is_known(node):
+            update_count = graph.update_count
+            for _ in self._filling(graph.representative(node)):
+                yield
+                if graph.update_count != update_count:
+                    break
+
     def _fill(self, wanted: NodeIndex) -> None:
+        for _ in self._filling(wanted):
+            pass
+
+    def _filling(self, wanted: NodeIndex) -> Iterator[None]:
         graph, sets = self._graph, self._sets
         stack = [wanted]
         opened: set[NodeIndex] = set()
+        room = FILLED_AT_ONCE
         while stack:
             node = stack[-1]
             if node in sets:
                 stack.pop()
                 continue
+            room -= 1
+            if not room:
+                yield
+                room = FILLED_AT_ONCE
             above = graph.parent_representatives(node)
             missing = [parent for parent in above if parent not in sets]
             if missing and node not in opened:
@@ -436,7 +389,7 @@ class _Pending:
 def pathnames(graph: NameGraph, node: NodeIndex) -> Iterator[tuple[str, ...]]:
     """Yield the pathnames of a node: labels of derived nodes from a root down to its own, lazily, in sorted order.
 
-    There may be far more than anybody can read: take as many as are wanted. Each costs no more than its length times
+    There may be far too many to read: take as many as are wanted. Each costs no more than its length times
     the number of parents on it.
     """
     start = graph.representative(node)

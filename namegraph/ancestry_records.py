@@ -14,6 +14,7 @@ Source: protocol.md sections 3.2 and 5, items 5 and 6; invariant I5.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from itertools import islice
 
 from namegraph.columns import GONE, KINDS, PRESENT, SUSPENDED, heads_of, in_arcs_of, rows_of, suspended_in
@@ -39,12 +40,19 @@ class AncestryRecords:
         """Arcs from owned nodes to nodes of other servers, by child, then parent."""
         self._renamed: dict[NodeIndex, Vnid | None] = {}
         self._dropped: dict[NodeIndex, None] = {}
-        """Of these nodes no arc may be known any more."""
+        """Nodes of which perhaps no arc is known any more."""
         self._rows_of = GraphRows(site)
         self.change = GraphChange(site.graph, site.ancestors)
         """What changed since it was last followed."""
         self._in_question: dict[NodeIndex, None] = {}
         """Nodes of which a record is held that may be above no owned node any more."""
+
+    def hold(self, site: Site) -> AncestryRecords:
+        """The records as they are now, for readers of a site that is held."""
+        held = copy(self)
+        held._site, held._graph = site, site.graph
+        held.above, held.leaving = self.above.copy(), self.leaving.copy()
+        return held
 
     def is_held(self, node: NodeIndex) -> bool:
         """Whether the whole record of a node is known here."""
@@ -198,7 +206,7 @@ class AncestryRecords:
         self._rows_of.arcs[parent, child] = None
 
     def set_entering(self, left: KnownArc) -> None:
-        """Take over that a suspended arc to here was left; a process of no other group is none any more."""
+        """Take over that a suspended arc to here was left; a process without any other group ceases to exist."""
         graph = self._graph
         parent, child = ends = graph.index[left.arc.parent], graph.index[left.arc.child]
         graph.unsuspend(parent, child)
@@ -455,20 +463,20 @@ class AncestryRecords:
         if owns_parent:
             # One object where truth and record agree.
             truth = graph.children[arc.parent].get(arc.child)
-            graph.parents[arc.child][arc.parent] = truth if truth == arc else arc
+            graph.arcs_in(arc.child)[arc.parent] = truth if truth == arc else arc
             graph.compare(arc.parent, arc.child)
         else:
-            graph.parents[arc.child][arc.parent] = arc
-            graph.children[arc.parent][arc.child] = arc
+            graph.arcs_in(arc.child)[arc.parent] = arc
+            graph.arcs_out(arc.parent)[arc.child] = arc
 
     def _erase(self, parent: NodeIndex, child: NodeIndex) -> None:
         self._rows_of.arcs[parent, child] = None
         self.change.arc((parent, child))
-        self._graph.parents[child].pop(parent, None)
+        self._graph.arcs_in(child).pop(parent, None)
         if self._site.owns(parent):
             self._graph.compare(parent, child)
         else:
-            self._graph.children[parent].pop(child, None)
+            self._graph.arcs_out(parent).pop(child, None)
             self._in_question[parent] = None
 
     def _apply_truth(self, arc: ArcRecord, *, owns_child: bool) -> None:
@@ -476,9 +484,9 @@ class AncestryRecords:
         is_there = arc.present and not arc.suspended
         self.change.read_anew(arc.parent)
         if is_there:
-            graph.children[arc.parent][arc.child] = arc
+            graph.arcs_out(arc.parent)[arc.child] = arc
         else:
-            graph.children[arc.parent].pop(arc.child, None)
+            graph.arcs_out(arc.parent).pop(arc.child, None)
         graph.compare(arc.parent, arc.child)
         if owns_child:
             return
@@ -493,9 +501,9 @@ class AncestryRecords:
     def _mirror(self, arc: ArcRecord) -> None:
         self.change.arc((arc.parent, arc.child))
         if arc.present and not arc.suspended:
-            self._graph.parents[arc.child][arc.parent] = arc
+            self._graph.arcs_in(arc.child)[arc.parent] = arc
         else:
-            self._graph.parents[arc.child].pop(arc.parent, None)
+            self._graph.arcs_in(arc.child).pop(arc.parent, None)
         self._graph.compare(arc.parent, arc.child)
 
     def _apply_kind(self, arc: ArcRecord, kind: NodeKind, *, owns_child: bool) -> None:
@@ -516,7 +524,7 @@ class AncestryRecords:
             self._erase(parent, node)
         for parent, arc in self.leaving.get(node, {}).items():
             self.change.arc((parent, node))
-            graph.parents[node][parent] = arc
+            graph.arcs_in(node)[parent] = arc
             graph.compare(parent, node)
             self._rows_of.arcs[parent, node] = None
         self._forget_suspended_into(node)

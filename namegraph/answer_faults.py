@@ -1,4 +1,4 @@
-"""What participants must not answer a coordinator: what it did not ask of them, or what is not theirs to say.
+"""Checks a participant's `Ready` or `Refuse`: it answers what was asked, and speaks for the participant's own nodes.
 
 Source: protocol.md section 5, items 3 and 4.
 """
@@ -12,16 +12,16 @@ from namegraph.participant import Participant
 from namegraph.running import Running
 from namegraph.site import Site
 
-UNSAID = "is ready without saying all that is needed"
-UNASKED = "answers what it was not asked"
-NOT_ITS_ANCESTRY = "is ready with other ancestry of this server's nodes than there is"
-NOT_IN_USE = "wants arcs left that do not keep a group from being deleted"
+UNSAID = "is ready but leaves out what the outcome needs"
+UNASKED = "answers about an update that it was not asked about"
+NOT_ITS_ANCESTRY = "is ready with wrong ancestry of this server's nodes"
+NOT_IN_USE = "names arcs to leave that do not keep the group from being deleted"
 
 
 def fault_in_answer(
     answer: Ready | Refuse, running: Running, *, sender: ServerId, site: Site, participant: Participant
 ) -> str | None:
-    """What is wrong with an answer to an update of this coordinator; None where nothing is."""
+    """The fault in an answer to an update of this coordinator; None where there is none."""
     if sender not in running.asked:
         return UNASKED
     if isinstance(answer, Ready):

@@ -3,9 +3,9 @@
 Operations are read one after another, each as if those before it were done, so that one atomic update may join and
 leave, create and delete in any order that would also work step by step. Nothing of the graph is changed here.
 
-A server judges what it owns: the home of a group whether it exists, the home of an arc's parent whether the arc is
-there, the home of its child what the child is. Of an update over several servers each sees the operations that concern
-its own nodes, which is all that those judgements need.
+A server judges what it owns. The home of a group judges whether the group exists, the home of an arc's parent whether
+the arc is there, the home of the child whether the child is a group or a process. Of an update over several servers,
+each server sees the operations that concern its own nodes; its judgements need no others.
 
 Source: interfaces.md, semantics 4 to 7 and 11; protocol.md section 5, item 3.
 """
@@ -56,16 +56,16 @@ class Collector:
     """Reads the operations of one update over an unchanged graph."""
 
     def __init__(self, site: Site, *, is_whole: bool = True, is_of_client: bool = True) -> None:
-        """`is_whole`: everything that the update concerns is owned here. `is_of_client`: no server's own doing."""
+        """`is_whole`: this server owns all that the update concerns. `is_of_client`: a client asked for it."""
         self._site = site
         self._is_of_client = is_of_client
         self._graph = site.graph
         self._is_whole = is_whole
         self._kinds: dict[NodeIndex, NodeKind] = {}
         self._arcs: dict[ArcKey, int | None] = {}
-        """Arcs that this update touched so far: their cost, or None where they are left."""
+        """Arcs that this update touched so far: their cost, or None for arcs that it leaves."""
         self._joined_again: set[ArcKey] = set()
-        """Of these, arcs that are left before."""
+        """Arcs that this update left and then joined again."""
         self._parent_counts: Counter[NodeIndex] = Counter()
         """How many parents more (or fewer) a node has by now."""
         self._already_there = 0
@@ -197,7 +197,7 @@ class Collector:
             self._kinds[child] = NodeKind.PROCESS
 
     def _require_certainty(self, operation: JoinArc | LeaveArc) -> None:
-        """Nobody is told that there is nothing to do where the opposite may have been done, and is not known here."""
+        """Refuse to say "nothing to do" where a missed or forgotten update may have done the opposite."""
         if not self._is_of_client:
             return
         site, parent, child = self._site, operation.parent, operation.child
@@ -223,7 +223,7 @@ class Collector:
             )
 
     def _require_settled(self, join: JoinArc, arc: ArcKey) -> None:
-        """Of an arc that is suspended here, the home of its child may know that it was left; it says so soon."""
+        """Refuse to say "already there" of a suspended arc while the child's home may still tell that it was left."""
         site = self._site
         if arc in self._arcs or arc not in self._graph.suspended or site.is_healed:
             return
@@ -257,7 +257,7 @@ class Collector:
             )
 
     def _require_judge(self, leave: LeaveArc) -> None:
-        """Of an arc with one end out of reach, this server can leave what is suspended here, if that much."""
+        """Refuse to leave an arc that only a server out of reach, or one that joins it just now, may leave."""
         site, parent, child = self._site, leave.parent, leave.child
         is_ours = leave.is_unconfirmed and self._owns_child(leave)
         if is_ours and not site.can_leave_alone(parent=parent, child=child):
@@ -322,7 +322,7 @@ class Collector:
         return self._known(arc) is not None
 
     def _is_rejected(self, arc: ArcKey) -> bool:
-        """Whether an arc that no operation has touched is suspended and cannot be: a join tries it again."""
+        """Whether an arc is rejected, and no operation of this update touched it: a join tries it again."""
         suspended = self._graph.suspended
         return arc in suspended and arc not in self._arcs and self._site.is_rejected(suspended[arc])
 
@@ -453,7 +453,7 @@ def kinds_wanted(command: ImportCommand) -> bytearray:
 
 
 def no_group_here(group: NodeId, site: Site) -> RefusedError:
-    """The refusal for a group that this server does not know; UNAVAILABLE where it may be one all the same."""
+    """The refusal for a group that this server does not know; UNAVAILABLE if the group may exist all the same."""
     may_be = may_be_a_group(group, site)
     if may_be is not None:
         return may_be
@@ -462,7 +462,7 @@ def no_group_here(group: NodeId, site: Site) -> RefusedError:
 
 
 def may_be_a_group(name: NodeId, site: Site) -> RefusedError | None:
-    """The refusal for a name of which nothing is known here, where somebody else may know it for a group of ours."""
+    """The refusal for an unknown name of this server's subnet, if another server may know it as a group; else None."""
     if site.table.home_of(name) == site.server and site.to_catch_up_with():
         return refuse(
             Reason.UNAVAILABLE,
@@ -477,7 +477,7 @@ def may_be_a_group(name: NodeId, site: Site) -> RefusedError | None:
 
 
 def may_be_created_by(away: ServerId, name: NodeId, site: Site) -> RefusedError:
-    """The refusal for a group that a server may have created which cannot say so now."""
+    """The refusal for a group that a server out of reach may have created."""
     return refuse(
         Reason.UNAVAILABLE,
         f"there is no group {name}, but the server {away}, which was cut off, may have created it",
@@ -498,18 +498,18 @@ def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> R
         )
     return refuse(
         Reason.GROUP_NOT_FOUND,
-        f"there is no group {group}: the server {server} knows nobody who owns the subnet {subnet_of(group)}",
+        f"there is no group {group}: the server {server} knows no server that owns the subnet {subnet_of(group)}",
         group=group,
         server=server,
     )
 
 
 def unknown_subnet(group: NodeId, server: ServerId) -> RefusedError:
-    """The refusal to create a group where nobody could own it."""
+    """The refusal to create a group in a subnet that no known server owns."""
     subnet = subnet_of(group)
     return refuse(
         Reason.UNKNOWN_SUBNET,
-        f"the group {group} cannot be created: the server {server} knows nobody who owns the subnet {subnet}",
+        f"the group {group} cannot be created: the server {server} knows no server that owns the subnet {subnet}",
         group=group,
         subnet=subnet,
         server=server,

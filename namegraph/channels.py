@@ -106,8 +106,10 @@ class Channels:
         if receiver not in self._met and receiver not in self._left_through:
             self._left_through[receiver] = self.sent_through(receiver)
             self._rows.append(ProtocolRow(UNMET, receiver, str(self.sent_through(receiver)).encode()))
-        number = self._last_sent[receiver] = self._last_sent.get(receiver, 0) + 1
+        number = self._last_sent.get(receiver, 0) + 1
+        # In this order: whoever reads in another thread finds what was sent through a number.
         self._kept.setdefault(receiver, OrderedDict())[number] = encoded
+        self._last_sent[receiver] = number
         self._rows.append(ProtocolRow(OUTBOX, _key(receiver, number), encoded))
         return PeerLetter(receiver, number, encoded)
 

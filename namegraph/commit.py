@@ -1,15 +1,14 @@
 """Committing an update: the graph changes in one step, and the rows that make the change durable come out of it.
 
-Ancestor sets of affected nodes are forgotten before anything changes, while their old virtual nodes still name them, or
-brought up to date afterwards. The sinks of duplication loops are compared before and after, so that callers learn what
-became controlled.
+Ancestor sets follow the change. The sinks of duplication loops are compared before and after, where a caller wants to
+know what became controlled.
 
 Source: NG 4.5 to 4.7; protocol.md section 5, items 4 to 6.
 """
 
 from __future__ import annotations
 
-from namegraph.ancestry import ARCS_FOLLOWED_LIMIT, AncestorSets, Offer
+from namegraph.ancestry import AncestorSets
 from namegraph.changes import Changes
 from namegraph.control import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.events import EffectKind, GraphEffect
@@ -39,19 +38,8 @@ def commit(
     Nodes numbered `interned_from` and above are new since the update was collected. Without `reports_control` (an
     import) what became controlled or released is not looked for.
     """
-    heads = {child for _, child, _ in changes.added} | {child for _, child in changes.removed}
-    # Complete before and after alike: whatever the update puts below a head is below another head.
-    affected = graph.descendants(heads, limit=AFFECTED_COMPARED_LIMIT)
-    compared = (heads if affected is None else affected) if reports_control else set()
+    compared = _compared(graph, changes) if reports_control else set()
     controlled_before = controlled_among(graph, ancestors, compared)
-    arcs = _arcs_changed(changes)
-    is_followed = affected is not None and len(arcs) <= ARCS_FOLLOWED_LIMIT and not (changes.added and changes.removed)
-    if affected is None:
-        # Following so many would hold up all others.
-        ancestors.forget_all()
-    elif not is_followed:
-        ancestors.forget(affected)
-    offers = ancestors.offers(arcs) if is_followed else []
 
     records = Records(counter=final_priority.counter)
     touched = _apply_arcs(graph, changes, records, counter=final_priority.counter)
@@ -60,12 +48,13 @@ def commit(
     touched.update(map(NodeIndex, range(interned_from, len(graph.ids))))
     _record_nodes(graph, records, sorted(touched), counter=final_priority.counter)
     _log_changed_tails(graph, changes)
+    ancestors.follow(
+        added=[(parent, child) for parent, child, _ in changes.added],
+        removed=changes.removed,
+        regrouped=[component for group in (*topology.dissolved, *topology.formed) for component in group.components],
+    )
 
-    look_again = _follow(graph, ancestors, changes, topology, offers) if is_followed else None
-    if look_again is None or not reports_control:
-        controlled_after = controlled_among(graph, ancestors, compared)
-    else:
-        controlled_after = (controlled_before - look_again) | controlled_among(graph, ancestors, look_again)
+    controlled_after = controlled_among(graph, ancestors, compared)
     effects = [(kind, list(components)) for kind, components in topology.effects]
     effects.append((EffectKind.CONTROLLED, sorted(controlled_after - controlled_before)))
     effects.append((EffectKind.RELEASED, sorted(controlled_before - controlled_after)))
@@ -87,31 +76,25 @@ def name_effects(
     return tuple(named)
 
 
-def _arcs_changed(changes: Changes) -> list[tuple[NodeIndex, NodeIndex]]:
-    return [(parent, child) for parent, child, _ in changes.added] + changes.removed
-
-
-def _follow(
-    graph: NameGraph, ancestors: AncestorSets, changes: Changes, topology: Topology, offers: list[Offer]
-) -> set[NodeIndex] | None:
-    """Bring ancestor sets up to date; return the nodes for which control may have changed (None: any affected one)."""
-    if changes.removed:
-        found = ancestors.arcs_removed(offers, dissolved=topology.dissolved)
-    else:
-        found = ancestors.arcs_added(offers, formed=topology.formed, dissolved=topology.dissolved)
-    if found is None:
-        return None
-    return {component for representative in found for component in graph.components(representative)}
+def _compared(graph: NameGraph, changes: Changes) -> set[NodeIndex]:
+    """The nodes that may become sinks of duplication loops, or cease to be; the heads alone where they are too many."""
+    heads = {child for _, child, _ in changes.added} | {child for _, child in changes.removed}
+    # Complete before and after alike: whatever the update puts below a head is below another head.
+    affected = graph.descendants(heads, limit=AFFECTED_COMPARED_LIMIT)
+    return heads if affected is None else affected
 
 
 def _apply_arcs(graph: NameGraph, changes: Changes, records: Records, *, counter: int) -> set[NodeIndex]:
     """Add and remove the arcs; return the nodes whose ancestry record that changes."""
-    children, parents, tombstones = graph.children, graph.parents, graph.tombstones
+    tombstones = graph.tombstones
+    # Where nobody reads what was before, without a call for each of half a million arcs.
+    arcs_out = graph.arcs_out if graph.is_held else graph.children.__getitem__
+    arcs_in = graph.arcs_in if graph.is_held else graph.parents.__getitem__
     new_row = tuple.__new__  # half the time of calling the class, and an import makes half a million
     touched: set[NodeIndex] = set()
     for parent, child in changes.removed:
-        old = children[parent].pop(child)
-        parents[child].pop(parent, None)  # The home of the child may have told otherwise.
+        old = arcs_out(parent).pop(child)
+        arcs_in(child).pop(parent, None)  # The home of the child may have told otherwise.
         tombstone = ArcRecord(parent, child, old.cost, old.version + 1, counter, present=False, suspended=False)
         tombstones[parent, child] = tombstone
         records.arcs.append(tombstone)
@@ -120,8 +103,8 @@ def _apply_arcs(graph: NameGraph, changes: Changes, records: Records, *, counter
         buried = tombstones.pop((parent, child), None) if tombstones else None
         version = 1 if buried is None else buried.version + 1
         arc = new_row(ArcRecord, (parent, child, cost, version, counter, True, False))
-        children[parent][child] = arc
-        parents[child][parent] = arc
+        arcs_out(parent)[child] = arc
+        arcs_in(child)[parent] = arc
         records.arcs.append(arc)
         touched.add(child)
     graph.arc_count += len(changes.added) - len(changes.removed)

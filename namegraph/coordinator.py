@@ -70,7 +70,7 @@ COORDINATED = "coordinated"
 """Rows: an update under way, by update."""
 
 ATTEMPTS_LIMIT = 100
-"""How often the deletion of a group begins again because others keep joining it, or it others."""
+"""How often the deletion of a group begins again because other updates keep joining arcs to or from it."""
 
 _MISSING = {
     Phase.WAITING: "agreed on who is there",
@@ -104,7 +104,7 @@ class Coordinator:
         self.answerable: list[UpdateId] = []
         """Over everywhere since this step."""
         self.confirmed: list[UpdateId] = []
-        """Of these, those whose end another server told of."""
+        """Of these, updates whose last `Done` came from another server."""
         self.controlled: dict[UpdateId, tuple[GraphEffect, ...]] = {}
         """Of these, what became controlled or released, where anything did."""
         self.begun_again: list[tuple[UpdateId, UpdateId]] = []
@@ -142,8 +142,9 @@ class Coordinator:
                     covers.setdefault(site.home_of(group), ({}, {}))[0][group] = None
                 case LeaveArc(parent, child, is_unconfirmed=True):
                     covers.setdefault(site.server, ({}, {}))[1][child] = None
-                # Where it is suspended, it can be left at the end that is there. Not at its child's end for another
-                # coordinator: what that cannot tell us any more, it could offer to homes of parents alone.
+                # A suspended arc is left at the end that is there; at its child's end only with this server as
+                # coordinator. Another coordinator may lose the child's home before it can tell the outcome, and it
+                # offers missed outcomes to homes of parents alone.
                 case LeaveArc(parent, child) if site.stands_in(parent=parent, child=child):
                     covers.setdefault(site.server, ({}, {}))[1][child] = None
                 case LeaveArc(parent, child) if not site.is_in_view(site.home_below(parent=parent, child=child)):
@@ -209,21 +210,21 @@ class Coordinator:
             self._compute(running)
 
     def fault_in(self, answer: Ready | Refuse, *, sender: ServerId) -> str | None:
-        """What is wrong with an answer of another server to what was asked of it; None where nothing is."""
+        """The fault in a participant's answer; None where there is none."""
         running = self._running.get(answer.update_id)
         if running is None or running.phase not in (Phase.ORDER, Phase.READY):
             return None  # It is passed over.
         return fault_in_answer(answer, running, sender=sender, site=self._site, participant=self._participant)
 
     def give_up(self, update_id: UpdateId, sender: ServerId, fault: str) -> None:
-        """End an update of which a participant's yes is none: it may take what is another's for nobody's."""
+        """End an update whose participant sent an invalid answer: it may not know the owner of a subnet."""
         running = self._running.get(update_id)
         if running is not None and running.phase in (Phase.ORDER, Phase.READY) and sender in running.asked:
             why = f"the server {sender} is at fault: it {fault}; nothing was done"
-            self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (does it know all servers that this needs?)"))
+            self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (are all servers in its table of peers?)"))
 
     def refuse(self, sender: ServerId, refuse: Refuse) -> None:
-        """A participant's no ends the update, or lets it begin again, once all who judge it have spoken."""
+        """End the update, or begin it again, once all servers that judge it have answered: one participant refuses."""
         running = self._running.get(refuse.update_id)
         self._keep_early(running, sender, refuse)
         if running is None or running.phase is not Phase.READY:
@@ -515,7 +516,10 @@ class Coordinator:
         )
 
     def _missing(self, running: Running) -> str:
-        """Who is waited for, in words. This server waits only where earlier updates wait, for others."""
+        """The servers that an update waits for, in words.
+
+        This server itself is waited for only while an earlier update here waits for other servers.
+        """
         here = self._site.server
         servers = [server for server in self._waited_for(running) if server != here]
         others = self._waited_for_before(running.update_id) if len(servers) < len(self._waited_for(running)) else []

@@ -80,6 +80,17 @@ class CoreReads:
         return self._site.is_frozen
 
     @property
+    def is_steady(self) -> bool:
+        """Whether servers neither agree on a view nor settle what was done while they were apart."""
+        site = self._site
+        return site.is_open and site.is_healed and not site.is_frozen
+
+    @property
+    def has_large_updates(self) -> bool:
+        """Whether an import is under way over several servers."""
+        return any(update.brought is not None for update in self.entries.updates.values())
+
+    @property
     def is_healed(self) -> bool:
         """Whether all is known here that was done while servers were apart, and what this one may have forgotten."""
         return self._site.is_healed and not self._site.to_catch_up_with()
@@ -90,14 +101,11 @@ class CoreReads:
         return bool(self._site.to_catch_up_with())
 
     def to_catch_up_with(self) -> list[str]:
-        """Who these are: servers, and subnets of those that were not met; nobody where it never went back."""
+        """These others: servers, and the subnets of servers not met; empty if this server never went back."""
         return self._site.to_catch_up_with()
 
     def may_know_better(self) -> list[str]:
-        """Who may know of arcs of which nothing is known here: servers, and subnets of those that were not met.
-
-        Most often it is nobody.
-        """
+        """Servers, and subnets of servers not met, that may know of arcs unknown here; most often none."""
         if self._site.is_frozen or not self._site.is_healed:
             # Also those outside the view: what enters from there may not be suspended yet.
             return [*self.servers_met, *self._table.expected()]
@@ -105,20 +113,20 @@ class CoreReads:
 
     @property
     def in_doubt_with(self) -> list[ServerId]:
-        """Who may have done updates that this server was ready for and dropped when it was cut off: often nobody."""
+        """Coordinators that may have done updates which this server dropped when it was cut off; most often none."""
         return self._site.doubts.servers()
 
     @property
     def in_doubt_about(self) -> Collection[NodeId]:
-        """The nodes that these updates were to change."""
+        """The nodes that updates in doubt were to change."""
         return self._site.doubts.nodes
 
     def doubted_above(self, name: NodeId) -> list[ServerId]:
-        """Of these, those whose updates may have changed what a node is below, or the node itself."""
+        """Coordinators of updates in doubt that may have changed a node, or what is above it."""
         return doubted_above(self._site, name) if self._site.doubts else []
 
     def doubted_below(self, group: NodeIndex) -> list[ServerId]:
-        """Of these, those whose updates may have changed what is below a group, or the group itself."""
+        """Coordinators of updates in doubt that may have changed a group, or what is below it."""
         return doubted_below(self._site, group) if self._site.doubts else []
 
     def untold(self, unheard: Container[ServerId]) -> Untold:
@@ -130,7 +138,7 @@ class CoreReads:
 
     @property
     def members(self) -> tuple[ServerId, ...]:
-        """The servers of the view; empty while nobody was ever lost."""
+        """The servers of the view; empty while no server was ever lost."""
         return tuple(self._site.members)
 
     def is_in_view(self, server: ServerId) -> bool:
@@ -206,7 +214,7 @@ class CoreReads:
         return self._table.owner_of(subnet)
 
     def knows_subnet_of(self, name: NodeId) -> bool:
-        """Whether somebody is known to own the name's subnet."""
+        """Whether a server is known to own the name's subnet."""
         return self._table.home_of(name) is not None or self._table.is_expected(name)
 
     def no_group(self, group: NodeId, *, unheard: Container[ServerId] = ()) -> RefusedError:

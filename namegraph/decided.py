@@ -1,8 +1,9 @@
-"""Outcomes that were applied here and may be missing at another participant, kept for the day its coordinator is gone.
+"""Outcomes that this server applied and that another participant may miss, kept in case the coordinator is lost.
 
-A participant that is ready never decides alone; but whoever has applied an update knows that it was decided, and with
-the whole outcome at hand can let others finish it when a view ends. It is kept until the coordinator says that all are
-done, or until a later view is open: then all of its members have finished it, and all others settle it by arc versions.
+A participant that is ready never decides alone. A participant that has applied an update knows that it was decided.
+With the whole outcome it can let the others finish when a view ends. It keeps the outcome until the coordinator says
+that all are done, or until a later view is open: all members of that view have finished the update, and all other
+servers settle it by arc versions.
 
 Source: protocol.md sections 6 and 7.
 """

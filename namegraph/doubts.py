@@ -1,9 +1,10 @@
-"""Updates that this server was ready for when it was cut off from their coordinator: they may have been done, or not.
+"""Updates in doubt: this server was ready for them when it was cut off from their coordinator.
 
     Ready --> (a view without the coordinator, in which nobody knows the outcome) --> in doubt --> (healed with it)
 
-They are dropped with the view, so that all else can go on. But the coordinator may have answered its client. So what
-the update was to change is remembered: no answer that touches it is complete, until the two have met and healed.
+The server drops such an update with the view, so that all else can go on. But the coordinator may have done the update,
+and answered its client. So the server remembers what the update was to change: no answer that touches it is complete
+until the two servers have healed.
 
 Source: protocol.md section 7 (a ready participant never decides alone; while faults last, no answer is wrong without
 saying that it is incomplete).
@@ -29,7 +30,7 @@ class Doubt(NamedTuple):
 
     nodes: tuple[NodeId, ...]
     groups: tuple[NodeId, ...]
-    """Those that it may have created."""
+    """Groups that the update may have created."""
 
 
 class Doubts:
@@ -38,9 +39,9 @@ class Doubts:
     def __init__(self) -> None:
         self._doubts: dict[UpdateId, Doubt] = {}
         self._servers: dict[NodeId, tuple[ServerId, ...]] = {}
-        """By node, who may know better; follows from `_doubts`."""
+        """By node, the coordinators that may know better; derived from `_doubts`."""
         self._creators: dict[NodeId, tuple[ServerId, ...]] = {}
-        """By group, who may have created it; follows too."""
+        """By group, the coordinators that may have created it; derived too."""
         self._changed: dict[UpdateId, None] = {}
 
     def __bool__(self) -> bool:
@@ -61,21 +62,21 @@ class Doubts:
         return any(update_id.coordinator == coordinator and update_id.number < counter for update_id in self._doubts)
 
     def about(self, node: NodeId) -> tuple[ServerId, ...]:
-        """The coordinators of what may have changed at a node; most often nobody."""
+        """The coordinators of updates that may have changed a node; most often none."""
         return self._servers.get(node, ())
 
     def about_group(self, group: NodeId) -> tuple[ServerId, ...]:
-        """The coordinators that may have created a group; most often nobody."""
+        """The coordinators of updates that may have created a group; most often none."""
         return self._creators.get(group, ())
 
     def note(self, update_id: UpdateId, nodes: Iterable[NodeId], groups: Iterable[NodeId]) -> None:
-        """An update was dropped whose outcome is not known: it concerns nodes, and creates groups."""
+        """Note an update that was dropped without its outcome: the nodes it concerns, the groups it creates."""
         self._doubts[update_id] = Doubt(tuple(sorted(nodes)), tuple(sorted(groups)))
         self._changed[update_id] = None
         self._find_servers()
 
     def healed(self, with_servers: Container[ServerId]) -> None:
-        """What these servers have done is known here."""
+        """Forget the updates of these coordinators: what they did is known here."""
         over = [update_id for update_id in self._doubts if update_id.coordinator in with_servers]
         for update_id in over:
             del self._doubts[update_id]

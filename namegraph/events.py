@@ -130,7 +130,7 @@ class AddPeer:
 
 @dataclass(frozen=True, slots=True)
 class RemovePeer:
-    """An operator says that a subnet is no longer anybody's."""
+    """An operator takes a subnet out of the table: it has no owner any more."""
 
     ticket: int
     subnet: Subnet

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
@@ -64,12 +65,43 @@ CHANGE_LOG_LIMIT = 20_000
 _KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
 
 
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Which arcs a graph no longer shares with the one that is held: those of copied nodes, and of new ones."""
+
+    length: int
+    copied_out: set[NodeIndex]
+    copied_in: set[NodeIndex]
+
+
+class _IndexBefore(Mapping[NodeId, NodeIndex]):
+    """The numbers of ids below a limit. The ids themselves stay where they are: there may be millions."""
+
+    def __init__(self, index: Mapping[NodeId, NodeIndex], limit: int) -> None:
+        self._index = index
+        self._limit = limit
+
+    def __getitem__(self, name: NodeId) -> NodeIndex:
+        found = self._index[name]
+        if found >= self._limit:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return islice(iter(self._index), self._limit)
+
+    def __len__(self) -> int:
+        return self._limit
+
+
 class NameGraph:
     """Nodes, present arcs, tombstones and virtual nodes."""
 
     def __init__(self) -> None:
         self.ids: list[NodeId] = []
-        self.index: dict[NodeId, NodeIndex] = {}
+        self._numbers: dict[NodeId, NodeIndex] = {}
+        self.index: Mapping[NodeId, NodeIndex] = self._numbers
+        """Numbers by id."""
         self.kinds = bytearray()
         self.versions = array("Q")
         self.version_servers: dict[NodeIndex, ServerId] = {}
@@ -78,7 +110,7 @@ class NameGraph:
         self.parents: list[dict[NodeIndex, ArcRecord]] = []
         self.tombstones: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
         self.suspended: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
-        """Arcs that are there for those who made them, and not for resolution: their ends are apart."""
+        """Suspended arcs: their ends are apart. They are kept for users, and left out of resolution."""
         self.suspended_from: dict[NodeIndex, dict[NodeIndex, None]] = {}
         """Children of suspended arcs, by parent."""
         self.suspended_into: dict[NodeIndex, dict[NodeIndex, None]] = {}
@@ -99,6 +131,64 @@ class NameGraph:
         self.changed_tails: deque[tuple[int, frozenset[NodeIndex] | None]] = deque(maxlen=CHANGE_LOG_LIMIT)
         """(update count, tails of changed arcs; None: too many to list) of recent updates, oldest first."""
         self._shadow_trees: dict[int, frozenset[tuple[NodeIndex, NodeIndex]]] = {}
+        self._holders = 0
+        self._shared: _Shared | None = None
+        """While somebody reads the graph as it was: what no longer belongs to both."""
+
+    def hold(self) -> NameGraph:
+        """The graph as it is now, for readers: it stays so while this one changes, until `let_go`.
+
+        Arcs are shared node by node until they change (`arcs_out`, `arcs_in`), so holding costs a pointer for each
+        node. Tombstones are no reader's concern: they are shared.
+        """
+        held = NameGraph()
+        held.__dict__.update(
+            self.__dict__,
+            ids=self.ids.copy(),
+            index=_IndexBefore(self.index, len(self.ids)),
+            kinds=self.kinds.copy(),
+            versions=self.versions[:],
+            children=self.children.copy(),
+            parents=self.parents.copy(),
+            suspended=self.suspended.copy(),
+            suspended_from={node: ends.copy() for node, ends in self.suspended_from.items()},
+            suspended_into={node: ends.copy() for node, ends in self.suspended_into.items()},
+            unlike={node: ends.copy() for node, ends in self.unlike.items()},
+            virtual_nodes=self.virtual_nodes.copy(),
+            virtual_node_of=self.virtual_node_of.copy(),
+            changed_tails=self.changed_tails.copy(),
+            _shadow_trees={},
+        )
+        self._holders += 1
+        self._shared = _Shared(len(self.ids), set(), set())
+        return held
+
+    def let_go(self) -> None:
+        """Whoever held the graph reads it no more."""
+        self._holders -= 1
+        if not self._holders:
+            self._shared = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody reads the graph as it was."""
+        return self._shared is not None
+
+    def arcs_out(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
+        """The arcs that leave a node, by child, to be changed."""
+        shared = self._shared
+        if shared is not None and node < shared.length and node not in shared.copied_out:
+            shared.copied_out.add(node)
+            self.children[node] = self.children[node].copy()
+        return self.children[node]
+
+    def arcs_in(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
+        """The arcs in the ancestry record of a node, by parent, to be changed."""
+        shared = self._shared
+        if shared is not None and node < shared.length and node not in shared.copied_in:
+            shared.copied_in.add(node)
+            self.parents[node] = self.parents[node].copy()
+        return self.parents[node]
 
     @property
     def virtual_node_count(self) -> int:
@@ -268,7 +358,7 @@ class NameGraph:
         node = self.index.get(name)
         if node is None:
             node = NodeIndex(len(self.ids))
-            self.index[name] = node
+            self._numbers[name] = node
             self.ids.append(name)
             self.kinds.append(NodeKind.ABSENT)
             self.versions.append(0)
@@ -279,7 +369,7 @@ class NameGraph:
     def forget_interned(self, length: int) -> None:
         """Forget the numbers from `length` on, of nodes that never stood for anything (a refused update)."""
         for name in self.ids[length:]:
-            del self.index[name]
+            del self._numbers[name]
         for column in (self.ids, self.kinds, self.versions, self.children, self.parents):
             del column[length:]
 

@@ -1,9 +1,11 @@
-"""When groups of this server were created or deleted while another server was away, or deleted before.
+"""When groups of this server were last created or deleted while another server was away.
 
-What a coordinator decided and could not tell this server may concern such a group. Its version says nothing then, since
-arcs above it were suspended and joined again meanwhile. And an arc that was joined before the group was deleted may be
-known to its other end alone. All is forgotten once everybody is there again, and healed: what is offered then of an
-update from before that view was delivered already, and comes from a server that went back to an older copy.
+Healing asks this in two cases. A coordinator offers a missed outcome that concerns the group: is it older than the last
+change here? The home of an arc's other end knows an arc that was joined before the group was deleted: then the arc is
+gone. The version of the group's ancestry record cannot tell: suspending and joining arcs above the group changes it.
+
+The times are forgotten once a view of all servers is healed. Every outcome from before that view was delivered by then;
+if one is offered again, the sender went back to an older copy of its database.
 
 Source: protocol.md section 7, *Heal*: a group that is deleted and created again does not get its old arcs back.
 """
@@ -21,9 +23,9 @@ from namegraph.records import ProtocolRow
 GROUP_APART = "group apart"
 """Rows: the final priority of the last update that created or deleted a group."""
 GROUP_DELETED = "group deleted apart"
-"""Rows: that of the last one that deleted it."""
+"""Rows: the final priority of the last update that deleted a group."""
 GROUPS_KNOWN = "groups known"
-"""The row: before which priority no update can say anything new of a group."""
+"""The row: a priority; updates before it can say nothing new of a group."""
 
 
 class GroupsApart:
@@ -38,9 +40,10 @@ class GroupsApart:
         self._is_more_known = False
 
     def deleted_elsewhere(self, groups: Iterable[NodeId], final: Priority) -> None:
-        """These groups, and no others, are about to be deleted here as an update has done that this server missed.
+        """Mark the coming deletions of these groups, and of no others, with the priority of the update that was missed.
 
-        They count as deleted since then: by the same update, or later, one may have joined what is a process now.
+        They count as deleted since that update: the same update, or a later one, may have joined one of the names
+        as a process.
         """
         self._elsewhere = dict.fromkeys(groups, final)
 
@@ -58,7 +61,7 @@ class GroupsApart:
         return group in self._changed_at
 
     def is_news(self, group: NodeId, final: Priority) -> bool:
-        """Whether an update of this final priority says something of a group that no later one has changed."""
+        """Whether an update of this priority is newer than the last change of the group, and than the last heal."""
         is_known = self._known_before is not None and final < self._known_before
         changed_at = self._changed_at.get(group)
         return not is_known and (changed_at is None or changed_at <= final)
@@ -69,7 +72,7 @@ class GroupsApart:
         return deleted_at is not None and deleted_at.counter > counter
 
     def forget_all(self, before: Priority) -> None:
-        """Everybody knows all that updates before a priority have done, and this server heard of it."""
+        """Forget all times: every server has the outcomes of all updates before this priority."""
         self._known_before, self._is_more_known = before, True
         self._changed.update(dict.fromkeys(self._changed_at))
         self._changed_at, self._deleted_at = {}, {}

@@ -65,20 +65,20 @@ class Healing:
         self._waiting: dict[ServerId, list[SettleArc]] = {}
         """What is still to be settled, by the children's home."""
         self._answers_due: dict[ServerId, None] = {}
-        """Servers that have not said yet what they hold."""
+        """Servers whose answer to a digest is still to come."""
         self._under_way: dict[UpdateId, ServerId | tuple[ServerId, int]] = {}
         """What an update settles: the arcs to a children's home, or an offer."""
         self._settling: dict[UpdateId, list[SettleArc]] = {}
         """Of these, the arcs to a children's home, as they are to be."""
         self._held_by: dict[ServerId, Held] = {}
-        """What has no answer yet: it may speak of groups that are made only when all is done that was offered."""
+        """Digests without an answer yet: they may name groups that an offer still has to create."""
         self._held_changed: dict[ServerId, None] = {}
         self._declined: dict[SettleArc, None] = {}
-        """What an end has declined in this view: once more is once too often."""
+        """Arcs that an end declined once in this view: a second decline rejects the arc."""
         self._compared_after: dict[UpdateId, tuple[ServerId, Held | HeldToo]] = {}
-        """What is compared once the groups are made anew that it speaks of."""
+        """By the update that recreates groups: the digest to process once they exist."""
         self._interrupted: list[Callable[[], None]] = []
-        """How to begin again what came to nothing since somebody was lost."""
+        """Steps to begin again that ended when a server was lost."""
 
     def view_ended(self, undone: Sequence[Running]) -> None:
         """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
@@ -101,7 +101,7 @@ class Healing:
                     self.offer_again(server, offer)
 
     def view_opened(self) -> None:
-        """Say to all others what is suspended here, and what they missed."""
+        """Send every other member the arcs that are suspended here, and the outcomes that it missed."""
         site = self._site
         self._interrupted = []
         self._answers_due = dict.fromkeys(server for server in sorted(site.members) if server != site.server)
@@ -389,7 +389,7 @@ class Healing:
         return [CreateGroup(group, if_needed=True) for group in made if self._site.graph.group(group) is None]
 
     def _groups_deleted(self, offer: Offer) -> list[Step]:
-        """Who joined something to such a group had not heard of it: that ends with the group."""
+        """End the arcs of a deleted group that were joined by servers which had not heard of the deletion."""
         site = self._site
         deleted = [change.group for change in self._groups_of(offer) if not change.is_present]
         deleted = [group for group in deleted if site.graph.group(group) is not None]
@@ -472,7 +472,7 @@ def _settle(known: KnownArc) -> SettleArc:
 
 
 def _gone_with_group(known: KnownArc) -> KnownArc:
-    """What becomes of an arc with a group that was deleted by who did not know the arc."""
+    """The state of an arc whose group was deleted by a server that did not know the arc: left."""
     return known._replace(is_present=False, version=known.version + 1)
 
 

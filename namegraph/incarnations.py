@@ -1,4 +1,4 @@
-"""Which incarnation of a server its database belongs to: one that comes back from an older copy begins another.
+"""Incarnations: a server that comes back with an older copy of its database begins a fresh one.
 
     channel numbers do not fit: this server has gone back --> Restored: a fresh incarnation, channels begin again,
                                                               counters leap over all that it can have given since,
@@ -21,7 +21,7 @@ from namegraph.names import ServerId
 from namegraph.records import ProtocolRow
 
 INCARNATION = "incarnation"
-"""Rows: of this server (no key) its incarnation and what each one left out; of others all that were heard of."""
+"""Rows: this server's incarnation, and what each one left out (no key); the incarnations heard of, by server."""
 
 FIRST_INCARNATION = 0
 
@@ -35,7 +35,7 @@ class Incarnations:
     def __init__(self, rows: Iterable[ProtocolRow] = ()) -> None:
         self.own = FIRST_INCARNATION
         self._left_out: list[tuple[int, int]] = []
-        """Counters that this server may have given in a life that is lost: those after the first, up to the second."""
+        """Ranges of counters that this server may have given in a lost life: after the first, up to the second."""
         self._of: dict[ServerId, list[int]] = {}
         """Of other servers, the newest last."""
         for row in rows:
@@ -49,7 +49,7 @@ class Incarnations:
         return self._of.get(server, [FIRST_INCARNATION])[-1]
 
     def is_over(self, server: ServerId, incarnation: int) -> bool:
-        """Whether another server has begun a later incarnation since: one that comes with it has gone back."""
+        """Whether another server has begun a later incarnation; a peer that names an older one has gone back."""
         return incarnation in self._of.get(server, [FIRST_INCARNATION])[:-1]
 
     def is_left_out(self, counter: int) -> bool:

@@ -1,8 +1,8 @@
-"""Arcs that one of their ends left while the home of the other one was in another view.
+"""Arcs that this server left while the home of their other end was in another view.
 
-Each end may have left the same arc by itself, the one more often than the other. Both know it as gone then, at
-different versions; joined anew, it would be newer than what the parent's home knew of it, and older than what the
-child's did. So who meets the other one settles these arcs too.
+Each end may have left the same arc by itself, one end more often than the other. Both then know the arc as gone, at
+different versions. If it were joined anew, the join would be newer than what the parent's home knew, and older than
+what the child's home knew. So two homes that meet settle these arcs too.
 
 Source: protocol.md section 7, *Heal*: the highest version wins, removals too.
 """
@@ -16,11 +16,11 @@ from namegraph.names import NodeId
 from namegraph.records import ProtocolRow
 
 LEFT_APART = "left apart"
-"""Rows: such an arc."""
+"""Rows: an arc that was left so."""
 
 
 class LeftApart:
-    """The arcs of one server that it left so, until it has healed with the home of their other end."""
+    """The arcs that one server left so, each until the server has healed with the home of its other end."""
 
     def __init__(self) -> None:
         self._arcs: dict[ArcId, None] = {}
@@ -38,7 +38,7 @@ class LeftApart:
         self._changed[arc] = None
 
     def forget(self, arcs: Collection[ArcId]) -> None:
-        """Both ends know the same of these arcs."""
+        """Forget these arcs: both ends know the same of them."""
         for arc in arcs:
             del self._arcs[arc]
             self._changed[arc] = None

@@ -1,4 +1,4 @@
-"""Names and numbers in messages of other servers: what is no legal name, or is beyond all numbers, is found here.
+"""Finds illegal names and numbers in messages of other servers.
 
 Types are checked when a message is decoded. This looks at all its values of one type at once, column by column: an
 import brings tens of thousands of names, each of them in several messages.
@@ -57,7 +57,7 @@ def are_legal(message: Message, table: SubnetTable) -> bool:
 
 @lru_cache(SERVERS_REMEMBERED)
 def _is_server(server: ServerId) -> bool:
-    """Nobody's name is empty: it stands for no server, as in the first view."""
+    """Whether this names a server. The empty name is legal: it stands for no server, as in the first view."""
     try:
         return not server or str(parse_subnet(server)) == server
     except InvalidNameError:
@@ -65,7 +65,7 @@ def _is_server(server: ServerId) -> bool:
 
 
 def _finder(kind: Any) -> _Finder | None:
-    """What finds the values in those of a type; None where there are none in it."""
+    """The finder for values of a type; None where the type holds no name and no number."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in _LEAVES:
         return _LEAVES[kind]

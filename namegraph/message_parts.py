@@ -30,17 +30,17 @@ class ArcId(NamedTuple):
 
 
 class ViewId(NamedTuple):
-    """Names a view: who was asked to agree on it, and by whom. Higher ones come later."""
+    """Names a view: its number, and the leader that proposed it. Later views are higher."""
 
     number: int
     leader: ServerId
 
 
 class Origin(NamedTuple):
-    """What a server's state comes from: servers of one origin hold states that fit together.
+    """Where a server's state comes from. Servers of one origin hold states that fit together.
 
-    That is a view that was open; or, of a view that did not come to be open, those who were of one origin before it,
-    named by the smallest of them.
+    An open view is one origin. A view that never opened keeps the origins that its members had before it, each named
+    by its smallest server.
     """
 
     view: ViewId
@@ -48,7 +48,7 @@ class Origin(NamedTuple):
 
 
 FIRST_VIEW = ViewId(0, ServerId(""))
-"""The view of servers that have lost nobody: whoever meets is in it."""
+"""The view of servers that never lost one another: each server that is met is in it."""
 
 
 class SuspendArc(Struct, frozen=True, array_like=True, tag=True):
@@ -59,7 +59,7 @@ class SuspendArc(Struct, frozen=True, array_like=True, tag=True):
 
 
 class SettleArc(Struct, frozen=True, array_like=True, tag=True):
-    """Let both ends of an arc take this state, to which one came while they were apart, unless one knows a newer."""
+    """Give both ends of an arc the state that one end reached while apart, unless an end knows a newer one."""
 
     parent: NodeId
     child: NodeId
@@ -203,7 +203,7 @@ class ArcChange(NamedTuple):
     cost: int
     version: int
     is_suspended: bool = False
-    """It is there no more for resolution, and not forgotten."""
+    """Remembered, and left out of resolution."""
 
 
 class ArcColumns(NamedTuple):

@@ -47,11 +47,11 @@ from namegraph.refusals import Refusal
 
 
 class Order(Struct, frozen=True, array_like=True, tag=True):
-    """Make an entry, or extend it: then `cover` is what is new, and of the update only its id is said.
+    """Coordinator to participant: make an entry for an update, or extend the entry.
 
-    With `final` known, answer `Ready` at its turn, and no `Vote`. With `highest_vote`, all others have voted: unless
-    this server's part leads on, its own vote is the final priority, and `Final` is not sent. `above` is then as in
-    `Final`.
+    An extension has the nodes that are new as `cover`, and of the update only its id. With `final`, the participant
+    answers `Ready` at its turn, and no `Vote`. With `highest_vote`, all other participants have voted: unless the
+    receiver's part leads on, its own vote is the final priority, and no `Final` comes. `above` is then as in `Final`.
     """
 
     update: Update
@@ -65,18 +65,18 @@ class Order(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Vote(Struct, frozen=True, array_like=True, tag=True):
-    """A priority above all that this server has seen."""
+    """Participant to coordinator: a priority above all that the participant has seen."""
 
     update_id: UpdateId
     priority: Priority
     leads: Leads
-    """Those that were not told before; so in `Ready`."""
+    """Only what was not told before; so in `Ready`."""
     above: tuple[NodeId, ...] = ()
     """With the first vote of the home of parents of arcs to be joined: these parents and the groups above them."""
 
 
 class Final(Struct, frozen=True, array_like=True, tag=True):
-    """The update's place in the one order of all updates."""
+    """Coordinator to participant: the update's place in the one order of all updates."""
 
     update_id: UpdateId
     priority: Priority
@@ -91,19 +91,19 @@ class Abort(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Holding(Struct, frozen=True, array_like=True, tag=True):
-    """This server was handed an entry that it did not hold."""
+    """To a coordinator: the sender was handed an entry of its update, and did not hold it."""
 
     update_id: UpdateId
 
 
 class Drop(Struct, frozen=True, array_like=True, tag=True):
-    """The update of an entry that was handed on is over."""
+    """Coordinator to a holder: the update of the entry that was handed on is over."""
 
     update_id: UpdateId
 
 
 class Ready(Struct, frozen=True, array_like=True, tag=True):
-    """A yes vote, with what the coordinator needs to compute the outcome."""
+    """Participant to coordinator: yes, with what the coordinator needs to compute the outcome."""
 
     update_id: UpdateId
     cover: Cover
@@ -129,7 +129,7 @@ class Ready(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Refuse(Struct, frozen=True, array_like=True, tag=True):
-    """A no vote. With `to_leave` the update begins again: it must leave these arcs before it deletes a group."""
+    """Participant to coordinator: no. With `to_leave`, the update begins again, and first leaves these arcs."""
 
     update_id: UpdateId
     number: int
@@ -139,7 +139,7 @@ class Refuse(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Commit(Struct, frozen=True, array_like=True, tag=True):
-    """The part of a decided outcome that concerns one participant."""
+    """Coordinator to participant: the part of a decided outcome that concerns the participant."""
 
     update_id: UpdateId
     final: Priority
@@ -160,52 +160,52 @@ class Commit(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Done(Struct, frozen=True, array_like=True, tag=True):
-    """The commit was applied."""
+    """Participant to coordinator: the commit was applied."""
 
     update_id: UpdateId
     controlled: tuple[NodeId, ...] = ()
     """Nodes of this server that became sinks of duplication loops; sorted."""
     released: tuple[NodeId, ...] = ()
-    """Those that ceased to be."""
+    """Nodes of this server that ceased to be such sinks; sorted."""
 
 
 class Reach(Struct, frozen=True, array_like=True, tag=True):
-    """To whom is to lead: these servers are reached from here, and this is the view they are seen from."""
+    """To the server that is to lead: the servers that the sender reaches, and the view it is in."""
 
     view: ViewId
     servers: tuple[ServerId, ...]
 
 
 class Propose(Struct, frozen=True, array_like=True, tag=True):
-    """Stop what is under way, and say what you know of it."""
+    """Leader to member: stop what is under way, and say what you know of it."""
 
     view: ViewId
 
 
 class Decline(Struct, frozen=True, array_like=True, tag=True):
-    """Not so: another server is to lead, or a higher view was promised."""
+    """Member to leader: no, another server is to lead, or a higher view was promised."""
 
     view: ViewId
     promised: ViewId
     leader: ServerId
-    """Who is to lead, as far as this server knows."""
+    """The server that is to lead, as far as the sender knows."""
 
 
 class Accept(Struct, frozen=True, array_like=True, tag=True):
-    """What is under way here has stopped."""
+    """Member to leader: what was under way at the sender has stopped."""
 
     view: ViewId
     origin: Origin
     reached: tuple[ServerId, ...]
     counter: int
     ready: tuple[UpdateId, ...]
-    """Updates that this server is ready for."""
+    """Updates for which the sender is ready."""
     decided: tuple[tuple[UpdateId, bytes], ...]
-    """Updates that it knows to be decided and that may not be done everywhere, each as `Commit.everything`."""
+    """Updates that the sender knows to be decided and maybe not done everywhere, each as `Commit.everything`."""
 
 
 class Install(Struct, frozen=True, array_like=True, tag=True):
-    """Finish these updates, drop all others that are under way, and be in the view."""
+    """Leader to member: finish these updates, drop all others that are under way, and be in the view."""
 
     view: ViewId
     members: tuple[tuple[ServerId, Origin], ...]
@@ -216,50 +216,50 @@ class Install(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Outside(Struct, frozen=True, array_like=True, tag=True):
-    """The members of this view do without you: one of them does not reach you."""
+    """Member to a server outside: the members of this view go on without you, for one of them does not reach you."""
 
     view: ViewId
     members: tuple[ServerId, ...]
 
 
 class Entering(Struct, frozen=True, array_like=True, tag=True):
-    """To the smallest of one origin: these arcs enter here from others; suspend them."""
+    """Member to the smallest of its origin: suspend these arcs, which enter the sender from other origins."""
 
     arcs: tuple[ArcId, ...]
 
 
 class Settled(Struct, frozen=True, array_like=True, tag=True):
-    """To the leader, from the smallest of one origin: what had to be suspended is."""
+    """The smallest of one origin to the leader: the arcs that enter this origin are suspended."""
 
 
 class Open(Struct, frozen=True, array_like=True, tag=True):
-    """All members are settled: updates may begin."""
+    """Leader to member: all origins have suspended what they must; updates may begin."""
 
 
 class Held(Struct, frozen=True, array_like=True, tag=True):
-    """From the parents' home to the children's: the arcs between us that are suspended here."""
+    """Home of parents to home of children: the arcs between the two that are suspended at the sender."""
 
     arcs: tuple[KnownArc, ...]
 
 
 class HeldToo(Struct, frozen=True, array_like=True, tag=True):
-    """The answer: what is newer here, and what is suspended here and was not named."""
+    """Home of children to home of parents: arcs that are newer at the sender, or suspended there and were not named."""
 
     arcs: tuple[KnownArc, ...]
     unconfirmed: tuple[ArcId, ...] = ()
-    """Of these, arcs that were joined here: the parent may never have been."""
+    """Of these, arcs that were joined at the sender: the parent may never have existed."""
 
 
 class Healed(Struct, frozen=True, array_like=True, tag=True):
-    """To the leader: what this server was to settle is settled."""
+    """Member to leader: the sender has settled all that it was to settle."""
 
 
 class AllHealed(Struct, frozen=True, array_like=True, tag=True):
-    """All members have settled what they were to: nothing is known at one end of an arc alone."""
+    """Leader to member: all members have settled; no arc is known at one end alone any more."""
 
 
 class Offer(Struct, frozen=True, array_like=True, tag=True):
-    """From a coordinator: what updates have made of your nodes that were decided when you were out of reach."""
+    """Coordinator to a home: what an update did to its nodes that was decided while it was out of reach."""
 
     final: Priority
     groups: tuple[GroupChange, ...]
@@ -267,7 +267,7 @@ class Offer(Struct, frozen=True, array_like=True, tag=True):
 
 
 class TakeCut(Struct, frozen=True, array_like=True, tag=True):
-    """All servers are ready for a cut: whoever hears of it first from anybody takes it before anything else."""
+    """To every server: all are ready for a cut. The receiver takes it before anything else, and passes it on."""
 
     update_id: UpdateId
 
@@ -292,7 +292,7 @@ InView = (
     | Healed
     | AllHealed
 )
-"""Messages that only those of one view listen to."""
+"""Messages that count only among members of one view."""
 
 ViewMessage = (
     Reach
@@ -316,7 +316,7 @@ Message = InView | ViewMessage
 
 
 class Enclosed(Struct, frozen=True, array_like=True, tag=True):
-    """A message of a view, encoded."""
+    """An encoded message, and the view in which it counts."""
 
     view: ViewId
     encoded: bytes
@@ -360,7 +360,7 @@ def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
         return FIRST_VIEW, found
     inner = _decode(found.encoded)
     if isinstance(inner, Enclosed):
-        raise NotAMessageError("a message that is enclosed twice")
+        raise NotAMessageError("a message inside two envelopes")
     return found.view, inner
 
 

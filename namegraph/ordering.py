@@ -18,7 +18,8 @@ Source: NG 6.2; protocol.md section 5, round one and growth.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import msgspec
@@ -58,7 +59,7 @@ class Entry:
     """What the last `Ready` (or `Refuse`) spoke of."""
     is_ready: bool = False
     sinks: Sinks | None = None
-    """Owned nodes that it affects, as they were when it became ready; None where nobody wants to know."""
+    """Owned nodes that it affects, as they were when it became ready; None where the caller did not ask."""
     joins: tuple[ArcId, ...] = ()
     """Arcs that the update wants to add to groups owned here."""
     above: tuple[NodeId, ...] = ()
@@ -119,6 +120,17 @@ class Entries:
         self._looks: dict[UpdateId, _Look] = {}
         self._told: dict[UpdateId, dict[ServerId, set[NodeId]]] = {}
         """Leads by update; after a restart all are told once more."""
+
+    def hold(self, site: Site, records: AncestryRecords) -> Entries:
+        """The entries as they are now, for readers of a site that is held."""
+        held = copy(self)
+        held._site, held._records, held._looks = site, records, {}
+        held.updates = self.updates.copy()
+        held.by_update = {
+            update_id: replace(entry, ends=entry.ends.copy(), entry_nodes=entry.entry_nodes.copy())
+            for update_id, entry in self.by_update.items()
+        }
+        return held
 
     def of(self, update_id: UpdateId) -> Entry:
         """The entry of an update, made if there is none; it is about to be changed."""

@@ -17,7 +17,7 @@ from namegraph.site import Site
 
 
 def own_part(commit: Commit, site: Site) -> Commit:
-    """The part of this server, where a commit is whole; raises `NotAMessageError` where what it holds is none."""
+    """This server's part of a commit that holds the whole outcome; raises `NotAMessageError` where it holds none."""
     if not commit.is_whole:
         return commit
     whole = part_of_everything(commit.everything, site)
@@ -30,9 +30,9 @@ def part_of_everything(everything: bytes, site: Site) -> Commit:
     """The part of this server of an encoded `Commit` of everything; raises `NotAMessageError`."""
     whole = decode(everything)
     if not (isinstance(whole, Commit) and not whole.is_whole and fit_arcs(whole.arcs) and fit_records(whole.relay)):
-        raise NotAMessageError("no whole outcome")
+        raise NotAMessageError("a commit that lacks the whole outcome")
     if not are_legal(whole, site.table):
-        raise NotAMessageError("an outcome with a name or a number that is none")
+        raise NotAMessageError("an outcome with an invalid name or number")
     relayed, names, home_of = nodes_in(whole.relay), whole.arcs.names, site.table.home_of
     return structs.replace(
         whole,

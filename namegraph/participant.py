@@ -21,9 +21,9 @@ from namegraph.ancestry_records import AncestryRecords
 from namegraph.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
 from namegraph.control import AFFECTED_COMPARED_LIMIT, Sinks, controlled_among
 from namegraph.decided import DecidedUpdates
-from namegraph.events import CreateGroup, Cut, JoinArc, Member
+from namegraph.events import CreateGroup, Cut, JoinArc, LeaveArc, Member
 from namegraph.findings import NOTHING, CannotError, Findings, find
-from namegraph.import_operations import operations_in
+from namegraph.import_operations import operations_in, steps_in
 from namegraph.message_parts import (
     ArcChange,
     ArcId,
@@ -129,13 +129,14 @@ class Participant:
         if update.reports_control:
             nodes = self._owned(self._entries.part(entry).nodes)
             if len(nodes) > AFFECTED_COMPARED_LIMIT:
-                nodes = self._owned(self._numbers(entry.ends | entry.entry_nodes))
+                steps = [step for _, step in steps_in(update) if isinstance(step, JoinArc | LeaveArc)]
+                nodes = self._owned(self._numbers(step.child for step in steps))
             entry.sinks = Sinks(frozenset(nodes), frozenset(self._controlled(nodes)))
         self._say_ready(entry, findings)
         return True
 
     def restore(self) -> None:
-        """Say again that this server is ready for cuts: nobody knows whether that was said."""
+        """Say again that this server is ready for cuts: the first `Ready` may have been lost with the crash."""
         for update_id, update in self._entries.updates.items():
             if update.cut is not None and self._entries.by_update[update_id].is_ready:
                 self.cuts_turned.append(update_id)
@@ -164,17 +165,17 @@ class Participant:
         self._site.send(commit.update_id.coordinator, self._commit(commit))
 
     def fault_in(self, commit: Commit) -> str | None:
-        """What does not follow from what this server agreed to, of an outcome that it waits for; None: all does."""
+        """What in an outcome contradicts what this server agreed to; None where nothing does."""
         if commit.update_id.coordinator == self._site.server:
             return None
         return fault_in_outcome(commit, site=self._site, records=self._records, entries=self._entries)
 
     def knows(self, ancestry: RecordColumns) -> bool:
-        """Whether nothing is said of this server's nodes that it would not say itself, or could not have heard yet."""
+        """Whether this ancestry agrees with what this server holds of its own nodes, or has yet to hear."""
         return are_held_here(ancestry, site=self._site, records=self._records, entries=self._entries)
 
     def finish(self, everything: bytes) -> None:
-        """Apply an outcome that another server knew when the view ended, if it is one that this server waits for."""
+        """Apply an outcome that another member knew when the view ended, if this server waits for it."""
         try:
             commit = part_of_everything(everything, self._site)
         except NotAMessageError:
@@ -183,7 +184,7 @@ class Participant:
             return
         fault = self.fault_in(commit)
         if fault is not None:
-            # Its coordinator made it, unless who kept it did; either is out of reach, or lies.
+            # The kept copy or its coordinator is faulty. The coordinator is counted: nothing says who kept the copy.
             self._site.faults.append((commit.update_id.coordinator, fault))
             return
         self.decided.keep(commit.update_id, everything)
@@ -194,9 +195,9 @@ class Participant:
         return tuple(sorted(entry.update_id for entry in self._entries.by_update.values() if entry.is_ready))
 
     def remember_doubts(self, members: Container[ServerId]) -> None:
-        """Remember what clients may have been told is done, while this server ends the view without knowing.
+        """Remember the updates that may be done although this server ends the view without their outcome.
 
-        `members`: who is in the next view. Of their updates all that were decided are known.
+        `members`: the servers of the next view. Every decided update of a member's is known there, and is left out.
         """
         for update_id in self.ready_updates():
             update, asked = self._entries.updates[update_id], self._entries.by_update[update_id].asked
@@ -275,7 +276,7 @@ class Participant:
         records.settle()
 
     def _follow_unconfirmed(self, update: Update, children: list[NodeId]) -> None:
-        """Note which arcs to these children the homes of their parents know nothing of."""
+        """Note which arcs to these children are unconfirmed: the homes of their parents have not joined them."""
         site = self._site
         for arc in [arc for arc in site.unconfirmed if arc.child in children]:
             if not site.is_suspended(*arc):
@@ -288,7 +289,7 @@ class Participant:
                 site.set_unconfirmed(arc, is_so=True)
 
     def _note_left(self, arcs: Iterable[ArcChange | KnownArc]) -> None:
-        """Note which arcs of this server were left without the home of their other end."""
+        """Note the arcs that this server left while the home of their other end was away."""
         site = self._site
         for arc in [change.arc for change in arcs if not change.is_present]:
             is_ours = site.server in site.homes_of(parent=arc.parent, child=arc.child)

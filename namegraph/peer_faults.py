@@ -1,8 +1,8 @@
-"""What another server must not say: messages that only somebody else could send, or that fit nothing under way here.
+"""Checks every message: whether its sender may send it, and whether it fits what is under way here.
 
-A message with a fault is counted and dropped; a `Ready` with one ends its update, any other waits for a right message,
-until its deadline, or, where this server is ready, until a view ends it. What another server says of its own nodes is
-believed: it owns them.
+A message with a fault is counted and dropped. A faulty `Ready` ends its update. Any other update goes on waiting for a
+right message: until its deadline or, where this server is ready, until a view ends it. What another server says of its
+own nodes is believed: it owns them.
 
 Source: protocol.md sections 3 to 5 (who sends what).
 """
@@ -48,22 +48,22 @@ from namegraph.ordering import Entries
 from namegraph.records import NodeKind
 from namegraph.site import Site
 
-NOT_LEGAL = "brings a name or a number that is none"
-NOT_ONE_UPDATE = "asks for an update that is several"
-NOT_ITS_UPDATE = "speaks for another coordinator"
-NOT_OUR_UPDATE = "answers for an update of another coordinator"
+NOT_LEGAL = "sends an invalid name or number"
+NOT_ONE_UPDATE = "mixes kinds of operation in one update"
+NOT_ITS_UPDATE = "acts as coordinator of another server's update"
+NOT_OUR_UPDATE = "answers this server about another coordinator's update"
 NOT_ITS_NODE = "speaks for a node it does not own"
-NOT_OUR_NODE = "asks for a node not owned here"
-NO_COLUMNS = "brings columns that do not belong together"
-NO_ARC = "tells of an arc that cannot be"
-NOT_ITS_VIEW = "leads a view of another leader"
-NOT_IN_VIEW = "speaks in a view that it is not in"
-NOT_OUR_VIEW = "answers for a view of another leader"
-NOT_READY = "commits what this server is not ready for"
+NOT_OUR_NODE = "asks this server about a node of another server"
+NO_COLUMNS = "sends columns that do not fit together"
+NO_ARC = "names an impossible arc"
+NOT_ITS_VIEW = "acts as leader of another server's view"
+NOT_IN_VIEW = "sends a message of a view that it does not belong to"
+NOT_OUR_VIEW = "sends this server a message meant for another view or leader"
+NOT_READY = "commits an update for which this server is not ready"
 
 
 def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries) -> str | None:
-    """What is wrong with a message of another server; None where nothing is."""
+    """The fault in a message of another server; None where there is none."""
     if isinstance(message, InView) and not site.is_in_view(sender):
         return NOT_IN_VIEW
     match message:
@@ -156,7 +156,7 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, site: Site) -> bool
 
 
 def _can_be(known: KnownArc | SettleArc) -> bool:
-    """Whether an arc can be there, if it is said to be."""
+    """Whether an arc that is said to be there is possible: two ends, and a child of some kind."""
     parent, child = known.arc if isinstance(known, KnownArc) else (known.parent, known.child)
     return parent != child and (known.kind is not NodeKind.ABSENT or not known.is_present)
 
@@ -174,7 +174,7 @@ def _may_change_all(server: ServerId, arcs: ArcColumns, *, site: Site) -> bool:
 
 
 def _may_change(server: ServerId, change: ArcChange, *, site: Site) -> bool:
-    """Whether a server may speak for an arc: its parent's home, or its child's where that one is away."""
+    """Whether a server may speak for an arc: the parent's home, or the child's home while the parent's is away."""
     arc = change.arc
     if site.home_of(arc.parent) == server:
         return True

@@ -1,4 +1,4 @@
-"""What this server knows of other servers: which subnets are whose, where they are reached, who is out of reach.
+"""What this server knows of other servers: their subnets, their addresses, and which are out of reach.
 
     expected (an operator gave an address) --> met (it introduced itself) <--> lost (no connection)
 
@@ -65,7 +65,7 @@ class Peers:
         site.rows.append(ProtocolRow(ADDRESS, subnet, address.encode()))
 
     def remove(self, subnet: Subnet) -> None:
-        """An operator says that a subnet is nobody's any more; raises `RefusedError`."""
+        """An operator takes a subnet out of the table; raises `RefusedError`."""
         self._require_added(subnet)
         self._require_unused(subnet)
         self._added.pop(subnet, None)

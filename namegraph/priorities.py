@@ -19,7 +19,7 @@ class Priority(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """Names an update to clients: its counter in the one order of updates, its coordinator, and who voted highest."""
+    """Names an update to clients: its counter in the one order of updates, its coordinator, and the highest voter."""
 
     counter: int
     server: ServerId

@@ -1,4 +1,4 @@
-"""Requests of clients whose updates are under way over several servers: who waits for which outcome.
+"""Requests of clients whose updates are under way over several servers: the calls that wait for each outcome.
 
 A request that is repeated meanwhile waits for the same outcome. The answer comes when the update is over everywhere,
 also where the server started again in between; only those who asked before that are gone then.
@@ -17,7 +17,7 @@ from namegraph.refusals import Reason, RefusedError, refuse
 
 @dataclass(slots=True)
 class Asked:
-    """One request, and who waits for its outcome."""
+    """One request, and the calls that wait for its outcome."""
 
     request_id: RequestId
     digest: str
@@ -70,7 +70,7 @@ class Requests:
         return asked
 
     def answer(self, update_id: UpdateId, *, is_confirmed: bool) -> list[Reply]:
-        """A request is over: the replies to all who wait. `is_confirmed`: another server has told of its end."""
+        """End a request; returns the replies to all waiting calls. `is_confirmed`: another server told of its end."""
         asked = self._asked.pop(update_id)
         del self._under_way[asked.request_id]
         if asked.outcome is None:
@@ -81,7 +81,7 @@ class Requests:
 
 
 def own_request(what: str, update_id: UpdateId) -> RequestId:
-    """An id for what is no update of a client: none that a client can choose, for those are printable."""
+    """An id for an update that no client asked for. Clients cannot choose it: theirs are printable."""
     return RequestId(f"\t{what} {update_id.number}")
 
 

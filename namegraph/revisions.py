@@ -1,6 +1,6 @@
 """Whether a server's state reflects a revision that a client got from any server.
 
-A caller is answered when all participants of its update are done, so a revision that somebody holds is reflected at
+A caller is answered when all participants of its update are done, so a revision that a client holds is reflected at
 every server that took part. What can still be missing:
 
 - an update that is decided and not done everywhere, of which the client learned by reading at a server that was done;
@@ -38,7 +38,7 @@ class Wait(Enum):
 def waits_for(
     revision: str, *, site: Site, incarnations: Incarnations, entries: Entries, coordinator: Coordinator
 ) -> Wait:
-    """Say what a read must wait for; raises `RefusedError` where the revision is none that this server can reach."""
+    """What a read must wait for; raises `RefusedError` if this server can never reflect the revision."""
     try:
         wanted = parse_revision(revision)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """What a coordinator knows of an update that is not over, and what of that is durable.
 
-Before the decision only who was asked is durable: after a crash they are told that the update came to nothing. After
-it, who is not done yet; what each must do is in the letters to them, which are durable too.
+before the decision    the servers that were asked: after a crash they are told that the update came to nothing
+after the decision     the participants that are not done; what each must do is in the durable letters to them
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Plan:
     read: NodeId | None = None
     is_import: bool = False
     is_own: bool = False
-    """Whether this server does it by itself: nobody waits, and no outcome is remembered."""
+    """Whether this server began it by itself: no caller waits, and no outcome is remembered."""
     reports_control: bool = False
     """Whether the caller wants to know what became controlled or released."""
     cut: str | None = None
@@ -65,7 +65,7 @@ class Ended:
 
 
 class Involved(NamedTuple):
-    """What is durable of an update: whom to tell that it came to nothing, or who is not done yet."""
+    """The durable part of an update: the servers to tell that it came to nothing, or those that are not done."""
 
     update_id: UpdateId
     is_decided: bool
@@ -73,7 +73,7 @@ class Involved(NamedTuple):
     request_id: RequestId
     final: Priority | None
     told: tuple[Told, ...] = ()
-    """What those who are done said became controlled or released."""
+    """What participants that are done said of nodes that became controlled or released."""
     everything: bytes = b""
     """What was decided, as an encoded `Commit` of everything."""
     is_finished_by_view: bool = False
@@ -130,7 +130,7 @@ class Running:
         )
 
     def is_judged(self) -> bool:
-        """Whether all who judge its operations have answered."""
+        """Whether all servers that judge its operations have answered."""
         return all(server in self.readies or server in self.refuses for server in self.judges)
 
     @property

@@ -58,7 +58,7 @@ def names_in(operations: Iterable[Operation]) -> list[NodeId]:
 
 
 def require_kinds_of_waiting(site: Site, operations: Iterable[Operation]) -> None:
-    """Raise `RefusedError` where an arc may have to wait for its child's home, and nobody says what the child is."""
+    """Raise `RefusedError` if an arc may wait for its child's home and the request does not give the child's kind."""
     for operation in operations:
         if not (isinstance(operation, JoinArc) and operation.offline and operation.kind is ChildKind.AUTO):
             continue

@@ -128,7 +128,7 @@ class Site:
 
     @property
     def speaker(self) -> ServerId:
-        """Who speaks for all of this server's origin: the smallest of them."""
+        """The server that speaks for all servers of this one's origin: the smallest."""
         return min((server for server in self.members if not self.is_apart(server)), default=self.server)
 
     def go_back(self) -> None:
@@ -172,7 +172,7 @@ class Site:
             self.outbox.append((to, message, self.view))
 
     def post(self, to: ServerId, message: Message) -> None:
-        """As `send`, for what is said about views, to anybody."""
+        """As `send`, for messages about views: the receiver may be in another view."""
         if to == self.server:
             self.own_messages.append(message)
         else:
@@ -245,7 +245,7 @@ class Site:
         return not (graph.children[node] or graph.parents[node] or self.apart_from(node) or self.apart_into(node))
 
     def judge_of(self, *, parent: NodeId, child: NodeId) -> ServerId:
-        """Who says whether an arc is there: the home of its parent, or that of its child while the other is away."""
+        """The server that says whether an arc is there: the parent's home, or while that is away the child's."""
         home = self.home_of(parent)
         return home if self.is_in_view(home) else self.home_below(parent=parent, child=child)
 
@@ -254,15 +254,20 @@ class Site:
         return bool(self.unconfirmed) and ArcId(parent, child) in self.unconfirmed
 
     def can_leave_alone(self, *, parent: NodeId, child: NodeId) -> bool:
-        """Whether nobody else can hold an arc that was joined here, or come to hold it: it is not being settled."""
+        """Whether this server alone knows an arc that it joined, and no heal is about to tell the parent's home."""
         is_settled = self.is_healed or not self.is_in_view(self.home_of(parent))
         return is_settled and self.is_unconfirmed(parent, child)
 
     def can_leave_below(self, *, parent: NodeId, child: NodeId) -> bool:
-        """Whether this server may leave a suspended arc at its child's end, since its parent's home is away.
+        """Whether this server, the home of the child, may leave a suspended arc while the parent's home is away.
 
-        Not one to a process: that is a member without question, whoever is away, so only its parent's home may leave
-        it, unless that is gone for good. What is below a group that is away, nobody takes for known.
+            child              parent's home away     retired
+            group              yes                    yes
+            process            no                     yes
+            arc unconfirmed    yes                    yes
+
+        The parent's home keeps telling of a process as a member while it is apart, so it alone may leave that arc. Of a
+        group below an absent server no answer is sure, so either end may.
         """
         if not (self.stands_in(parent=parent, child=child) and self.is_suspended(parent, child)):
             return False
@@ -275,7 +280,7 @@ class Site:
         return not self.is_in_view(self.home_of(parent)) and self.table.home_of(child) == self.server
 
     def set_unconfirmed(self, arc: ArcId, *, is_so: bool) -> None:
-        """Remember, or forget, that an arc is not known to the home of its parent."""
+        """Remember, or forget, that the home of an arc's parent has not joined it."""
         if is_so:
             self.unconfirmed[arc] = None
         else:
@@ -302,7 +307,7 @@ class Site:
 
 
 def doubted_above(site: Site, name: NodeId) -> list[ServerId]:
-    """Who may have changed, by an update in doubt, what a node is below, or the node itself; sorted."""
+    """Coordinators of updates in doubt that may have changed a node, or what is above it; sorted."""
     graph, doubts = site.graph, site.doubts
     found, node = set(doubts.about(name)), graph.index.get(name)
     if node is None:
@@ -317,7 +322,7 @@ def doubted_above(site: Site, name: NodeId) -> list[ServerId]:
 
 
 def doubted_below(site: Site, group: NodeIndex) -> list[ServerId]:
-    """Who may have changed, by an update in doubt, what is below a group, or the group itself; sorted."""
+    """Coordinators of updates in doubt that may have changed a group, or what is below it; sorted."""
     graph, found = site.graph, set[ServerId]()
     for doubted in site.doubts.nodes:
         node = graph.index.get(doubted)

@@ -28,10 +28,10 @@ class SubnetTable:
     @property
     def has_several_servers(self) -> bool:
         """Whether any subnet is known to be another server's."""
-        return bool(self._expected) or len(set(self._owners.values())) > 1
+        return bool(self._expected) or len(self.servers()) > 1
 
     def home_of(self, node: NodeId) -> ServerId | None:
-        """The server that owns the node's subnet; None where nobody is known to (a process is then foreign)."""
+        """The server that owns the node's subnet; None where none is known (a process is then foreign)."""
         try:
             return self._homes[node]
         except KeyError:
@@ -87,7 +87,7 @@ class SubnetTable:
         self._homes.clear()
 
     def forget(self, subnet: Subnet) -> None:
-        """Learn that nobody owns a subnet any more."""
+        """Forget the owner of a subnet."""
         self._expected.pop(subnet, None)
         self._owners.pop(subnet, None)
         self._servers = None

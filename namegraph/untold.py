@@ -1,9 +1,10 @@
-"""Updates that this server is ready for and whose coordinator may have finished them without it: as good as in doubt.
+"""Updates for which this server is ready and which their coordinator may have finished without it.
 
     ready --> (its coordinator goes on without this server, and answers its client) --> (this one notices) --> in doubt
 
-In the middle nothing tells this server so, but that it has not heard of the coordinator lately, or that a new view is
-being agreed on. While neither is so, the outcome is on its way, and nobody was answered: then nothing is untold.
+Such an update counts as in doubt already before this server notices. Two signs tell: this server has not heard from the
+coordinator lately, or a new view is being agreed on. Without a sign, the outcome is on its way and no client was
+answered: then the update is not in doubt.
 
 Source: protocol.md section 7 (while faults last, no answer is wrong without saying that it is incomplete).
 """
@@ -20,7 +21,7 @@ from namegraph.site import Site
 
 
 class Untold:
-    """What these updates may have changed here; most often nothing. Holds for the graph as it is."""
+    """What these updates may have changed here; most often nothing. Valid for the graph as it is now."""
 
     def __init__(self, site: Site, covers: Iterable[tuple[ServerId, Cover]] = ()) -> None:
         self._site = site
@@ -61,7 +62,7 @@ class Untold:
 
 
 def untold(site: Site, entries: Entries, unheard: Container[ServerId]) -> Untold:
-    """What may have been done, where these servers may have gone on without this one."""
+    """The updates that may have been done without this server, if these servers have gone on without it."""
     found = []
     for update_id, entry in entries.by_update.items():
         coordinator = update_id.coordinator

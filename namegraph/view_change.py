@@ -1,14 +1,14 @@
 """From one view to the next: what is under way ends, what is out of reach is suspended, what came back is settled.
 
     Propose --> give up the view: no message of it counts any more
-    Install --> finish what any member knows to be decided, drop all else; suspend arcs to whoever was in another view:
-                those that leave at once, those that enter by one update of all of one origin (Entering, to the smallest
-                of them) --> Settled to the leader
+    Install --> finish what any member knows to be decided, drop all else; suspend arcs to servers that were in another
+                view: arcs that leave, at once; arcs that enter, by one update of all servers of one origin (Entering,
+                to the smallest of them) --> Settled to the leader
     Open    --> updates begin; parents' homes and children's homes compare arcs (Held, HeldToo) and settle them
 
-So no update ever rests on a picture of who is reachable that another server of it does not share. Members that were in
-the same view before hold states that fit together, whatever they missed of others (`Origin`); between members of
-different origins, all arcs are suspended first, and joined again by ordinary updates.
+So all servers of an update agree on which servers are reachable. Members of one origin (`Origin`) hold states that fit
+together, whatever they missed of others. Between members of different origins, all arcs are suspended first, and then
+joined again by ordinary updates.
 
 Source: protocol.md section 7; decision 0011.
 """
@@ -74,9 +74,9 @@ class ViewChange:
         """Servers from which arcs may enter here that are to be suspended: in this view, or in one before that did not
         last until all was done."""
         self._settled: dict[ServerId, None] = {}
-        """Of the view that this server leads: who has suspended what is to be."""
+        """In the view that this server leads: the origins, by their smallest, that have suspended what they must."""
         self._healed: dict[ServerId, None] = {}
-        """As `_settled`: who has settled what it was to."""
+        """In the view that this server leads: the members that have settled all that they must."""
         self._row: bytes | None = None
         self._must_resume = False
 
@@ -95,7 +95,7 @@ class ViewChange:
         )
 
     def receive(self, sender: ServerId, message: ViewMessage) -> None:
-        """Take what another server, or this one, says of views, or of what was done while apart."""
+        """Handle a message about views, or about what was done while apart; this server's own too."""
         match message:
             case Reach():
                 self.agreement.reach(sender, message)
@@ -131,7 +131,7 @@ class ViewChange:
                 assert_never(message)
 
     def met(self, server: ServerId) -> None:
-        """A server is reached again: if no other is lost, what waits for the next view can go on in this one."""
+        """A server is reached again. If no other member is lost, what waits for the next view goes on in this one."""
         site = self._site
         self.agreement.met(server)
         if site.is_frozen or any(site.is_in_view(lost) for lost in site.lost):
@@ -169,16 +169,18 @@ class ViewChange:
         site.send(self._smallest_of(site.members[site.server]), Entering(tuple(arcs)))
 
     def entering(self, sender: ServerId, entering: Entering) -> None:
-        """As the smallest of one origin: suspend what enters all of them, at once.
+        """As the smallest of one origin: once all have reported, suspend what enters any of them, in one update.
 
-        One by one it would not do: what one suspends can be above another only by way of servers that are away.
+        One update for each server would be wrong. An arc that one server suspends may be above another server only by
+        way of servers that are away. No entry then leads from one to the other, and the second update would compute
+        over loops that the first has broken.
         """
         self._entering[sender] = entering.arcs
         self._entering_changed[sender] = None
         self._suspend_all()
 
     def settled(self, sender: ServerId) -> None:
-        """As the leader: those of one origin have suspended what is to be."""
+        """As the leader: count an origin that has suspended what it must; open the view with the last one."""
         site = self._site
         self._settled[sender] = None
         groups = {self._smallest_of(origin) for origin in site.members.values()}
@@ -188,7 +190,7 @@ class ViewChange:
             site.send(server, Open())
 
     def open(self) -> None:
-        """Everybody is settled: let updates begin."""
+        """All origins have suspended what they must: let updates begin."""
         site = self._site
         if site.is_open:
             return
@@ -201,7 +203,7 @@ class ViewChange:
         self.healing.view_opened()
 
     def healed(self, sender: ServerId) -> None:
-        """As the leader: a member has settled all that it was to."""
+        """As the leader: count a member that has settled all that it must; the view is healed with the last one."""
         site = self._site
         self._healed[sender] = None
         if not site.is_healed and self._healed.keys() >= site.members.keys():
@@ -227,7 +229,7 @@ class ViewChange:
                 self.healing.ended(update_id, is_done=is_done)
 
     def _resume(self) -> None:
-        """After a restart: what was not durable because it can be begun again."""
+        """After a restart: begin again what is not durable because it can be begun again."""
         self._must_resume = False
         self.agreement.reconsider()
         if self._site.view == FIRST_VIEW or self._site.is_frozen:
@@ -238,7 +240,7 @@ class ViewChange:
             self._suspend_all()
 
     def _smallest_of(self, origin: Origin) -> ServerId:
-        """Who speaks for all of one origin."""
+        """The server that speaks for all of one origin."""
         return min(server for server, other in self._site.members.items() if other == origin)
 
     def _suspend_all(self) -> None:

@@ -31,7 +31,8 @@ from namegraph.priorities import Priority
 from namegraph.records import NodeIndex, NodeKind
 
 ANCESTOR_SETS_USED_LIMIT = 64
-"""Up to so many tails the region's upper end is united from cached ancestor sets, beyond by one walk up."""
+"""Up to so many tails the region's upper end is united from cached ancestor sets, where all are there; else it is found
+by one walk up."""
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ def _region(
 
 
 def _union_above(graph: NameGraph, ancestors: AncestorSets, tails: set[NodeIndex]) -> BitMap | set[NodeIndex]:
-    if len(tails) > ANCESTOR_SETS_USED_LIMIT:
+    if len(tails) > ANCESTOR_SETS_USED_LIMIT or not all(map(ancestors.is_known, tails)):
         return graph.ancestors(tails)
     return BitMap().union(*(ancestors.of(tail) for tail in tails))
 

@@ -1,4 +1,4 @@
-"""What becomes durable together, and who waits for it."""
+"""Records that become durable together, and the callers that wait for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from namegraph.refusals import Reason, Refusal
 
 
 class Batch:
-    """Records that become durable together, and who waits for that."""
+    """One batch of records and its waiters."""
 
     __slots__ = ("first_letters", "handled_before", "held_reads", "records", "replies")
 
@@ -45,7 +45,7 @@ class Batch:
         self._forget_waiters()
 
     def fail(self, why: str) -> None:
-        """Say that nobody knows when the records will be durable, or whether."""
+        """Tell the waiters that it is not known when the records will be durable, or whether."""
         for waiter, outcome in self.replies:
             if not waiter.done():
                 waiter.set_result(outcome_unknown(why) if isinstance(outcome, Committed) else unavailable(why))
@@ -60,7 +60,7 @@ class Batch:
 
 
 def outcome_unknown(why: str) -> Refusal:
-    """What is told of an update that was under way when the database could not be written any more."""
+    """The refusal of an update that was under way when the database could no longer be written."""
     return Refusal(
         Reason.OUTCOME_UNKNOWN,
         f"the database cannot be written, so this update may or may not be kept; repeat its request id to learn: {why}",
@@ -68,5 +68,5 @@ def outcome_unknown(why: str) -> Refusal:
 
 
 def unavailable(why: str) -> Refusal:
-    """What is told while the database cannot be written."""
+    """The refusal of a call while the database cannot be written."""
     return Refusal(Reason.UNAVAILABLE, f"the database cannot be written, so nothing can be confirmed: {why}")

@@ -1,9 +1,9 @@
-"""Who may know better than this server what is above a member: a "no" without them would be a guess.
+"""Which servers may know better than this one what is above a member: a "no" without them would be a guess.
 
-    arcs from there to something above the member are suspended
-    this server was ready for an update when it was cut off from its coordinator: that may have been done
-    the view is not healed yet: what was done while servers were apart may be known to others alone
-    it is in the view of this server, and may have lost it by now: the view may be over, and this server not know
+    a server of another view          suspended arcs lead from it to something above the member
+    the coordinator of an update      this server was ready for the update when it was cut off; it may have been done
+    any server, until a view heals    it alone may know what was done while servers were apart
+    a silent member of the view       it may have lost this server: the view may be over, and this server not know
 
 Source: protocol.md sections 7 (answers during a fault) and 8 (never a silent gap).
 """
@@ -36,7 +36,7 @@ class Gaps:
         return self._resolver.has_gaps or bool(self._directory.unheard())
 
     def below(self) -> list[str]:
-        """Those who may know that arcs which leave groups of this server are gone; sorted."""
+        """The servers that may know that arcs which leave groups of this server are gone; sorted."""
         found = set[str](self._directory.unheard())
         if self._resolver.has_gaps:
             found.update(self._resolver.apart_below())
@@ -47,7 +47,7 @@ class Gaps:
         return frozenset(self._directory.unheard())
 
     def above(self, members: Iterable[str]) -> list[str]:
-        """Those who may know better about one of the members; sorted."""
+        """The servers that may know better about one of the members; sorted."""
         found = set[str](self._directory.unheard())
         for member in members if self._resolver.has_gaps else ():
             found.update(self._resolver.apart_above(NodeId(member)))

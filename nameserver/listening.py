@@ -1,4 +1,4 @@
-"""Taking the port: refused with one clear line where somebody else has it."""
+"""Takes the port, or refuses with one clear line where another process has it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Refuses a database that seems to be taken by mistake: that of another server than the subnets are meant for.
+"""Refuses a database that seems to be taken by mistake: it belongs to another server than these subnets.
 
-It would go on owning its groups, beside the subnets that were asked for, which have none in it. A server whose subnets
-changed is known by one that it kept: by its name, or by the groups there. Where it kept none, its name must be given.
+Its groups would stay owned here, beside the subnets that were asked for, which have no group in it. A server whose
+subnets changed is recognised by a subnet that it kept: one it is named after, or one with groups. A server that kept
+none must be given its name.
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import cast
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId, subnet_of
 from namegraph.records import NodeIndex, NodeKind
-from namegraph.server_core import ServerCore
 from namegraph.untold import Untold
 from nameserver.gaps import Gaps
 from resolver.membership import MembershipResolver
@@ -23,24 +23,27 @@ class PairFinding(IntEnum):
     NO_GROUP = 2
     """No group of this id is known here. Its home would know it."""
     SETTLED = 3
-    """Not below, and the group and all groups below it are owned here: nobody could know better."""
+    """Not below, and this server owns the group and all groups below it: no other server could know better."""
     APART = 4
-    """Not below, or below by arcs of somebody who is away; and that one may know better (`gaps`)."""
+    """The result depends on an unreachable server: not below, or below only by arcs of that server (`gaps`)."""
 
 
 SETTLING_NODES_LIMIT = 20_000
-"""Nodes that are looked at to settle the pairs of one request, in some 5 ms; what is left is not settled."""
+"""Nodes looked at to settle the pairs of one request, in some 5 ms; pairs beyond that are not settled."""
 
 
 class PairChecks:
     """Reads a core. It knows all about the members it owns, and about the groups it owns whether they exist."""
 
-    def __init__(self, *, core: ServerCore, resolver: MembershipResolver, gaps: Gaps) -> None:
+    def __init__(self, *, core: CoreReads, resolver: MembershipResolver, gaps: Gaps) -> None:
         self._core = core
         self._gaps = gaps
         self._resolver = resolver
+
+    @property
+    def _index(self) -> Callable[[str], NodeIndex | None]:
         # Asked with texts as they came: those that are no canonical id are simply not found.
-        self._index: Callable[[str], NodeIndex | None] = cast("dict[str, NodeIndex]", core.graph.index).get
+        return cast("Mapping[str, NodeIndex]", self._core.graph.index).get
 
     def findings(self, groups: Sequence[str], members: Sequence[str], *, settles: bool) -> bytearray:
         """One `PairFinding` for each pair of canonical names; `settles` where others might know better."""

@@ -1,7 +1,7 @@
 """Where names are at home, as far as a call needs to know: here, at another server, or nowhere.
 
-Whose a name is costs two look-ups of its domain, so that every call can afford to ask. Spelling does not matter: only
-letter case is left open in a domain, and a text that is no name is nobody's, to be refused by whoever reads it.
+Finding the owner of a name costs two look-ups of its domain, so that every call can afford it. Letter case in a domain
+does not matter. A text that is no name has no owner; the code that reads it refuses it.
 
 Source: interfaces.md, gRPC (any server accepts any call); protocol.md section 1 (home).
 """
@@ -100,7 +100,7 @@ class Routing:
         return Whose.NOBODYS
 
     def known_home(self, name: str) -> ServerId | None:
-        """The server of a name; None where it is nobody's, or its server was never met."""
+        """The server of a name; None where no server owns it, or its server was never met."""
         return self._known.owner_of(Subnet(name[name.find("@") + 1 :].lower()))
 
     async def home_of(self, name: str) -> ServerId:
@@ -141,10 +141,10 @@ class Routing:
             )
 
     async def others(self) -> tuple[list[ServerId], list[str]]:
-        """All other servers, sorted, and who cannot be asked, sorted.
+        """All other servers, and those that cannot be asked; both sorted.
 
-        That are the subnets whose servers were not met even after a moment's wait, and the servers that only others
-        know.
+        Those are the subnets whose servers were not met even after a moment's wait, and the servers that only other
+        servers know.
         """
         servers = set(self._directory.others())
         expected = sorted(subnet for subnet in self._known.peer_addresses if self._known.owner_of(subnet) is None)

@@ -11,6 +11,10 @@ moment; a caller who is alone never waits, nor does a letter to or from another 
 database by these two batches at most, so a read is held until the newest of them is durable: nobody sees what a crash
 could undo.
 
+A step that may take long is carried out in a thread of its own. Meanwhile readers see the state before it, other events
+wait for their turn, and no letter leaves that the step has written. What it did becomes visible between two turns of
+the loop, as what any other step did.
+
 When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
 until it works), and reads that may rest on it and further updates are refused, since nothing could be confirmed; the
 letters of other servers wait. Where that lasts, these are told, and all callers that wait (`peers/writing`). One flush
@@ -24,9 +28,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from namegraph.channels import Channels
@@ -102,6 +108,19 @@ class Core(Protocol):
         """Take one event."""
 
 
+class LongSteps(Protocol):
+    """What readers see while a step is carried out in another thread."""
+
+    def may_take_long(self, event: Event) -> bool:
+        """Whether the step of an event is to leave the loop's thread."""
+
+    def hold(self) -> None:
+        """Show readers the state as it is now."""
+
+    def let_go(self) -> None:
+        """Show readers what the step has made of it."""
+
+
 class DurableStore(Protocol):
     """The part of a store that the loop uses."""
 
@@ -110,6 +129,17 @@ class DurableStore(Protocol):
 
     def probe(self) -> None:
         """Raise `StorageError` where a commit would, as far as that can be told."""
+
+
+class Unfinished(NamedTuple):
+    """What must not leave while a step is carried out in another thread."""
+
+    sent_through: dict[ServerId, int]
+    """By receiver: the number of the last letter from before the step."""
+    sender: ServerId | None
+    """Whose letter it is the step of."""
+    handled_through: int
+    revision: str
 
 
 class Waiting(NamedTuple):
@@ -130,9 +160,22 @@ class RunLoop:
         worker: Executor,
         clock: Callable[[], float],
         on_storage_state: Callable[[str | None], None] = lambda _failure: None,
+        long_steps: LongSteps | None = None,
+        stepper: Executor | None = None,
     ) -> None:
-        """`on_storage_state` is told the failure when the database cannot be written, and None when it can again."""
+        """`on_storage_state` is told the failure when the database cannot be written, and None when it can again.
+
+        With `long_steps`, those are carried out by `stepper`.
+        """
         self._core = core
+        self._long_steps = long_steps
+        self._stepper = stepper
+        self._long_step: asyncio.Future[None] | None = None
+        """There while a step is carried out in another thread."""
+        self._unfinished = Unfinished({}, None, 0, "")
+        """What it is about."""
+        self._later: deque[Event] = deque()
+        """Events that came meanwhile."""
         self._store = store
         self._worker = worker
         self._clock = clock
@@ -153,7 +196,7 @@ class RunLoop:
         self._durable_revision = core.revision
         self._ends = False
         self._stepped: asyncio.Future[None] | None = None
-        """Done at the next step; there while somebody waits for it."""
+        """Done at the next step; present while a caller waits for it."""
         self.newest_batch: Batch | None = None
         """The newest batch that is not durable; while it is None, answers may leave at once."""
         self.step_count = 0
@@ -163,8 +206,6 @@ class RunLoop:
         """Told what each step did, at once: readers that go on over several steps."""
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
         """Told for which servers there are letters or receipts that may leave."""
-        self.before_long_step: Callable[[], Awaitable[None]] = _nobody_is_told
-        """Called before a step that may take seconds, in which this server hears nobody."""
 
     def now(self) -> float:
         """The time on the clock of deadlines."""
@@ -192,8 +233,6 @@ class RunLoop:
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting[command.ticket] = Waiting(command, waiter)
         try:
-            if isinstance(command, ImportCommand):
-                await self.before_long_step()
             self._step(command)
             outcome = await waiter
         finally:
@@ -209,14 +248,7 @@ class RunLoop:
 
     def take(self, event: Event) -> None:
         """Take what no caller waits for."""
-        is_first_meeting = isinstance(event, PeerMet) and self._core.channels.has_unmet_letters(event.peer)
         self._step(event)
-        if isinstance(event, Restored):
-            self._begin_channels_again(self._core.servers_met)
-        elif isinstance(event, PeerRestored):
-            self._begin_channels_again([event.peer])
-        elif isinstance(event, PeerMet) and is_first_meeting:
-            self._hold_letters_to([event.peer])
 
     async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
         """Take letters of another server, in order, once there is room; those that were handled before are left out."""
@@ -226,8 +258,7 @@ class RunLoop:
             self._room.clear()
             await self._room.wait()
         for number, letter in enumerate(letters, start=first_number):
-            if len(letter) > LARGE_LETTER_BYTES:
-                await self.before_long_step()
+            await self.between_steps()
             if channels.beginnings(sender) != beginnings:
                 return  # They were numbered by the channel before.
             if number > channels.handled_through(sender):
@@ -235,7 +266,9 @@ class RunLoop:
 
     def first_letter_held(self, receiver: ServerId) -> int | None:
         """The number of the first letter to a server that waits for the database; None where none does."""
-        held = (batch.first_letters.get(receiver) for batch in self._undurable())
+        held = [batch.first_letters.get(receiver) for batch in self._undurable()]
+        if self._long_step is not None:
+            held.append(self._unfinished.sent_through.get(receiver, 0) + 1)
         return min((number for number in held if number is not None), default=None)
 
     def handled_before_flush(self, sender: ServerId) -> int | None:
@@ -243,6 +276,8 @@ class RunLoop:
         for batch in self._undurable():
             if sender in batch.handled_before:
                 return batch.handled_before[sender]
+        if self._long_step is not None and sender == self._unfinished.sender:
+            return self._unfinished.handled_through
         return None
 
     async def until_answered(self) -> None:
@@ -252,7 +287,7 @@ class RunLoop:
             await asyncio.sleep(0)
 
     def answer_all_waiting(self, why: str) -> None:
-        """Let no caller wait any longer: nobody knows when the database can be written."""
+        """Let no caller wait any longer: it is not known when the database can be written."""
         for command, outcome in self._waiting.values():
             if not outcome.done():
                 is_question = isinstance(command, ReadCommand | CutCommand)
@@ -270,6 +305,11 @@ class RunLoop:
         refusal = await reader
         if refusal is not None:
             raise RefusedError(refusal)
+
+    async def between_steps(self) -> None:
+        """Wait until no step is carried out in another thread: then the core itself may be read."""
+        while self._long_step is not None:
+            await asyncio.wait((self._long_step,))
 
     async def next_step(self, seconds: float) -> None:
         """Wait until another step was taken, but not longer than this."""
@@ -293,7 +333,7 @@ class RunLoop:
                 await self._take_own_letters()
             if self._bug is not None:
                 raise self._bug
-            if self._ends:
+            if self._ends and self._long_step is None and self._collecting is None:
                 return
 
     def refuse_updates(self, why: str) -> None:
@@ -331,20 +371,62 @@ class RunLoop:
         return self._collecting is not None and self._collecting.row_count() > WAITING_ROWS_LIMIT
 
     def _step(self, event: Event) -> None:
+        """Take an event: at once, or in another thread where that may take long, or once such a step is over."""
         if self._bug is not None:
             raise self._bug
+        if self._long_step is not None:
+            self._later.append(event)
+        elif self._long_steps is not None and self._long_steps.may_take_long(event):
+            self._long_step = asyncio.ensure_future(self._step_elsewhere(event, self._long_steps))
+            # What went wrong there ends the server, by `flush_forever`.
+            self._long_step.add_done_callback(lambda step: step.cancelled() or step.exception())
+        else:
+            is_first_meeting = self._is_first_meeting(event)
+            try:
+                effects = self._core.step(event, self._clock())
+            except BaseException as bug:
+                self._end_because_of(bug)
+                raise
+            self._take_effects(event, effects, is_first_meeting=is_first_meeting)
+
+    async def _step_elsewhere(self, event: Event, long_steps: LongSteps) -> None:
+        core, is_first_meeting = self._core, self._is_first_meeting(event)
+        self._unfinished = Unfinished(
+            {server: core.channels.sent_through(server) for server in (*core.servers_met, core.server)},
+            event.sender if isinstance(event, PeerMessage) else None,
+            core.channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0,
+            core.revision,
+        )
+        long_steps.hold()
+        now = self._clock()
+        try:
+            carried_out = partial(_carry_out, core, event, now)
+            effects = await asyncio.get_running_loop().run_in_executor(self._stepper, carried_out)
+        except BaseException as bug:
+            self._end_because_of(bug)
+            raise
+        finally:
+            long_steps.let_go()
+            self._long_step = None
+        self._take_effects(event, effects, is_first_meeting=is_first_meeting)
+        while self._later and self._long_step is None:
+            self._step(self._later.popleft())
+        self._wake.set()
+
+    def _end_because_of(self, bug: BaseException) -> None:
+        """The core may be half changed: the server ends, and starts again from what is durable."""
+        self._bug = bug
+        self._wake.set()
+
+    def _is_first_meeting(self, event: Event) -> bool:
+        return isinstance(event, PeerMet) and self._core.channels.has_unmet_letters(event.peer)
+
+    def _take_effects(self, event: Event, effects: Effects, *, is_first_meeting: bool) -> None:
+        """Let become durable what a step did, and then leave."""
         self.step_count += 1
         if self._stepped is not None:
             self._stepped.set_result(None)
             self._stepped = None
-        try:
-            with growing_graph() if _brings_much(event) else nullcontext():
-                effects = self._core.step(event, self._clock())
-        except BaseException as bug:
-            # The core may be half changed: the server ends, and starts again from what is durable.
-            self._bug = bug
-            self._wake.set()
-            raise
         for follow in self.followers:
             follow(effects)
         if not effects.records.is_empty():
@@ -371,6 +453,12 @@ class RunLoop:
             self.notify_peers({letter.receiver: None for letter in effects.messages})
         if batch is not None and (len(batch.replies) >= self._expected_replies or batch.concerns_peers()):
             self._gathered.set()
+        if isinstance(event, Restored):
+            self._begin_channels_again(self._core.servers_met)
+        elif isinstance(event, PeerRestored):
+            self._begin_channels_again([event.peer])
+        elif isinstance(event, PeerMet) and is_first_meeting:
+            self._hold_letters_to([event.peer])
         self._arm_timer()
 
     def _arm_timer(self) -> None:
@@ -431,7 +519,7 @@ class RunLoop:
         batch = self._flushing = self._collecting
         assert batch is not None
         self._collecting = None
-        revision = self._core.revision
+        revision = self._core.revision if self._long_step is None else self._unfinished.revision
         retry_seconds = FIRST_RETRY_SECONDS
         event_loop = asyncio.get_running_loop()
         while True:
@@ -458,6 +546,7 @@ class RunLoop:
     async def _take_own_letters(self) -> None:
         """Take what this server has written to itself, once it is durable and what was to leave with it has left."""
         core, server = self._core, self._core.server
+        await self.between_steps()
         handled_before = self.handled_before_flush(server)
         handled = core.channels.handled_through(server) if handled_before is None else handled_before
         if handled > core.channels.forgotten_through(server):
@@ -466,8 +555,7 @@ class RunLoop:
         for letter in list(core.channels.kept(server, after=core.channels.handled_through(server))):
             if first_held is not None and letter.number >= first_held:
                 return
-            if len(letter.encoded) > LARGE_LETTER_BYTES:
-                await self.before_long_step()
+            await self.between_steps()
             self._step(PeerMessage(server, letter.number, letter.encoded))
 
     def _recover(self) -> None:
@@ -487,8 +575,9 @@ class RunLoop:
                 batch.fail(why)
 
 
-async def _nobody_is_told() -> None:
-    """There are no peers."""
+def _carry_out(core: Core, event: Event, now: float) -> Effects:
+    with growing_graph() if _brings_much(event) else nullcontext():
+        return core.step(event, now)
 
 
 def _brings_much(event: Event) -> bool:

@@ -15,14 +15,18 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
+from typing import NamedTuple
 
 import grpc
 from grpc_reflection.v1alpha import reflection
 
+from namegraph.committed import Committed
+from namegraph.core_reads import CoreReads
 from namegraph.names import ServerId
 from namegraph.refusals import RefusedError
 from namegraph.restore import InconsistentStateError
 from namegraph.server_core import ServerCore
+from nameserver.ancestry_filling import AncestryFilling
 from nameserver.collector import growing_graph, tune_collector
 from nameserver.health import HEALTH_SERVICE, Health
 from nameserver.listening import ListenError, check_address
@@ -70,6 +74,13 @@ class StartError(Exception):
     """The server cannot start, or cannot go on; the message is one line."""
 
 
+class Threads(NamedTuple):
+    """One thread each, beside that of the event loop."""
+
+    database: Executor
+    long_steps: Executor
+
+
 def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`."""
     return asyncio.run(serve(settings, announce=_announce))
@@ -86,11 +97,15 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> int:
     server = grpc.aio.server(options=CHANNEL_OPTIONS, maximum_concurrent_rpcs=CALLS_AT_ONCE_LIMIT)
     address = _bind(server, settings.listen)
     # All work on the database is done here, so that it is never done from two threads at once.
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker:
+    with (
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="long steps") as stepper,
+    ):
         event_loop = asyncio.get_running_loop()
         store, core = await event_loop.run_in_executor(worker, _restore, settings)
+        threads = Threads(database=worker, long_steps=stepper)
         try:
-            return await _serve(server, settings, core, store, worker, ending, lambda: announce(_line(core, address)))
+            return await _serve(server, settings, core, store, threads, ending, lambda: announce(_line(core, address)))
         finally:
             await server.stop(grace=None)
             await event_loop.run_in_executor(worker, store.close)
@@ -101,7 +116,7 @@ async def _serve(
     settings: Settings,
     core: ServerCore,
     store: Store,
-    worker: Executor,
+    threads: Threads,
     ending: asyncio.Event,
     announce: Callable[[], None],
 ) -> int:
@@ -111,24 +126,36 @@ async def _serve(
         health.report(serving=failure is None)
         _complain("the database can be written again" if failure is None else f"{failure}; trying until it works")
 
-    run_loop = RunLoop(core=core, store=store, worker=worker, clock=time.monotonic, on_storage_state=report_storage)
+    reads = Committed(core)
+    run_loop = RunLoop(
+        core=core,
+        store=store,
+        worker=threads.database,
+        clock=time.monotonic,
+        on_storage_state=report_storage,
+        long_steps=reads,
+        stepper=threads.long_steps,
+    )
     transport = PeerTransport(core=core, run_loop=run_loop, say=_complain, limits=settings.detector)
-    _add_services(server, core, run_loop, health, transport)
+    filling = AncestryFilling(core=reads, run_loop=run_loop)
+    _add_services(server, core, reads, filling, run_loop, health, transport)
     tune_collector()
     health.report(serving=True)
     run_loop.begin(core.servers_met)
     flushing = asyncio.ensure_future(run_loop.flush_forever())
     ended = asyncio.ensure_future(ending.wait())
     conversing = asyncio.ensure_future(transport.run())
+    filling_all = asyncio.ensure_future(filling.fill_forever())
     try:
         await server.start()
         announce()
         # The flushing and the transport end by themselves only where they cannot go on.
-        await asyncio.wait((flushing, ended, conversing), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((flushing, ended, conversing, filling_all), return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
             await _drain(server, core, health, run_loop, transport, flushing, settings.drain_seconds)
-        if conversing.done():
-            await conversing
+        for task in (conversing, filling_all):
+            if task.done():
+                await task
         await flushing
     except StorageError as error:
         raise StartError(f"{error}; updates that were not acknowledged may be lost") from None
@@ -138,7 +165,8 @@ async def _serve(
         ended.cancel()
         flushing.cancel()
         conversing.cancel()
-        await asyncio.wait((conversing,))
+        filling_all.cancel()
+        await asyncio.wait((conversing, filling_all))
     return 0
 
 
@@ -226,19 +254,23 @@ def _bind(server: grpc.aio.Server, listen: str) -> str:
 def _add_services(
     server: grpc.aio.Server,
     core: ServerCore,
+    reads: CoreReads,
+    filling: AncestryFilling,
     run_loop: RunLoop,
     health: Health,
     transport: PeerTransport,
 ) -> None:
     directory = PeerDirectory(core=core, transport=transport)
-    resolver = MembershipResolver(core, unheard=directory.unheard)
+    resolver = MembershipResolver(reads, unheard=directory.unheard)
     # Versions of parts count from the start of this server: what an earlier one told holds no more.
-    parts = Parts(core, resolver.plans, start=secrets.token_hex(8))
-    names = name_service_handlers(core=core, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory)
-    questions = peer_question_handlers(
-        core=core, resolver=resolver, parts=parts, run_loop=run_loop, directory=directory
+    parts = Parts(reads, resolver.plans, start=secrets.token_hex(8))
+    names = name_service_handlers(
+        core=reads, resolver=resolver, parts=parts, filling=filling, run_loop=run_loop, directory=directory
     )
-    admin = admin_service_handlers(core=core, transport=transport, run_loop=run_loop)
+    questions = peer_question_handlers(
+        core=reads, resolver=resolver, parts=parts, filling=filling, run_loop=run_loop, directory=directory
+    )
+    admin = admin_service_handlers(core=core, reads=reads, transport=transport, run_loop=run_loop)
     server.add_generic_rpc_handlers(
         (
             RelayedCalls(directory),

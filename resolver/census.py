@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from namegraph.core_reads import CoreReads
 from namegraph.records import NodeIndex, NodeKind
-from namegraph.server_core import ServerCore
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Counts:
 class Census:
     """Reads a core; counts anew only where the graph has changed and holds nodes of other servers."""
 
-    def __init__(self, core: ServerCore) -> None:
+    def __init__(self, core: CoreReads) -> None:
         self._core = core
         self._counted: tuple[int, Counts] | None = None
 

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from namegraph.ancestry import ancestor_groups, prove
+from namegraph.ancestry import AncestorSets, ancestor_groups, prove
+from namegraph.core_reads import CoreReads
 from namegraph.duplication import blocked_originators
+from namegraph.graph import NameGraph
 from namegraph.message_parts import ArcId
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
-from namegraph.server_core import ServerCore
 from resolver.descriptions import GroupDescription, describe
 from resolver.plans import Plan, PlanCache, WalkStep, walk
 
@@ -42,14 +43,20 @@ class MembershipResolver:
     UNAVAILABLE.
     """
 
-    def __init__(self, core: ServerCore, *, unheard: Callable[[], Collection[ServerId]] = nobody) -> None:
+    def __init__(self, core: CoreReads, *, unheard: Callable[[], Collection[ServerId]] = nobody) -> None:
         """`unheard` gives the servers that may have lost this one by now."""
         self._core = core
         self._unheard = unheard
-        self._graph = core.graph
-        self._ancestors = core.ancestors
         self.plans = PlanCache(core)
         self._sorted_groups: tuple[int, list[NodeId]] = (-1, [])
+
+    @property
+    def _graph(self) -> NameGraph:
+        return self._core.graph
+
+    @property
+    def _ancestors(self) -> AncestorSets:
+        return self._core.ancestors
 
     def resolve(self, group: NodeId) -> Plan:
         """Who is in the group: the same plan object as long as the answer is the same."""

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from namegraph.ancestry_records import AncestryRecords
+from namegraph.core_reads import CoreReads
 from namegraph.duplication import arc_order
 from namegraph.graph import ArcState, NameGraph
 from namegraph.names import NodeId, ServerId
 from namegraph.records import ArcRecord, NodeIndex, NodeKind
-from namegraph.server_core import ServerCore
 
 PLANS_WEIGHT_LIMIT = 4_000_000
 """Nodes reached by all plans kept together; the least recently used go first."""
@@ -69,9 +69,8 @@ class WalkStep:
 class PlanCache:
     """Plans by originator."""
 
-    def __init__(self, core: ServerCore, *, weight_limit: int = PLANS_WEIGHT_LIMIT) -> None:
+    def __init__(self, core: CoreReads, *, weight_limit: int = PLANS_WEIGHT_LIMIT) -> None:
         self._core = core
-        self._graph = core.graph
         self._plans: OrderedDict[NodeIndex, tuple[Plan, int]] = OrderedDict()
         """Plan and the update count at which it was last known to hold, by representative of the originator."""
         self._standing = core.standing
@@ -82,7 +81,7 @@ class PlanCache:
 
     def plan(self, group: NodeIndex) -> Plan:
         """The plan of a group: the same object as long as nothing below it changes."""
-        graph = self._graph
+        graph = self._core.graph
         if graph.suspended and self._standing != self._core.standing:
             self._forget_all()
         originator = graph.representative(group)
@@ -110,8 +109,8 @@ class PlanCache:
 
     def _still_holds(self, plan: Plan, held_at: int) -> bool:
         # What a plan reaches, and how, changes only with an arc that leaves a node it reaches.
-        expected = self._graph.update_count
-        for update_count, tails in reversed(self._graph.changed_tails):
+        expected = self._core.graph.update_count
+        for update_count, tails in reversed(self._core.graph.changed_tails):
             if update_count <= held_at:
                 return True
             if update_count != expected or tails is None or not plan.reached.isdisjoint(tails):
@@ -120,7 +119,7 @@ class PlanCache:
         return expected == held_at
 
 
-def make_plan(core: ServerCore, group: NodeIndex, *, number: int = 0) -> Plan:
+def make_plan(core: CoreReads, group: NodeIndex, *, number: int = 0) -> Plan:
     """Compute the plan of a group: one walk down, level by level."""
     graph = core.graph
     reached = graph.descendants(graph.components(group))
@@ -138,7 +137,7 @@ def make_plan(core: ServerCore, group: NodeIndex, *, number: int = 0) -> Plan:
     return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, apart, number)
 
 
-def apart_below(core: ServerCore, nodes: Set[NodeIndex]) -> set[NodeIndex]:
+def apart_below(core: CoreReads, nodes: Set[NodeIndex]) -> set[NodeIndex]:
     """The children of suspended arcs that leave some nodes, but for rejected ones."""
     return set().union(*map(core.apart_from, nodes & core.graph.suspended_from.keys()))
 
@@ -148,7 +147,7 @@ def nodes_elsewhere(records: AncestryRecords, nodes: Set[NodeIndex]) -> set[Node
     return (records.above.keys() & nodes) | (records.leaving.keys() & nodes)
 
 
-def _by_server(core: ServerCore, below: Iterable[NodeIndex]) -> tuple[Onward, ...]:
+def _by_server(core: CoreReads, below: Iterable[NodeIndex]) -> tuple[Onward, ...]:
     graph = core.graph
     found: dict[ServerId, dict[NodeKind, list[NodeId]]] = {}
     for name, node in sorted((graph.ids[node], node) for node in below):

@@ -1,9 +1,12 @@
-"""What all tests share: how many examples Hypothesis tries, and a closing word on what could not be run."""
+"""What all tests share: examples that Hypothesis tries, processes of a parallel run, and what could not be run."""
 
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from shadowtree.cli import unused_ports
 
 # Before gRPC is imported: it would go on in processes that are forked to become other programs, and end them.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
@@ -12,16 +15,32 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# A server that a test has stopped must find its port again: each process of a parallel run gives ports of its own.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    own, processes = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    unused_ports._given.update(port for port in unused_ports._candidates() if port % processes != own)
+
 settings.register_profile(
-    "quick",
+    "usual",
     max_examples=40,
     stateful_step_count=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-settings.register_profile("thorough", settings.get_profile("quick"), max_examples=1_000, derandomize=False)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+settings.register_profile("small", settings.get_profile("usual"), max_examples=10)
+settings.register_profile("thorough", settings.get_profile("usual"), max_examples=1_000, derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Let processes of a parallel run (`--dist loadscope`) take groups of tests that share what takes long to start."""
+    if config.getoption("dist") != "loadscope":
+        return None
+    from tests.parallel import GroupScheduling
+
+    return GroupScheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -1,6 +1,7 @@
 """A core driven by hand: plain calls in, outcomes out, and everything it made durable kept aside."""
 
 from itertools import count
+from types import MappingProxyType
 
 from namegraph.events import (
     Committed,
@@ -16,6 +17,13 @@ from simulation.invariants import ExternalView, check_all
 from tests.verbs import Verbs
 
 
+class QuestionsToOne(MembershipResolver):
+    """What clients ask of a server that has no others to ask."""
+
+    def describe(self, group, *, pathname_limit, told=MappingProxyType({})):
+        return super().describe(group, pathname_limit=pathname_limit, told=told)
+
+
 class CoreUnderTest(Verbs):
     """One core that owns the given subnets. `ask` returns `Committed` or `Refusal`."""
 
@@ -26,7 +34,9 @@ class CoreUnderTest(Verbs):
 
     def ask(self, *operations, request_id=None, now=0.0, deadline=None):
         number = next(self._numbers)
-        command = UpdateCommand(number, RequestId(request_id or f"r{number}"), operations, deadline, True)
+        command = UpdateCommand(
+            number, RequestId(request_id or f"r{number}"), operations, deadline, reports_control=True
+        )
         return self._step(command, now)
 
     def bring(self, rows, *, request_id=None, groups=()):
@@ -72,7 +82,7 @@ class CoreUnderTest(Verbs):
         return copy
 
     def questions(self):
-        return MembershipResolver(self.core)
+        return QuestionsToOne(self.core)
 
     def check_invariants(self):
         """Check the core against the arcs that it lists itself, which suits where no model was kept."""

@@ -104,7 +104,7 @@ class SmallGraph:
 
     def duplication_loops(self, group):
         """The RD records a group keeps, in NG's form: {(source, sink, child)}."""
-        told = MembershipResolver(self.core).describe(node_id(group), pathname_limit=0)
+        told = MembershipResolver(self.core).describe(node_id(group), pathname_limit=0, told={})
         graph = self.core.graph
         derived = {
             graph.label(node): "+".join(self._components(node)) for node in map(NodeIndex, range(len(graph.ids)))

@@ -3,14 +3,14 @@
 Each question is answered by the servers that a deployment asks, from what they alone know:
 
     check, memberships    the member's home, from its ancestry; for a foreign process all servers, united
-    describe              the group's home; of its arcs into others' nodes, their homes say who must not cross them
+    describe              the group's home, which asks the homes of what lies below who must not cross an arc to there
     resolve               a star: the home of the originator, and every server that owns a child of what was reached;
                           each reports what it owns of what the originator reaches in its own graph
 
 Source: protocol.md section 8.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
@@ -124,10 +124,13 @@ class Universe(Verbs):
         return Members(sorted(processes), sorted(name for part in parts.values() for name in part.groups))
 
     def describe(self, group, *, pathname_limit):
-        resolver = MembershipResolver(self._require_group(group))
-        judged = resolver.arcs_judged_elsewhere(group)
-        told = {arc: self.servers[server].rd_record(arc) for server, arcs in judged.items() for arc in arcs}
-        return resolver.describe(group, pathname_limit=pathname_limit, told=told)
+        core = self._require_group(group)
+        told = {
+            arc: self.servers[home].rd_record(arc)
+            for home, arcs in core.arcs_judged_elsewhere(core.graph.index[group]).items()
+            for arc in arcs
+        }
+        return MembershipResolver(core).describe(group, pathname_limit=pathname_limit, told=told)
 
     def pathnames(self, group):
         """The pathname set of a group, its derived nodes as their components; as the group's home knows it."""
@@ -181,7 +184,7 @@ class Universe(Verbs):
     def blocked(self):
         """(parent, child) -> who must not cross this normal arc, if anybody.
 
-        All homes of the sink's components agree on it, and the parent's home tells it who asks. Foreign processes are
+        All homes of the sink's components agree on it, and the parent's home describes it so. Foreign processes are
         left out: each server has its own.
         """
         found = {}
@@ -194,17 +197,17 @@ class Universe(Verbs):
                     assert self._computed(self.servers[home], arc) == blocked, f"{home} and {server} differ on {arc}"
                 if blocked:
                     found[arc.parent, arc.child] = blocked
-        assert self._told_blocked() == found
+        assert self._described_records() == found
         return found
 
-    def _told_blocked(self):
-        """As `blocked`, from the descriptions of all groups."""
-        told = defaultdict(set)
+    def _described_records(self):
+        """What `blocked` tells, as the descriptions of all groups say it."""
+        found = {}
         for group in self.groups():
             for record in self.describe(group, pathname_limit=0).rd_records:
                 if self.home(record.child) is not None:
-                    told[record.parent, record.child].update(record.ancestors)
-        return told
+                    found.setdefault((record.parent, record.child), set()).update(record.ancestors)
+        return found
 
     def check_invariants(self):
         check_all(self.servers, TrueGraph(self.arcs()))

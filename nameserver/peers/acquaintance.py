@@ -1,6 +1,6 @@
-"""Whom this server talks to: judges the hello of another server by the table of subnets and addresses.
+"""Judges the hello of another server by the table of subnets and addresses: does this server talk to it?
 
-What is refused here is refused whoever dialled. All subnets of one address belong to one server.
+The judgement is the same whichever of the two dialled. All subnets of one address belong to one server.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def judge(hello: Hello, known: SubnetKnowledge, *, expected: Iterable[Subnet] = 
     if hello.protocol_version != PROTOCOL_VERSION:
         return Goodbye(
             GoodbyeReason.OTHER_VERSION,
-            f"version {PROTOCOL_VERSION} of the protocol is spoken here, not version {hello.protocol_version}",
+            f"version {PROTOCOL_VERSION} of the protocol is spoken here, not version {hello.protocol_version}: "
+            "both servers must run one version",
         )
     if hello.server == known.server:
         return Goodbye(

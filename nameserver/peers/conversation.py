@@ -63,10 +63,6 @@ class Conversation:
         self._clock = clock
         self._relays: deque[Relay] = deque()
         self._relays_bytes = 0
-        self._busy_seconds: int | None = None
-        """For how long this server will be silent, which is to be said."""
-        self._waiting: list[asyncio.Future[None]] = []
-        """Done when nothing is left to be sent."""
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -88,14 +84,6 @@ class Conversation:
         self._relays_bytes = size
         self.wake()
         return True
-
-    async def say_busy(self, seconds: int) -> None:
-        """Tell the peer that this server may be silent from now on; returns when that and all letters have left."""
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._busy_seconds = seconds
-        self._waiting.append(told)
-        self.wake()
-        await told
 
     def tell_known(self, known: tuple[KnownServer, ...]) -> None:
         """Tell the peer which other servers were met here."""
@@ -159,11 +147,6 @@ class Conversation:
         try:
             while True:
                 self._wake.clear()
-                busy_seconds = self._busy_seconds if session.is_open_there else None
-                if busy_seconds is not None:
-                    self._busy_seconds = None
-                    await self._stream.write(encode(self._beat(busy_seconds=busy_seconds)))
-                    continue
                 frame = self._relay() or session.next_frame() or self._heartbeat()
                 if frame is not None:
                     await self._stream.write(encode(frame))
@@ -172,16 +155,9 @@ class Conversation:
                     await self._stream.finish()
                     return
                 else:
-                    self._say_all_left()
                     await self._wake.wait()
         except StreamBrokenError as error:
             session.lost(str(error))
-
-    def _say_all_left(self) -> None:
-        for told in self._waiting:
-            if not told.done():
-                told.set_result(None)
-        self._waiting = []
 
     def _relay(self) -> Frame | None:
         """The next frame of another stream. They go first: windows keep them few."""
@@ -193,17 +169,8 @@ class Conversation:
 
     def _heartbeat(self) -> Frame | None:
         if self.session.is_open_there and self._is_due():
-            return self._beat()
+            return self.pulse.beat(self.session.number, self._clock(), self._view(), self._cannot_write())
         return None
 
     def _is_due(self) -> bool:
         return self.pulse.is_due(self._clock(), self._view(), self._cannot_write())
-
-    def _beat(self, *, busy_seconds: int = 0) -> Frame:
-        return self.pulse.beat(
-            self.session.number,
-            self._clock(),
-            busy_seconds=busy_seconds,
-            view=self._view(),
-            cannot_write=self._cannot_write(),
-        )

@@ -1,4 +1,4 @@
-"""Finds who passes calls on to a server that talks to this one, but cannot be dialled: a stale address, or a firewall.
+"""Finds a server that passes calls on to one that dials this server and cannot be dialled: a stale address, a firewall.
 
     the other server dialled, so letters pass; calls take a channel of our own
       it is ready -----------------------------> calls go directly
@@ -39,7 +39,7 @@ QUESTION = f"/{HEALTH_SERVICE}/Check"
 
 
 class Detours:
-    """The ways of calls to servers that cannot be dialled. Somebody has to `look` often."""
+    """The ways of calls to servers that cannot be dialled. The owner calls `look` often."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Detours:
         clock: Callable[[], float],
         notify: Callable[[], None],
     ) -> None:
-        """`links` are all, as they change; `between` gives who may reach a server; `notify` is told of new ways."""
+        """`links`: all links, live. `between`: the servers that may reach one. `notify`: called with each new way."""
         self._mark = ((FORWARDED_KEY, here),)
         self._links = links
         self._link_of = link_of
@@ -77,7 +77,7 @@ class Detours:
                     task.add_done_callback(lambda _, link=link: self._asking.pop(link, None))  # type: ignore[misc]
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop looking for ways."""
         for task in list(self._asking.values()):
             task.cancel()
 
@@ -102,7 +102,7 @@ class Detours:
             self._notify()
 
     async def _who_passes_on(self, server: ServerId, *, first: ServerId | None) -> ServerId | None:
-        """Who passes calls on to a server; the one that did so before, if it still does."""
+        """A server that passes calls on to another one; the same as before, if it still does."""
         if first is not None and await self._passes_on(first, server):
             return first
         between = self._between(server)

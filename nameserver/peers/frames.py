@@ -128,8 +128,6 @@ class Heartbeat:
     """The number of the last heartbeat that it received; 0: none."""
     held_us: int
     """How long before it sent this one, in microseconds."""
-    busy_seconds: int = 0
-    """For how long it may be silent from now on."""
     view: str = ""
     """Names the view that it is in."""
     cannot_write: str = ""
@@ -221,13 +219,12 @@ def encode(frame: Frame) -> bytes:
             )
         case Receipt(session, handled_through):
             wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
-        case Heartbeat(session, number, heard, held_us, busy_seconds, view, cannot_write):
+        case Heartbeat(session, number, heard, held_us, view, cannot_write):
             beat = message.Heartbeat(
                 session=session,
                 number=number,
                 heard=heard,
                 held_us=held_us,
-                busy_seconds=busy_seconds,
                 view=view,
                 cannot_write=cannot_write,
             )
@@ -285,7 +282,6 @@ def decode(data: bytes) -> Frame | Malformed:
                 beat.number,
                 beat.heard,
                 beat.held_us,
-                beat.busy_seconds,
                 beat.view,
                 _printable(beat.cannot_write),
             )

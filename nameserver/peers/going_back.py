@@ -1,7 +1,7 @@
 """What this server does when it, or another one, goes on from an older copy of its database.
 
     session ends: numbers do not fit --> this server has gone back --> all sessions end; a fresh incarnation
-    hello of another incarnation ------> channels begin again with who says it; the next session goes on from there
+    hello of another incarnation ------> channels to that server begin again; the next session goes on from there
 
 Source: protocol.md section 7, *Heal*; decision 0012.
 """

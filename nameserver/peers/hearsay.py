@@ -1,8 +1,8 @@
-"""Servers, and subnets of servers, that others know and this one does not: an operator forgot to add them here.
+"""Unknown servers and subnets: other servers know them, and an operator forgot to add them to the table here.
 
-What only an unknown server knows, of processes that are nobody's own, is missing from the answers of this one, which
-must say so. A name of an unknown subnet would be taken for that of such a process, and its home, which is asked about
-it, would know nothing of what it joined here: so no update may name it, and nothing definite is said of it.
+An unknown server may know memberships of foreign processes. Answers here lack these, and must say so. A name of an
+unknown subnet looks like that of a foreign process. If it were joined here as one, its home would know nothing of that.
+So no update may name it, and nothing definite is said of it.
 
 Source: protocol.md section 8 (never a silent gap).
 """
@@ -29,7 +29,7 @@ class UnknownServer:
 
 @dataclass(frozen=True, slots=True)
 class HeardOwner:
-    """Who owns a subnet that is not in the table here, as others say."""
+    """The owner, as others say, of a subnet that is not in the table here."""
 
     server: ServerId
     said_by: tuple[ServerId, ...]
@@ -47,19 +47,19 @@ def servers_known(known: SubnetKnowledge) -> tuple[KnownServer, ...]:
 
 
 class Hearsay:
-    """Whom each other server has said that it knows. `look` once the table here has changed."""
+    """The servers that each other server says it knows. Call `look` once the table here has changed."""
 
     def __init__(self, known: SubnetKnowledge) -> None:
         self._known = known
         self._told: dict[ServerId, tuple[KnownServer, ...]] = {}
-        """By who said it; of itself, too, that it has its subnets."""
+        """By the server that said it; each also says its own subnets."""
         self.unknown: list[UnknownServer] = []
-        """Whom others know, and this server does not: not even by the address of one of its subnets; sorted."""
+        """Servers that others know and this one does not, not even by the address of one subnet; sorted."""
         self.owners: dict[Subnet, HeardOwner] = {}
         """The subnets that others know, and this server does not."""
 
     def take(self, sender: ServerId, subnets: tuple[Subnet, ...], known: tuple[KnownServer, ...]) -> None:
-        """A server says which subnets are its own, and whom it knows."""
+        """A server says which subnets are its own, and which servers it knows."""
         self._told[sender] = (KnownServer(sender, subnets), *known)
         self.look()
 
@@ -69,7 +69,7 @@ class Hearsay:
         self.look()
 
     def look(self) -> None:
-        """Find anew who, and what of whom, is unknown."""
+        """Find anew which servers and subnets are unknown."""
         self._look_for_servers()
         self._look_for_subnets()
 

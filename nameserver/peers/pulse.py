@@ -1,9 +1,9 @@
 """The heartbeats of one session: when one is due, what they prove, and how long the way there and back takes.
 
-A heartbeat names the last one that came and how long ago that was, so the round trip is what is left of the time since
-that one was sent; and whoever names one was there when it came, however late this end reads it. It also tells the view
-that its sender is in, and whether that can write its database. Nothing here reads a clock; times are seconds on one
-clock that does not go back.
+A heartbeat names the last heartbeat that its sender received, and how long ago that was. So the round trip is the time
+since that one was sent, less the time that it lay. A server that names a heartbeat was there when it came, however late
+this end reads the answer. A heartbeat also tells the view of its sender, and whether the sender can write its database.
+Nothing here reads a clock; times are seconds on one clock that does not go back.
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ class Pulse:
         interval = self._interval_seconds
         return now - self._spoke_at >= interval or now - self._beat_at >= LONGEST_INTERVALS * interval
 
-    def beat(
-        self, session: int, now: float, *, busy_seconds: int = 0, view: str = "", cannot_write: str = ""
-    ) -> Heartbeat:
+    def beat(self, session: int, now: float, view: str = "", cannot_write: str = "") -> Heartbeat:
         """The next heartbeat; it counts as sent."""
         self._number += 1
         self._sent_at[self._number] = now
@@ -64,7 +62,7 @@ class Pulse:
         self._beat_at, self._told = now, (view, cannot_write)
         self.spoke(now)
         held_us = min(held_us, HELD_LIMIT_US)
-        return Heartbeat(session, self._number, self._heard, held_us, busy_seconds, view, cannot_write)
+        return Heartbeat(session, self._number, self._heard, held_us, view, cannot_write)
 
     def take(self, heartbeat: Heartbeat, now: float) -> None:
         """A heartbeat came."""

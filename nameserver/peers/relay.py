@@ -1,10 +1,10 @@
-"""Passing frames on between two servers that cannot reach each other: what becomes of a frame that is to be passed on.
+"""Decides what becomes of a frame that is to be passed on between two servers that cannot reach each other.
 
     a --Relay(source a, destination b)--> c --the same--> b        a and b talk as over any other stream
                                                                    (`relayed_stream`); c keeps nothing
 
-One hop only: what came from another server than its source goes nowhere but to this server. So no frame is passed on
-twice, whatever the servers think of who reaches whom. Nothing is passed on for servers that were never met.
+One hop only: a frame that comes from another server than its source is taken here or dropped. So no frame is passed on
+twice, whatever each server believes about links. Nothing is passed on for servers that were never met.
 
 Source: protocol.md section 7 (while a common peer reaches both ends of a broken link, messages go through it).
 """

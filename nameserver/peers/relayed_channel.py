@@ -1,4 +1,4 @@
-"""Calls of a server that cannot be reached, through one that reaches it: the same, marked with whom they are for."""
+"""Calls to a server that cannot be reached, through one that reaches it; each is marked with its receiver."""
 
 from __future__ import annotations
 

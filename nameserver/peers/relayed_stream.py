@@ -1,6 +1,6 @@
-"""The ends of a stream between servers that leads through a third one, for its users like those of a gRPC stream.
+"""The ends of a stream between two servers that leads through a third; used like the ends of a gRPC stream.
 
-Who sends is at most WINDOW_LIMIT payloads ahead of who takes, so that the server between them never holds more.
+The sender is at most WINDOW_LIMIT payloads ahead of the receiver, so that the server between them never holds more.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class RelayedStreams:
         return stream if is_new else None
 
     def close(self, stream: RelayedStream) -> None:
-        """Forget a stream that nobody uses any more."""
+        """Forget a stream that is no longer used."""
         stream.cancel()
         self._streams.pop(stream.key, None)
 

@@ -16,7 +16,7 @@ from nameserver.peers.watches import Watches
 
 
 class Relays:
-    """Decides who may be between two servers, and carries out what `relay` says of each frame."""
+    """Decides which servers may be between two others, and carries out what `relay` says of each frame."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Relays:
         return conversation is not None and conversation.via is None
 
     def between(self, server: ServerId) -> list[ServerId]:
-        """Who may reach a server that this one does not: all that this one reaches, sorted."""
+        """The servers that may reach one which this server does not: all that this one reaches, sorted."""
         return sorted(
             other
             for other in self._sessions
@@ -56,7 +56,7 @@ class Relays:
         return self._streams.dial(server, via=via)
 
     def close(self, stream: RelayedStream) -> None:
-        """Forget a stream that nobody uses any more."""
+        """Forget a stream that is no longer used."""
         self._streams.close(stream)
 
     def lose(self, via: ServerId) -> None:

@@ -13,7 +13,7 @@ from nameserver.peers.link import Link
 from nameserver.peers.watch import Life, Watch
 
 COMPLAINTS_LIMIT = 1_000
-"""Servers complained of; somebody may invent new ones for ever."""
+"""Bound on servers whose faults are counted: names come from untrusted hellos."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class FaultCounts:
         self.of_strangers: Counter[str] = Counter()
 
     def count(self, server: ServerId | None, kind: str) -> None:
-        """Count one fault; None: of somebody who is no peer."""
+        """Count one fault; None: of a stranger, which is no peer."""
         faults = self.of_strangers if server is None else self._by_server.setdefault(server, Counter())
         faults[kind] += 1
 

@@ -38,9 +38,9 @@ def newcomer_stays(newcomer: Standing, standing: Standing, *, here: ServerId, pe
 
 
 LEAP_LIMIT = 2**24
-"""A number this far above all others is no honest count: the session has it, but none goes on from it.
+"""A number this far above all others is no honest count. The session keeps it, but later numbers ignore it.
 
-Else whoever says the highest number of all would leave none for the next session.
+Otherwise a peer that says the highest number of all would leave none for the next session.
 """
 
 

@@ -1,4 +1,4 @@
-"""Keeps a session with the server of one address: dials it, again and again, or finds somebody who reaches it.
+"""Keeps a session with the server of one address: dials it, again and again, or goes through a server that reaches it.
 
     not connected -- dial, then pause --------------------------> connected directly
     silent, and there is a server that reaches both ends -------> connected through it; dialling goes on
@@ -29,7 +29,7 @@ AT_ONCE_SECONDS = 1.0
 
 
 class Talks(Protocol):
-    """Who holds the conversations, and is told how they end."""
+    """Holds the conversations, and is told how they end."""
 
     async def converse(self, stream: FrameStream, link: Link | None) -> Ending:
         """Talk to the server at the other end until the session is over."""
@@ -44,7 +44,7 @@ class Talks(Protocol):
         """Wait until some link or session changes."""
 
     def is_closed(self) -> bool:
-        """Whether nobody is to be met any more."""
+        """Whether this server is ending, and meets no other any more."""
 
 
 class Seeking:
@@ -60,7 +60,7 @@ class Seeking:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`server_of`: who is at the end of a link, as far as is known."""
+        """`server_of`: the server at the end of a link, as far as is known."""
         self._talks = talks
         self._relays = relays
         self._watches = watches
@@ -104,7 +104,7 @@ class Seeking:
                 await self._pause(lambda: link.is_connected, backoff.next_pause_seconds())
 
     async def _pause(self, is_over: Callable[[], bool], seconds: float) -> None:
-        """Wait before the next attempt. Who is met meanwhile is dialled at once when it is gone again."""
+        """Wait before the next attempt. A server that is met meanwhile is dialled at once when it is gone again."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not is_over():

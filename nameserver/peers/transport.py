@@ -18,7 +18,7 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, assert_never
 
@@ -61,12 +61,6 @@ from nameserver.peers.writing import Writing
 
 DEFAULT_LIMITS = DetectorLimits()
 
-BUSY_SECONDS = 60
-"""The longest silence that a server excuses itself for: three times what half a million arcs take to come in."""
-
-TELLING_SECONDS = 0.5
-"""How long the excuse may take to leave."""
-
 
 class PeerCore(Protocol):
     """The part of the core that the transport reads."""
@@ -106,14 +100,13 @@ class PeerLoop(UndurableLetters, Protocol):
     """The part of the run loop that the transport drives."""
 
     notify_peers: Callable[[Iterable[ServerId]], None]
-    before_long_step: Callable[[], Awaitable[None]]
 
     @property
     def storage_failure(self) -> str | None:
         """Why the database cannot be written; None while it can."""
 
     def answer_all_waiting(self, why: str) -> None:
-        """Let no caller wait any longer: nobody knows when the database can be written."""
+        """Let no caller wait any longer: it is not known when the database can be written."""
 
     async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
         """Have the core handle letters, in order."""
@@ -196,7 +189,6 @@ class PeerTransport:
         self._closing = asyncio.Event()
         self._is_leaving = False
         run_loop.notify_peers = self._wake
-        run_loop.before_long_step = self.say_busy
 
     # -- life
 
@@ -242,14 +234,6 @@ class PeerTransport:
         self._is_leaving = True
         for conversation in self._open.values():
             conversation.leave()
-
-    async def say_busy(self) -> None:
-        """Tell all that this server may be silent from now on: it takes something large in, and hears nobody."""
-        saying = [asyncio.ensure_future(conversation.say_busy(BUSY_SECONDS)) for conversation in self._open.values()]
-        if saying:
-            _, late = await asyncio.wait(saying, timeout=TELLING_SECONDS)
-            for task in late:
-                task.cancel()
 
     def is_delivering(self) -> bool:
         """Whether servers that are connected, and not lost, have not confirmed all letters to them."""
@@ -306,7 +290,7 @@ class PeerTransport:
         return list(self._core.servers_met)
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view (or all, if nobody was ever lost) that may have lost this one by now; sorted."""
+        """The servers of the view (or all, if none was ever lost) that may have lost this one by now; sorted."""
         core = self._core
         return [
             server
@@ -425,9 +409,6 @@ class PeerTransport:
                 conversation.pulse.take(heartbeat, self._clock())
                 self._confirmed(conversation)
                 self._take_word_of_writing(conversation, heartbeat.cannot_write)
-                if heartbeat.busy_seconds:
-                    watch = self._watches.of(conversation.session.peer)
-                    watch.excuse(self._watches.now(), min(heartbeat.busy_seconds, BUSY_SECONDS))
             case RelayCame(relay):
                 self._relays.take(conversation, relay)
             case AcquaintancesCame(known):
@@ -540,7 +521,7 @@ class PeerTransport:
             self._run_loop.answer_all_waiting(writing.cannot_write)
 
     def _tell_known(self) -> None:
-        """Tell all who are connected which other servers were met here, where that has changed."""
+        """Tell all connected servers which other servers were met here, where that has changed."""
         known = servers_known(self._core)
         if known != self._told_known:
             self._told_known = known
@@ -549,7 +530,7 @@ class PeerTransport:
                 conversation.tell_known(known)
 
     def _look_after_all(self) -> None:
-        """Send heartbeats that are due, find who is lost, who may be found by a detour, and how calls go."""
+        """Send due heartbeats, find lost servers and detours, and settle how calls go."""
         self._look_at_own_writing()
         self._tell_known()
         self._detours.look()
@@ -568,7 +549,7 @@ class PeerTransport:
                 self._give_up(server, Goodbye(GoodbyeReason.SUSPECTED, watch.why))
 
     def _lost(self, server: ServerId, why: str) -> None:
-        """Tell all who count on a server that it is lost, and itself, if it can hear that."""
+        """Tell the core and all waiting calls that a server is lost, and that server too, if it can hear."""
         self._give_up(server, Goodbye(GoodbyeReason.NOT_HEARD, why))
         for link in self._links.to(server):
             link.missed()
@@ -587,7 +568,7 @@ class PeerTransport:
             conversation.part(goodbye)
 
     def is_closed(self) -> bool:
-        """Whether nobody is to be met any more."""
+        """Whether this server is ending, and meets no other any more."""
         return self._closing.is_set()
 
     # -- waking

@@ -1,8 +1,8 @@
-"""Time in which this process was awake: the silence of others counts only while somebody listened.
+"""Time in which this process was awake: the silence of a peer counts only while this process listened.
 
-A process that is stopped, collects garbage, or is busy with one long step hears nobody meanwhile. What others said is
-read only afterwards, so the pause must not count against them. Whoever reads this clock regularly makes it go; a gap
-between two readings counts as one step at most.
+A process that is stopped, collects garbage, or is busy with one long step hears no peer. It reads what peers said only
+afterwards, so the pause must not count against them. The clock goes only by being read regularly: a gap between two
+readings counts as one step at most.
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@
     SUSPECTED -------------------------> UP --- silent for longer than it should be, or connection lost --> SUSPECTED
         |                                 ^                                                                     |
         |                                 +------------------------- heard, or session opened ------------------+
-        +--> LOST: phi, with the acceptable pause, reaches the threshold; nobody answers at its address for
+        +--> LOST: phi, with the acceptable pause, reaches the threshold; nothing answers at its address for
              RESTART_SECONDS; or it says that it does not hear this server (a link must carry both ways), or that it
              cannot write its database
 
-A lost connection is a hint: a new one is tried at once, and if that works in time, nothing was lost. LOST lasts until a
-session is opened, and so does STOPPED, which a server is at once that says so when it ends. A server that cannot write
-keeps its session, and is LOST until it says over this one, or another one, that it can. Nothing here reads a clock;
+A lost connection is a hint: a new one is tried at once, and if that works in time, nothing was lost. A server that says
+that it ends is STOPPED at once. LOST and STOPPED last until a session is opened. A server that cannot write keeps its
+session, and is LOST until it says, over this session or another one, that it can. Nothing here reads a clock;
 times are waking seconds (`waking`).
 """
 
@@ -21,14 +21,11 @@ from enum import StrEnum
 from nameserver.peers.phi import DetectorLimits, PhiAccrual
 
 RESTART_SECONDS = 2.0
-"""For how long nobody may answer at the address of a server: enough for a process that is started again."""
-
-EXCUSE_OVERLAP_SECONDS = 1.0
-"""How long after an excuse things may still come that were sent before it."""
+"""How long the address of a server may stay silent: enough for a process that is started again."""
 
 
 class Life(StrEnum):
-    """What is thought of a server."""
+    """The state of a server, as this one judges it."""
 
     NEVER_MET = "never met"
     UP = "up"
@@ -53,13 +50,12 @@ class Watch:
         self._arrivals = PhiAccrual(limits, now)
         self._is_met = False
         self._refused_since: float | None = None
-        self._excused: tuple[float, float] | None = None
         """From when until when it said that it might be silent."""
 
     def opened(self, now: float) -> bool:
         """A session with it is open; returns whether it is met: not while it cannot write, as it last said."""
         self._arrivals.resume(now)
-        self._refused_since = self._excused = None
+        self._refused_since = None
         self._is_met = self.was_heard = True
         if self.cannot_write:
             self.life, self.why = Life.LOST, self.cannot_write
@@ -81,23 +77,15 @@ class Watch:
     def heard(self, now: float) -> None:
         """It sent something over the open session."""
         self._arrivals.arrived(now)
-        # What it sent just before it fell silent may come after its excuse.
-        if self._excused is not None and now - self._excused[0] > EXCUSE_OVERLAP_SECONDS:
-            self._excused = None
-
-    def excuse(self, now: float, seconds: float) -> None:
-        """It says that it may be silent for so long: it is busy."""
-        self._excused = (now, now + seconds)
 
     def parted(self, why: str) -> None:
         """The session has ended."""
         self._is_met = False
-        self._excused = None
         if not self.is_gone:
             self.life, self.why = Life.SUSPECTED, why
 
     def refused(self, now: float, why: str) -> None:
-        """It was dialled, and nobody answered there, or nobody who would talk to this server."""
+        """The address was dialled: nothing answered, or nothing that would talk to this server."""
         if self._is_met:
             return
         if self._refused_since is None:
@@ -106,12 +94,12 @@ class Watch:
             self.why = why
 
     def unanswered(self) -> None:
-        """It was dialled, and somebody may be there, but has not answered yet."""
+        """The address was dialled; a server may be there, and has not answered yet."""
         self._refused_since = None
 
     @property
     def is_gone(self) -> bool:
-        """Whether nobody waits for it."""
+        """Whether it has been given up: no update waits for it."""
         return self.life in (Life.LOST, Life.STOPPED)
 
     def stop(self, why: str) -> None:
@@ -141,8 +129,6 @@ class Watch:
         """Judge anew; returns whether it was lost just now."""
         if self.is_gone and not self._is_met:
             return False
-        if self._excused is not None and now < self._excused[1]:
-            self._arrivals.resume(now)
         if self._refused_since is not None and now - self._refused_since >= RESTART_SECONDS:
             self.lose(self.why)
         elif self.phi(now) >= self._limits.threshold:

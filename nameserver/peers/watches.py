@@ -1,4 +1,4 @@
-"""All other servers that were met, and what is thought of each, on the waking time of this process."""
+"""All other servers that were met, and the state of each, on the waking time of this process."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from nameserver.peers.waking import WakingClock
 from nameserver.peers.watch import Life, Watch
 
 TICKS_PER_HEARTBEAT = 4
-"""How often it is looked in an interval whether a heartbeat is due, or somebody is silent for too long."""
+"""Looks in one interval: is a heartbeat due, is a server silent for too long?"""
 
 
 class Watches:
-    """What is thought of each server. Somebody has to `look` every `tick_seconds`, for the clock to go."""
+    """The state of each server. The owner calls `look` every `tick_seconds`, which makes the clock go."""
 
     def __init__(self, limits: DetectorLimits, clock: Callable[[], float]) -> None:
         """`clock` gives seconds and does not go back."""
@@ -48,7 +48,7 @@ class Watches:
         return watch
 
     def life_of(self, server: ServerId) -> Life:
-        """What is thought of a server."""
+        """The state of a server."""
         watch = self._watches.get(server)
         return Life.NEVER_MET if watch is None else watch.life
 
@@ -61,7 +61,7 @@ class Watches:
         self._confirmed_at[server], self._view_of[server] = at, view
 
     def says_that_this_one_cannot_write(self) -> None:
-        """This server says that it cannot write: whoever hears that has lost it."""
+        """This server says that it cannot write: each peer that hears it has lost this server."""
         self._given_up_at = self._clock()
 
     def may_have_parted(self, server: ServerId, view: str) -> bool:
@@ -90,7 +90,7 @@ class Watches:
                 yield server, watch
 
     def forget_all_but(self, servers: Collection[ServerId]) -> None:
-        """Forget who is gone and not among these."""
+        """Forget servers that are gone and not among these."""
         for server in [server for server, watch in self._watches.items() if watch.is_gone]:
             if server not in servers:
                 del self._watches[server]

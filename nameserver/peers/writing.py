@@ -1,12 +1,12 @@
-"""What other servers are told of this one's database: whether they should do without it for now.
+"""Whether other servers should go on without this one for now, because it cannot write its database.
 
     WRITES --- a write fails ---> FAILS --- for longer than `patience_seconds` ---> SAID: why
       ^                             |                                                |
       +------ no write has failed for STEADY_SECONDS: it is over ------------------+-+
 
-A server that cannot write takes no letter, so whoever counts on it waits. A short trouble is no more than a pause; a
-long one is said, and others take the server for lost until it says nothing of it any more. A failure that comes back
-within a moment is the same failure: a disk on which now and then something is written is of no use to anybody.
+A server that cannot write takes no letter, so its peers wait for it. A short trouble is no more than a pause. A long
+trouble is said, and peers take the server for lost until it says no more of it. A failure that comes back within a
+moment is the same failure: a disk that takes a write now and then is of no use.
 
 Nothing here reads a clock; times are waking seconds (`waking`).
 """

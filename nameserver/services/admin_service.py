@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from namegraph.core_reads import CoreReads
 from namegraph.events import AddPeer, RemovePeer, RetirePeer
 from namegraph.names import Subnet
 from namegraph.refusals import Reason, RefusedError, refuse
@@ -23,9 +24,10 @@ ADMIN_SERVICE: str = messages.DESCRIPTOR.services_by_name["AdminService"].full_n
 class AdminCalls:
     """Answers for one server."""
 
-    def __init__(self, *, core: ServerCore, transport: PeerTransport, run_loop: RunLoop) -> None:
+    def __init__(self, *, core: ServerCore, reads: CoreReads, transport: PeerTransport, run_loop: RunLoop) -> None:
         self._core = core
-        self._census = Census(core)
+        self._reads = reads
+        self._census = Census(reads)
         self._transport = transport
         self._run_loop = run_loop
 
@@ -36,7 +38,7 @@ class AdminCalls:
         return self._status() if await self._fails_meanwhile() else status
 
     def _status(self) -> messages.ServerStatus:
-        core = self._core
+        core = self._reads
         counts = self._census.counts()
         return messages.ServerStatus(
             server=core.server,
@@ -88,7 +90,7 @@ class AdminCalls:
         return self._peer_list()
 
     async def remove_peer(self, request: messages.RemovePeerRequest, context: Context) -> messages.PeerList:
-        """Learn that a subnet is nobody's any more; with `force`, once all between it and this server ended."""
+        """Take a subnet out of the table; with `force`, end all memberships between it and this server first."""
         subnet = _subnet(request.subnet)
         ended = await self._end_memberships(subnet, deadline_of(context, self._run_loop)) if request.force else 0
         try:
@@ -141,9 +143,11 @@ class AdminCalls:
         )
 
 
-def admin_service_handlers(*, core: ServerCore, transport: PeerTransport, run_loop: RunLoop) -> dict[str, Handler]:
-    """The handler of each method, by its name."""
-    admin = AdminCalls(core=core, transport=transport, run_loop=run_loop)
+def admin_service_handlers(
+    *, core: ServerCore, reads: CoreReads, transport: PeerTransport, run_loop: RunLoop
+) -> dict[str, Handler]:
+    """The handler of each method, by its name. `reads` is the core as its readers see it."""
+    admin = AdminCalls(core=core, reads=reads, transport=transport, run_loop=run_loop)
     snapshots = SnapshotCalls(core=core, run_loop=run_loop)
     return {
         "GetStatus": unary_call(admin.get_status, messages.GetStatusRequest),

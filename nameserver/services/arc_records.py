@@ -15,9 +15,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from namegraph.core_reads import CoreReads
 from namegraph.message_parts import ArcId
 from namegraph.names import NodeId, ServerId
-from namegraph.server_core import ServerCore
 from nameserver.forwarding import Forwarder
 from nameserver.services.parts import ask_part
 from nameserver.services.revisions import PEER_SERVICE
@@ -45,7 +45,7 @@ class ToldRecords:
 class ArcRecords:
     """Asks other servers for the records of a group's arcs."""
 
-    def __init__(self, *, core: ServerCore, resolver: MembershipResolver, forwarder: Forwarder) -> None:
+    def __init__(self, *, core: CoreReads, resolver: MembershipResolver, forwarder: Forwarder) -> None:
         self._core = core
         self._resolver = resolver
         self._forwarder = forwarder

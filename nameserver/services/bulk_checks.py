@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId
 from namegraph.refusals import Reason, RefusedError, refuse
-from namegraph.server_core import ServerCore
 from nameserver import wire
+from nameserver.ancestry_filling import AncestryFilling
 from nameserver.forwarding import part_seconds
 from nameserver.pair_checks import PairChecks
 from nameserver.routing import Routing, Whose
@@ -27,12 +28,13 @@ class BulkCheckCalls:
     def __init__(
         self,
         *,
-        core: ServerCore,
+        core: CoreReads,
         checks: PairChecks,
         cross_checks: CrossChecks,
         routing: Routing,
         revisions: Revisions,
         run_loop: RunLoop,
+        filling: AncestryFilling,
     ) -> None:
         self._core = core
         self._checks = checks
@@ -40,6 +42,7 @@ class BulkCheckCalls:
         self._routing = routing
         self._revisions = revisions
         self._run_loop = run_loop
+        self._filling = filling
 
     async def check_bulk(self, requests: AsyncIterator[messages.CheckBulkRequest], context: Context) -> None:
         """Answer each request with one response; a pair that cannot be asked ends the stream after those before it."""
@@ -76,6 +79,7 @@ class BulkCheckCalls:
                 limit=str(CHECK_PAIRS_LIMIT),
                 field="groups",
             )
+        await self._filling.fill_for(members)
         routing = self._routing
         is_known_here = routing.is_alone or all(routing.whose(member) is Whose.OURS for member in members)
         if is_known_here and not self._checks.may_miss_something:

@@ -8,13 +8,14 @@ A method is a coroutine function of a request and a context: what it returns is 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from namegraph.refusals import RefusedError
+from nameserver.ancestry_filling import AncestryFilling
 from nameserver.failures import abort, pass_on
 from nameserver.forwarding import working_seconds
 from nameserver.run_loop import RunLoop
@@ -50,19 +51,28 @@ def deadline_of(context: Context, run_loop: RunLoop) -> float | None:
 
 
 def never(_request: object) -> bool:
-    """For reads of which nobody knows what they rest on."""
+    """For reads of which it is not known what they rest on."""
     return False
+
+
+def nobody(_request: object) -> Sequence[str]:
+    """For reads that ask for no ancestors."""
+    return ()
 
 
 def read(
     answer: Callable[[ReadT, Context], Awaitable[AnswerT]],
     revisions: Revisions,
     run_loop: RunLoop,
+    filling: AncestryFilling,
+    *,
+    of: Callable[[ReadT], Sequence[str]] = nobody,
     stands: Callable[[ReadT], bool] = never,
 ) -> Callable[[ReadT, Context], Awaitable[AnswerT]]:
     """A method that answers from the state as it is, once that reflects what is asked for.
 
-    `stands` tells whether the answer holds whatever becomes of what cannot be written at present.
+    `of` names the nodes whose ancestors it asks for. `stands` tells whether the answer holds whatever becomes of what
+    cannot be written at present.
     """
 
     def may_stand(request: ReadT) -> bool:
@@ -74,6 +84,7 @@ def read(
         was_failing = run_loop.storage_failure is not None
         if was_failing and run_loop.newest_batch is not None and not may_stand(request):
             await run_loop.until_durable()
+        await filling.fill_for(of(request))
         try:
             return await answer(request, context)
         finally:

@@ -1,4 +1,4 @@
-"""Is a member in a group, where several servers must be asked: whom to ask, and what their findings amount to.
+"""Checks over several servers: which servers to ask about a member and a group, and what their findings amount to.
 
     member                    round one asks                     round two asks (only where there is no "yes" yet)
     owned by a server         that server: it knows all that     the group's home, where nobody has said that the
@@ -6,9 +6,9 @@
     foreign (nobody's)        all servers: each knows what is    (the group's home is among them)
                               above what joined its own groups
 
-This server itself is asked before any other. All pairs for one server travel in one request. A "yes" of anybody is a
-yes, since nobody says it by an arc that may have gone meanwhile. A "no" is one if everybody answered who could say
-"yes", or if the group's home owns all that is below the group.
+This server itself is asked before any other. All pairs for one server travel in one request. A "yes" of any server is a
+yes: no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that could say "yes" has
+answered, or if the group's home owns all that is below the group.
 
 Source: interfaces.md, semantics 4 and 8; protocol.md section 8 (check and memberships).
 """
@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from namegraph.changes import group_not_found
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.refusals import RefusedError
-from namegraph.server_core import ServerCore
 from nameserver.forwarding import Forwarder
 from nameserver.pair_checks import PairChecks, PairFinding
 from nameserver.routing import Routing, Whose
@@ -66,22 +66,22 @@ class _Pair:
     is_below: bool = False
     exists: bool = False
     is_settled: bool = False
-    """The group's home says that nobody could know better."""
+    """The group's home says that no other server could know better."""
     is_denied: bool = False
     """The group's home says that there is no such group."""
     silent: set[str] = field(default_factory=set)
-    """Those who could have said "yes", and were not reached."""
+    """Servers that could have said "yes", and were not reached."""
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody else could change the answer."""
+        """Whether another server could change the answer."""
         return not (self.is_below or self.is_settled or self.is_denied)
 
 
 class CrossChecks:
-    """Answers checks by asking, of all servers, those who know."""
+    """Answers checks by asking those servers that know."""
 
-    def __init__(self, *, core: ServerCore, checks: PairChecks, routing: Routing, forwarder: Forwarder) -> None:
+    def __init__(self, *, core: CoreReads, checks: PairChecks, routing: Routing, forwarder: Forwarder) -> None:
         self._core = core
         self._checks = checks
         self._routing = routing
@@ -110,7 +110,7 @@ class _Inquiry:
     """One question on its way through the servers."""
 
     def __init__(
-        self, question: Question, core: ServerCore, checks: PairChecks, routing: Routing, forwarder: Forwarder
+        self, question: Question, core: CoreReads, checks: PairChecks, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._question = question
         self._core = core
@@ -155,7 +155,7 @@ class _Inquiry:
         )
 
     async def _first_round(self, whose: list[Whose]) -> dict[ServerId, list[int]]:
-        """Whom to ask who knows of the members."""
+        """The servers to ask about the members."""
         whom: dict[ServerId, list[int]] = {}
         for position, (pair, of, member) in enumerate(zip(self._pairs, whose, self._question.members, strict=True)):
             asked: Sequence[ServerId] = ()
@@ -174,7 +174,7 @@ class _Inquiry:
         return whom
 
     async def _second_round(self) -> dict[ServerId, list[int]]:
-        """Whom to ask whether the groups exist, and who else might know that a member of a silent home is below."""
+        """The servers to ask whether groups exist, and whether a member whose home is silent is below."""
         whom: dict[ServerId, list[int]] = {}
         for position, (pair, group) in enumerate(zip(self._pairs, self._question.groups, strict=True)):
             if not pair.is_open or (pair.exists and not pair.silent):
@@ -253,7 +253,7 @@ class _Inquiry:
                 pair.is_settled = pair.is_settled or finding == PairFinding.SETTLED
 
     def _take_apart(self, positions: list[int], findings: Iterable[int], apart: Iterable[str]) -> None:
-        """Note who is away and might know better."""
+        """Note the servers that are away and might know better."""
         for position, finding in zip(positions, findings, strict=True):
             # A group of which nothing is known here may be above what is suspended.
             if finding in (PairFinding.APART, PairFinding.NO_GROUP):
@@ -265,7 +265,7 @@ class _Inquiry:
             self._pathnames.append(names)
 
     async def _everybody_else(self) -> tuple[list[ServerId], list[str]]:
-        """All other servers, and who cannot be asked."""
+        """All other servers, and those that cannot be asked."""
         if self._others is None:
             self._others = await self._routing.others()
         return self._others

@@ -1,8 +1,8 @@
 """ListGroups: the groups of all servers in the order of their ids, a page at a time.
 
 The token of a page is the last group on it, so that any server can go on where another one stopped. Each server gives
-its groups after that one; the page holds the first of them all. It names who was silent, and who may know better than a
-server that answered what groups this one has.
+its groups after that one, and the page holds the first of them all. The page names the servers that were silent, and
+those that may know better which groups an answering server has.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import asyncio
 import base64
 import binascii
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import InvalidNameError, NodeId, parse_name
 from namegraph.refusals import Reason, RefusedError, refuse
-from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.forwarding import Forwarder, is_forwarded, part_seconds
 from nameserver.routing import Routing
@@ -34,7 +34,7 @@ class GroupListCalls:
     """Answers ListGroups, for all servers or for the one subnet asked for."""
 
     def __init__(
-        self, *, core: ServerCore, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
+        self, *, core: CoreReads, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._core = core
         self._resolver = resolver
@@ -100,6 +100,6 @@ def _read_page_token(token: str) -> NodeId | None:
 def _bad_page_token() -> RefusedError:
     return refuse(
         Reason.INVALID_REQUEST,
-        "that is no page token; give back the one of the page before, or none for the first page",
+        "the page token is invalid; send the one that the page before ended with, or none for the first page",
         field="page_token",
     )

@@ -1,4 +1,4 @@
-"""Calls that one server answers, the home of one name: answered here where that is this server, else forwarded."""
+"""Calls that the home of one name answers: answered here if this server is that home, else forwarded."""
 
 from __future__ import annotations
 

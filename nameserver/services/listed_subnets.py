@@ -1,8 +1,8 @@
-"""Refuses what names a subnet that is missing in the table here, though others know its owner (`peers/hearsay.py`).
+"""Refuses names of a subnet that is missing in the table here, though others know its owner (`peers/hearsay.py`).
 
-An update would take such a name for that of a process which is nobody's own, and the owner, which is asked about it,
-would never hear of it. A leave, or the deletion of a group, of names that are known here is possible all the same:
-without it nobody could end what was begun before the owner was heard of, and then add it to the table.
+An update would take such a name for a foreign process, and the owner of the subnet, which is asked about the name,
+would never hear of the update. Leaving or deleting a known name is allowed all the same: an operator has to end what
+began before the owner was heard of, and only then can add the owner to the table.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from namegraph.core_reads import CoreReads
 from namegraph.events import CreateGroup, DeleteGroup, ImportCommand, JoinArc, LeaveArc, Operation
 from namegraph.names import NodeId, subnet_of
-from namegraph.server_core import ServerCore
 from nameserver.import_pieces import subnets_in
 from nameserver.routing import Routing
 
@@ -20,7 +20,7 @@ from nameserver.routing import Routing
 class ListedSubnets:
     """What updates must know of the names in them."""
 
-    def __init__(self, *, core: ServerCore, routing: Routing) -> None:
+    def __init__(self, *, core: CoreReads, routing: Routing) -> None:
         self._core = core
         self._routing = routing
 

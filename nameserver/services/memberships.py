@@ -1,7 +1,7 @@
-"""ListMemberships: asks the home of the member, which knows all that is above it; of a foreign one, all servers.
+"""ListMemberships: asks the home of the member, which knows all that is above it; for a foreign member, all servers.
 
-Where the home is silent, the others are asked too: each knows the groups above those of its own that the member joined.
-What is found is told, and who was silent.
+Where the home is silent, all other servers are asked: each knows the groups above those of its own groups that the
+member joined. The answer holds what was found, and names the servers that were silent.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId, ServerId, subnet_of
 from namegraph.refusals import RefusedError
-from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.chunks import chunks_of
 from nameserver.forwarding import Forwarder, is_forwarded, part_seconds
@@ -33,7 +33,7 @@ class MembershipCalls:
     """Answers ListMemberships."""
 
     def __init__(
-        self, *, core: ServerCore, resolver: MembershipResolver, gaps: Gaps, routing: Routing, forwarder: Forwarder
+        self, *, core: CoreReads, resolver: MembershipResolver, gaps: Gaps, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._core = core
         self._gaps = gaps

@@ -8,10 +8,11 @@ of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Im
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from namegraph.server_core import ServerCore
+from namegraph.core_reads import CoreReads
+from nameserver.ancestry_filling import AncestryFilling
 from nameserver.forwarding import Forwarder
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks
@@ -26,6 +27,7 @@ from nameserver.services.calls import (
     conversation_call,
     incoming_stream_call,
     never,
+    nobody,
     read,
     stream_call,
     unary_call,
@@ -54,7 +56,13 @@ AboutGroup: TypeAlias = (
 
 
 def name_service_handlers(
-    *, core: ServerCore, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, directory: PeerDirectory
+    *,
+    core: CoreReads,
+    resolver: MembershipResolver,
+    parts: Parts,
+    filling: AncestryFilling,
+    run_loop: RunLoop,
+    directory: PeerDirectory,
 ) -> dict[str, Handler]:
     """The handler of each method, by its name."""
     routing = Routing(known=core, directory=directory)
@@ -96,21 +104,24 @@ def name_service_handlers(
         routing=routing,
         revisions=revisions,
         run_loop=run_loop,
+        filling=filling,
     )
 
     standing = Standing(core=core, run_loop=run_loop, is_alone=lambda: routing.is_alone)
 
     def reading(
-        answer: Callable[[Any, Context], Awaitable[AnswerT]], stands: Callable[[Any], bool] = never
+        answer: Callable[[Any, Context], Awaitable[AnswerT]],
+        stands: Callable[[Any], bool] = never,
+        of: Callable[[Any], Sequence[str]] = nobody,
     ) -> Callable[[Any, Context], Awaitable[AnswerT]]:
-        return read(answer, revisions, run_loop, stands)
+        return read(answer, revisions, run_loop, filling, of=of, stands=stands)
 
     create = homes.unary("CreateGroup", _group, updates.create_group, changes=True)
     delete = homes.unary("DeleteGroup", _group, updates.delete_group, changes=True)
     join = homes.unary("Join", stand_ins.of_join, updates.join, changes=True)
     leave = homes.unary("Leave", stand_ins.of_leave, updates.leave, changes=True)
     apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
-    describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group), changes=False)
+    describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group, of=_groups), changes=False)
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
     export = homes.stream("Export", _subnet, reading(exports.export))
     resolve = homes.stream("Resolve", _group, reading(streams.resolve, standing.resolve))
@@ -125,16 +136,24 @@ def name_service_handlers(
         "Import": incoming_stream_call(imports.import_graph, messages.ImportChunk),
         "Export": stream_call(export, messages.ExportRequest),
         "Resolve": stream_call(resolve, messages.ResolveRequest),
-        "Check": unary_call(reading(questions.check, standing.check), messages.CheckRequest),
+        "Check": unary_call(reading(questions.check, standing.check, _members), messages.CheckRequest),
         "CheckBulk": conversation_call(bulk_checks.check_bulk, messages.CheckBulkRequest),
         "ListMemberships": stream_call(
-            reading(memberships.list_memberships, standing.memberships), messages.ListMembershipsRequest
+            reading(memberships.list_memberships, standing.memberships, _members), messages.ListMembershipsRequest
         ),
     }
 
 
 def _group(request: AboutGroup) -> str:
     return request.group
+
+
+def _groups(request: messages.DescribeGroupRequest) -> Sequence[str]:
+    return (request.group,)
+
+
+def _members(request: messages.CheckRequest | messages.ListMembershipsRequest) -> Sequence[str]:
+    return (request.member,)
 
 
 def _first_parent(request: messages.ApplyUpdatesRequest) -> str:

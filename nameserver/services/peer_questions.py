@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from namegraph.core_reads import CoreReads
 from namegraph.message_parts import ArcId
 from namegraph.refusals import Reason, refuse
-from namegraph.server_core import ServerCore
 from nameserver import wire
+from nameserver.ancestry_filling import AncestryFilling
 from nameserver.forwarding import Forwarder, not_owned_here
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks, PairFinding
@@ -25,7 +28,7 @@ from shadowtree.v1 import peer_pb2 as messages
 class PeerQuestionCalls:
     """Answers CheckPart, DescribeArcs and ResolvePart, from this server's state alone."""
 
-    def __init__(self, *, core: ServerCore, checks: PairChecks, parts: Parts) -> None:
+    def __init__(self, *, core: CoreReads, checks: PairChecks, parts: Parts) -> None:
         self._core = core
         self._parts = parts
         self._checks = checks
@@ -37,8 +40,8 @@ class PeerQuestionCalls:
         if len(groups) != len(members) or len(groups) > CHECK_PAIRS_LIMIT or (request.explain and len(groups) != 1):
             raise refuse(
                 Reason.INVALID_REQUEST,
-                f"{len(groups)} groups and {len(members)} members are no columns of at most {CHECK_PAIRS_LIMIT} pairs "
-                "(of one, where the path is to be told)",
+                f"{len(groups)} groups and {len(members)} members: a request holds at most {CHECK_PAIRS_LIMIT} pairs, "
+                "and one where the path is asked for",
                 field="members",
             )
         findings = self._checks.findings(groups, members, settles=True)
@@ -87,7 +90,13 @@ class PeerQuestionCalls:
 
 
 def peer_question_handlers(
-    *, core: ServerCore, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, directory: PeerDirectory
+    *,
+    core: CoreReads,
+    resolver: MembershipResolver,
+    parts: Parts,
+    filling: AncestryFilling,
+    run_loop: RunLoop,
+    directory: PeerDirectory,
 ) -> dict[str, Handler]:
     """The handlers of the questions among PeerService's methods, by their names."""
     forwarder = Forwarder(server=core.server, directory=directory)
@@ -96,7 +105,21 @@ def peer_question_handlers(
     questions = PeerQuestionCalls(core=core, checks=PairChecks(core=core, resolver=resolver, gaps=gaps), parts=parts)
     return {
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
-        "ResolvePart": stream_call(read(questions.resolve_part, revisions, run_loop), messages.ResolvePartRequest),
-        "CheckPart": unary_call(read(questions.check_part, revisions, run_loop), messages.CheckPartRequest),
-        "DescribeArcs": unary_call(read(questions.describe_arcs, revisions, run_loop), messages.DescribeArcsRequest),
+        "ResolvePart": stream_call(
+            read(questions.resolve_part, revisions, run_loop, filling), messages.ResolvePartRequest
+        ),
+        "CheckPart": unary_call(
+            read(questions.check_part, revisions, run_loop, filling, of=_members), messages.CheckPartRequest
+        ),
+        "DescribeArcs": unary_call(
+            read(questions.describe_arcs, revisions, run_loop, filling, of=_children), messages.DescribeArcsRequest
+        ),
     }
+
+
+def _members(request: messages.CheckPartRequest) -> Sequence[str]:
+    return request.members
+
+
+def _children(request: messages.DescribeArcsRequest) -> Sequence[str]:
+    return request.children

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId
 from namegraph.refusals import Reason, refuse
-from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.forwarding import part_seconds
 from nameserver.pair_checks import PairChecks, PairFinding
@@ -29,7 +29,7 @@ class QuestionCalls:
     def __init__(
         self,
         *,
-        core: ServerCore,
+        core: CoreReads,
         resolver: MembershipResolver,
         checks: PairChecks,
         cross_checks: CrossChecks,

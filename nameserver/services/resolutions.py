@@ -17,11 +17,11 @@ from collections import deque
 import grpc
 from google.protobuf.message import DecodeError
 
+from namegraph.core_reads import CoreReads
 from namegraph.events import ReadCommand
 from namegraph.names import NodeId, ServerId
 from namegraph.records import NodeKind
 from namegraph.refusals import RefusedError
-from namegraph.server_core import ServerCore
 from nameserver.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
 from nameserver.run_loop import RunLoop
 from nameserver.services.calls import Context, deadline_of
@@ -52,7 +52,7 @@ class Resolutions:
     """Resolves groups that this server owns."""
 
     def __init__(
-        self, *, core: ServerCore, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, forwarder: Forwarder
+        self, *, core: CoreReads, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, forwarder: Forwarder
     ) -> None:
         self._core = core
         self._resolver = resolver

@@ -4,8 +4,8 @@
     a few pieces were read -> a rest as long as that took -> the next ones, which are sent when they fill a message
     little is left -> the rest is read at one instant -> durable -> sent
 
-Whoever reads the pieces slowly delays nobody: what changes again and again is read again once. For a cut the instant is
-that of the step in which this server takes it; until then changes are followed.
+A slow reader delays no other call: what changes again and again is read again once. For a cut, the instant is that of
+the step in which this server takes the cut; until then changes are followed.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ class SnapshotCalls:
                         async with asyncio.timeout(FOLLOWING_SECONDS):
                             await reading.ended.wait()
             else:
+                await self._run_loop.between_steps()
                 reading.finish()
         if self._run_loop.newest_batch is not None and self._run_loop.storage_failure is None:
             await self._run_loop.until_durable()
@@ -123,6 +124,7 @@ class _Reading:
         self._core = core
         self._run_loop = run_loop
         self._cut = cut
+        self.between_steps = run_loop.between_steps
 
     def follow(self, effects: Effects) -> None:
         """Note what a step changed; where it took the cut, read the rest."""
@@ -148,6 +150,7 @@ async def _paced(reading: _Reading, pieces: Iterator[Piece]) -> AsyncIterator[by
     encoded: list[bytes] = []
     encoded_bytes, worked = 0, 0.0
     while not reading.last:
+        await reading.between_steps()
         begin = time.thread_time()
         piece = next(pieces, None)
         if piece is None:

@@ -1,21 +1,21 @@
-"""Who answers for an arc: the home of its parent, or that of its child where the other one cannot know of it.
+"""Which server answers for an arc: the home of its parent, or the home of its child where the parent's cannot know it.
 
     Join with `offline`     the parent's home is in another view: the child's home joins it at its end
     Leave                   of an arc that was joined so, and that the parent's home knows nothing of yet
     either, repeated        what this server has answered under the request id before
 
-Any other arc is left at its parent's home alone, even while that is away. The core could leave it at its child's end;
-but the parent's home would go on telling of it, in exports and in every "yes", and could not know better.
+Any other arc is left at its parent's home alone, even while that server is away. The core could leave the arc at its
+child's end. But the parent's home would not know: it would go on telling of the arc, in exports and in every "yes".
 
-An answer is remembered where it was given. So a request id that is repeated once the parent's home is back gives the
-first answer again at the child's home; elsewhere it is asked anew.
+A server remembers the answers that it gave itself. So when a request id is repeated after the parent's home is back,
+only the child's home gives the first answer again; at other servers the request begins anew.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from namegraph.server_core import ServerCore
+from namegraph.core_reads import CoreReads
 from nameserver import wire
 from nameserver.routing import Routing, Whose
 from shadowtree.v1 import name_service_pb2 as messages
@@ -26,7 +26,7 @@ AboutArc: TypeAlias = messages.JoinRequest | messages.LeaveRequest
 class StandIns:
     """Gives the name whose home answers a call that is about one arc."""
 
-    def __init__(self, *, core: ServerCore, routing: Routing) -> None:
+    def __init__(self, *, core: CoreReads, routing: Routing) -> None:
         self._core = core
         self._routing = routing
 
@@ -43,7 +43,7 @@ class StandIns:
         return request.child if is_for_child else request.parent
 
     def _other_home(self, request: AboutArc) -> Whose:
-        """Whose the child is; nobody's where the parent's home is here, so that nobody else is needed."""
+        """The owner of the child; NOBODYS where this server owns the parent, and needs no other."""
         is_ours = self._routing.whose(request.parent) is not Whose.ANOTHERS
         return Whose.NOBODYS if is_ours else self._routing.whose(request.child)
 

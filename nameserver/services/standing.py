@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 from pyroaring import BitMap
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId
 from namegraph.records import NodeIndex
-from namegraph.server_core import ServerCore
 from nameserver.run_loop import RunLoop
 from shadowtree.v1 import name_service_pb2 as messages
 
@@ -28,7 +28,7 @@ TOUCHED_LIMIT = 10_000
 class Standing:
     """Judges reads by the names that they ask about, as the requests have them."""
 
-    def __init__(self, *, core: ServerCore, run_loop: RunLoop, is_alone: Callable[[], bool]) -> None:
+    def __init__(self, *, core: CoreReads, run_loop: RunLoop, is_alone: Callable[[], bool]) -> None:
         self._core = core
         self._run_loop = run_loop
         self._is_alone = is_alone

@@ -10,9 +10,9 @@ from itertools import chain
 
 from google.protobuf.message import Message
 
+from namegraph.core_reads import CoreReads
 from namegraph.names import NodeId
 from namegraph.refusals import Reason, refuse
-from namegraph.server_core import ServerCore
 from nameserver import wire
 from nameserver.chunks import ChunkCache, chunks_of
 from nameserver.routing import Routing
@@ -31,7 +31,7 @@ class StreamCalls:
     def __init__(
         self,
         *,
-        core: ServerCore,
+        core: CoreReads,
         resolver: MembershipResolver,
         run_loop: RunLoop,
         routing: Routing,

@@ -68,22 +68,20 @@ class PeerFrame(_message.Message):
         handled_through: int
         def __init__(self, session: _Optional[int] = ..., handled_through: _Optional[int] = ...) -> None: ...
     class Heartbeat(_message.Message):
-        __slots__ = ("session", "number", "heard", "held_us", "busy_seconds", "view", "cannot_write")
+        __slots__ = ("session", "number", "heard", "held_us", "view", "cannot_write")
         SESSION_FIELD_NUMBER: _ClassVar[int]
         NUMBER_FIELD_NUMBER: _ClassVar[int]
         HEARD_FIELD_NUMBER: _ClassVar[int]
         HELD_US_FIELD_NUMBER: _ClassVar[int]
-        BUSY_SECONDS_FIELD_NUMBER: _ClassVar[int]
         VIEW_FIELD_NUMBER: _ClassVar[int]
         CANNOT_WRITE_FIELD_NUMBER: _ClassVar[int]
         session: int
         number: int
         heard: int
         held_us: int
-        busy_seconds: int
         view: str
         cannot_write: str
-        def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., heard: _Optional[int] = ..., held_us: _Optional[int] = ..., busy_seconds: _Optional[int] = ..., view: _Optional[str] = ..., cannot_write: _Optional[str] = ...) -> None: ...
+        def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., heard: _Optional[int] = ..., held_us: _Optional[int] = ..., view: _Optional[str] = ..., cannot_write: _Optional[str] = ...) -> None: ...
     class Relay(_message.Message):
         __slots__ = ("session", "source", "destination", "stream", "is_by_dialler", "is_first", "taken", "payload", "end")
         SESSION_FIELD_NUMBER: _ClassVar[int]

@@ -16,11 +16,6 @@ WIDTH = 20_000
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda path: path.stem)
-def test_a_shape_has_the_answers_it_should(shape):
-    CaseRun(yaml.safe_load(shape.read_text())["steps"], CoreUnderTest(*SUBNETS)).run()
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda path: path.stem)
 def test_a_shape_has_the_same_answers_after_a_restart_before_every_step(shape):
     class RestartedRun(CaseRun):
         def _change(self, step):

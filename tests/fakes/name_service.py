@@ -73,14 +73,14 @@ class FakeGraph:
         return sorted(child for parent, child in self.arcs if parent == group)
 
     def reached(self, group: str) -> set[str]:
+        parents = {parent for parent, _ in self.arcs} - self.unreachable | {group}
         found: set[str] = set()
         stack = [group]
         while stack:
-            node = stack.pop()
-            for child in self.children(node):
+            for child in self.children(stack.pop()):
                 if child not in found:
                     found.add(child)
-                    if child not in self.unreachable:
+                    if child in parents:
                         stack.append(child)
         return found
 

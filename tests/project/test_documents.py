@@ -20,7 +20,7 @@ COMMAND = re.compile(
 MAKE = re.compile(r"`make ([a-z]+)`|^\$? ?make ([a-z]+)", re.M)
 
 
-def ids(path):
+def place(path):
     return str(path.relative_to(ROOT))
 
 
@@ -29,39 +29,47 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
-def test_every_relative_link_leads_somewhere(document):
-    for target in LINK.findall(document.read_text()):
-        if "://" in target or target.startswith("mailto:"):
-            continue
-        path, _, anchor = target.partition("#")
-        found = (document.parent / path).resolve() if path else document
-        assert found.exists(), f"{document.name} links to {target}"
-        if anchor and found.suffix == ".md":
-            assert anchor in anchors(found.read_text()), f"{document.name} links to {target}"
+def leads_nowhere(document, target):
+    path, _, anchor = target.partition("#")
+    found = (document.parent / path).resolve() if path else document
+    return not found.exists() or (anchor and found.suffix == ".md" and anchor not in anchors(found.read_text()))
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
-def test_every_make_target_that_a_document_names_exists(document):
+def test_every_relative_link_leads_somewhere():
+    targets = [
+        (document, target)
+        for document in DOCUMENTS
+        for target in LINK.findall(document.read_text())
+        if "://" not in target and not target.startswith("mailto:")
+    ]
+    assert targets
+    assert not [f"{place(document)}: {target}" for document, target in targets if leads_nowhere(document, target)]
+
+
+def test_every_make_target_that_a_document_names_exists():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
-    named = {first or second for first, second in MAKE.findall(document.read_text())}
-    assert named <= targets
+    named = {
+        (place(document), first or second)
+        for document in DOCUMENTS
+        for first, second in MAKE.findall(document.read_text())
+    }
+    assert named
+    assert not [(document, target) for document, target in sorted(named) if target not in targets]
 
 
-@pytest.fixture(scope="module")
-def commands():
+def test_every_command_that_a_document_shows_exists():
     listed = subprocess.run(
         [sys.executable, "-m", "shadowtree", "--help"], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout
-    return set(re.findall(r"^  ([a-z]+) ", listed, re.M))
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=ids)
-def test_every_command_that_a_document_shows_exists(document, commands):
-    shown = set()
-    for block in re.findall(r"```(?:console|sh|shell|bash)?\n(.*?)```", document.read_text(), re.S):
-        shown |= {command for command, _ in COMMAND.findall(block)}
-    assert shown <= commands
+    commands = set(re.findall(r"^  ([a-z]+) ", listed, re.M))
+    shown = {
+        (place(document), command)
+        for document in DOCUMENTS
+        for block in re.findall(r"```(?:console|sh|shell|bash)?\n(.*?)```", document.read_text(), re.S)
+        for command, _ in COMMAND.findall(block)
+    }
+    assert shown
+    assert not [(document, command) for document, command in sorted(shown) if command not in commands]
 
 
 @pytest.mark.parametrize("shell", [["bash"], ["bash", "-O", "failglob"]], ids=["bash", "one that fails as zsh does"])

@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.parallel import BY_FILE, TOGETHER
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("shadowtree", "namegraph", "resolver", "storage", "nameserver", "simulation", "spark_graph_jobs")
@@ -13,29 +13,21 @@ SOURCES = sorted(
 )
 
 
-def ids(path):
+def place(path):
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=ids)
-def test_every_module_opens_with_what_it_is_for(source):
-    assert source.read_text().startswith('"""'), "a module begins with its docstring"
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=ids)
-def test_modules_are_named_after_an_idea(source):
-    assert source.stem not in {"utils", "util", "helpers", "common", "manager", "base", "misc"}
-
-
-@pytest.mark.parametrize("source", SOURCES, ids=ids)
-def test_no_work_is_left_in_comments(source):
-    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", source.read_text())
+def test_modules_are_named_after_an_idea():
+    names_of_nothing = {"utils", "util", "helpers", "common", "manager", "base", "misc"}
+    offenders = [place(source) for source in SOURCES if source.stem in names_of_nothing]
+    assert SOURCES
+    assert not offenders
 
 
 def test_the_core_never_iterates_over_the_hash_order_of_strings():
     """Sets of ids would make a seed replay differently; sets of numbers do not."""
     offenders = [
-        f"{ids(source)}:{number}"
+        f"{place(source)}:{number}"
         for source in SOURCES
         if source.is_relative_to(ROOT / "namegraph")
         for number, line in enumerate(source.read_text().splitlines(), start=1)
@@ -49,7 +41,7 @@ def test_the_core_reads_no_clock_no_file_and_no_chance():
         r"^(?:import|from) (time|datetime|random|os|pathlib|socket|asyncio|threading|secrets|uuid)\b", re.M
     )
     offenders = [
-        ids(source)
+        place(source)
         for source in SOURCES
         if source.is_relative_to(ROOT / "namegraph") and forbidden.search(source.read_text())
     ]
@@ -59,7 +51,7 @@ def test_the_core_reads_no_clock_no_file_and_no_chance():
 def test_the_time_of_day_is_read_only_to_be_shown():
     """It jumps when the clock is set: what waits, or counts seconds, reads a clock that does not."""
     readers = [
-        ids(source)
+        place(source)
         for source in SOURCES
         if re.search(r"\btime\.time\b|\btime_ns\b|datetime\.(?:now|utcnow|today)\b", source.read_text())
     ]
@@ -77,3 +69,7 @@ def test_no_file_names_the_place_it_was_written_at():
         if Path(name).suffix in text_suffixes and (ROOT / name).exists() and pattern.search((ROOT / name).read_text())
     ]
     assert not offenders
+
+
+def test_what_a_parallel_run_keeps_together_is_there():
+    assert not [start for start in (*TOGETHER, *BY_FILE) if not [*ROOT.glob(f"{start}*")]]

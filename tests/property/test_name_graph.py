@@ -130,7 +130,7 @@ def check_descriptions(resolver, model, made_at):
         return f"{min(derived)}#{made_at[derived]}.{min(SUBNETS)}" if derived in made_at else min(derived)
 
     for group in sorted(model.groups):
-        told = resolver.describe(group, pathname_limit=PATHNAME_LIMIT)
+        told = resolver.describe(group, pathname_limit=PATHNAME_LIMIT, told={})
         derived = model.derived[group]
         if len(derived) == 1:
             assert told.virtual_node is None
@@ -165,7 +165,7 @@ def check_descriptions(resolver, model, made_at):
         assert told.pathnames_truncated is (len(expected) > PATHNAME_LIMIT)
         if not told.pathnames_truncated:
             assert list(told.pathnames) == sorted(expected)
-        few = resolver.describe(group, pathname_limit=1)
+        few = resolver.describe(group, pathname_limit=1, told={})
         assert few.pathnames_truncated is (len(expected) > 1)
         assert set(few.pathnames) <= expected
 

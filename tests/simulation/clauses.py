@@ -1,16 +1,17 @@
-"""Clauses of the update protocol that can be left out of the core, to see what each is for (protocol section 5)."""
+"""Clauses of the protocol that can be left out, to see what each is for (protocol sections 5 and 8)."""
 
 from contextlib import contextmanager
 
 import pytest
-from namegraph.boundary import Boundary
 
-from namegraph import decision
+from namegraph import coordinator
 from namegraph.ancestry_records import AncestryRecords
+from namegraph.control import Sinks
 from namegraph.coordinator import Coordinator
 from namegraph.graph import NameGraph
 from namegraph.ordering import Entries, Entry
 from namegraph.participant import Participant
+from simulation import flight
 
 
 def _earliest_of_all(entries):
@@ -18,38 +19,72 @@ def _earliest_of_all(entries):
         (entry.final, entry)
         for entry in entries.by_update.values()
         if entry.final is not None and entry.asked is not None and entry.covered != entry.asked
-        if not entry.releases_due
     ]
     return min(due, key=lambda place: place[0])[1] if due else None
 
 
 def _prune_always(participant):
     participant._records.prune()
-    participant._boundary.changed(participant._records.change.follow())
+    participant._records.change.follow()
 
 
 def _compare_with_right_before(participant, commit):
     entry = participant._entries.by_update[commit.update_id]
-    entry.controlled = participant._controlled(participant._owned(participant._entries.part(entry).nodes))
+    if entry.sinks is not None:
+        nodes = participant._owned(participant._entries.part(entry).nodes)
+        entry.sinks = Sinks(frozenset(nodes), frozenset(participant._controlled(nodes)))
     _COMMIT(participant, commit)
 
 
+def _compare_all_affected(participant, commit):
+    entry = participant._entries.by_update[commit.update_id]
+    if entry.sinks is not None:
+        nodes = participant._owned(participant._entries.part(entry).nodes)
+        entry.sinks = entry.sinks._replace(compared=entry.sinks.compared.union(nodes))
+    _COMMIT(participant, commit)
+
+
+def _look_no_further_than_others(entries, entry, coming):
+    graph, leaving = entries._site.graph, entries._records.leaving
+    with pytest.MonkeyPatch.context() as patch:
+        below = [{} if node in leaving else children for node, children in enumerate(graph.children)]
+        patch.setattr(graph, "children", below)
+        return _LOOK(entries, entry, coming)
+
+
+def _lead_as_if_open(entries, *of_part):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entries._site, "is_open", True)
+        return _LEADS_FROM(entries, *of_part)
+
+
+def _lead_to_children_alone(entries, *of_part):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(entries._site, "is_open", False)
+        return _LEADS_FROM(entries, *of_part)
+
+
 _COMMIT = Participant.commit
+_LOOK = Entries._look
+_LEADS_FROM = Entries._leads_from
 
 CLAUSES = {
     "turns are awaited": (Entries, "next_turn", _earliest_of_all),
     "entries are handed on": (Participant, "_install_entries", lambda *_: None),
     "who holds a handed-on entry is told": (Coordinator, "holding", lambda *_: None),
     "votes count arcs of ready joins": (Entries, "_coming_arcs", lambda *_: {}),
-    "participants release before they are ready": (Boundary, "to_release", lambda *_, **__: {}),
-    "the coordinator releases before it decides": (decision, "_releases", lambda *_: {}),
     "a commit is about what was ready": (Entry, "narrow", lambda _: None),
     "a difference that does not fit is dropped": (AncestryRecords, "drop_unless_at", lambda *_, **__: None),
     "nothing is pruned while an update is ready": (Participant, "_prune_and_follow", _prune_always),
-    "records of a broken loop travel in the commit": (decision, "_stored", lambda *_: ()),
     "answers that come before the last vote are kept": (Coordinator, "_keep_early", lambda *_: None),
     "ancestor sets follow what records say": (NameGraph, "recorded_children", lambda graph, node: graph.children[node]),
     "control is compared with what it was when ready": (Participant, "commit", _compare_with_right_before),
+    "who is ready says that it is in doubt": (flight, "_doubtful_nodes", lambda _: frozenset()),
+    "only what was affected when ready is compared": (Participant, "commit", _compare_all_affected),
+    "servers further below are named while the view is open alone": (Entries, "_leads_from", _lead_as_if_open),
+    "servers further below are named": (Entries, "_leads_from", _lead_to_children_alone),
+    "arcs are followed through the nodes of others": (Entries, "_look", _look_no_further_than_others),
+    "all are told the entry nodes of the whole update": (coordinator, "ROOTS_LIMIT", -1),
 }
 """Each with where it is in the code, and what is there without it."""
 

@@ -14,6 +14,7 @@ from namegraph.events import (
     LeaveArc,
     UpdateCommand,
 )
+from namegraph.message_parts import ArcId
 from namegraph.names import NodeId, ServerId, Subnet, parse_name, subnet_of
 from namegraph.records import NodeKind, RequestId
 from namegraph.refusals import Reason
@@ -95,15 +96,28 @@ def test_a_loop_grows_changes_inside_and_breaks_into_what_is_retained(three):
     ]
 
 
-def test_duplication_is_blocked_at_the_parents_home_before_the_caller_is_answered(three):
+def test_the_home_of_the_child_says_who_must_not_cross_an_arc_and_the_parents_home_describes_it(three):
     three.join(D, A)
     three.join(D, B)
     three.join(A, C)
     three.join(B, C)
-    core = three.cluster.servers[ServerId("b.example")]
-    assert core.boundary.stored == {(B, C): (D,)}
-    (record,) = MembershipResolver(core).describe(NodeId(B), pathname_limit=1).rd_records
+    at_parent, at_child = (three.cluster.servers[ServerId(server)] for server in ("b.example", "c.example"))
+    arc = ArcId(NodeId(B), NodeId(C))
+    assert at_parent.arcs_judged_elsewhere(at_parent.graph.index[B]) == {"c.example": [arc]}
+    told = {arc: at_child.rd_record(arc)}
+    assert told == {arc: (D,)}
+    (record,) = MembershipResolver(at_parent).describe(NodeId(B), pathname_limit=1, told=told).rd_records
     assert (record.source, record.sink, record.ancestors) == (D, C, (D,))
+
+
+def test_a_description_shows_no_record_that_was_not_told(three):
+    three.join(D, A)
+    three.join(D, B)
+    three.join(A, C)
+    three.join(B, C)
+    resolver = MembershipResolver(three.cluster.servers[ServerId("b.example")])
+    for told in ({}, {ArcId(NodeId(B), NodeId(C)): (NodeId("unknown@a.example"),)}):
+        assert resolver.describe(NodeId(B), pathname_limit=1, told=told).rd_records == ()
 
 
 def test_a_native_process_is_known_at_its_home(three):

@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import ChildKind, Committed, EffectKind, ImportCommand, JoinArc, PeerMessage
+from namegraph.events import ChildKind, Committed, EffectKind, ImportCommand, JoinArc, PeerMessage, UpdateCommand
 from namegraph.message_parts import UpdateId
 from namegraph.messages import Done, encode
 from namegraph.names import NodeId, ServerId
@@ -14,7 +14,7 @@ from simulation.run import SeedRun
 from tests.universe import Universe
 
 TOP, LEFT, RIGHT, SINK, OTHER = "top@a", "left@b", "right@c", "sink@d", "other@d"
-SEED_THAT_CONTROLS = 0
+SEED_THAT_CONTROLS = 2
 """Any in which something becomes controlled over servers."""
 GUEST = "guest@nobody.example"
 
@@ -83,6 +83,14 @@ def test_an_import_reports_none_of_it(diamond):
     assert isinstance(outcome, Committed)
     assert outcome.effects == ()
     assert told(diamond.leave(TOP, RIGHT)) == [(EffectKind.RELEASED, (SINK,), ("d",))]
+
+
+def test_for_a_caller_who_does_not_ask_it_is_neither_computed_nor_told(diamond):
+    command = UpdateCommand(-1, RequestId("quietly"), (join(TOP, RIGHT),))
+    diamond.cluster.submit(ServerId("a"), command)
+    with patch("namegraph.participant.controlled_among", side_effect=AssertionError("nobody wants to know")):
+        diamond.cluster.run()
+    assert told(diamond.cluster.answers[-1]) == []
 
 
 def test_a_server_may_not_say_it_of_a_node_of_another(diamond):

@@ -9,8 +9,8 @@ import pytest
 
 from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.records import NodeKind
+from tests.simulation.scene import G, H, Scene, cut_off_before_the_commit
 from tests.simulation.test_scenes_at_random import MISSING, PEOPLE, SERVERS, home_of
-from tests.simulation.test_views import G, H, Scene, cut_off_before_the_commit
 
 NAMES = [*G.values(), *H.values(), *MISSING, *PEOPLE]
 GROUPS = [name for name in NAMES if name not in PEOPLE]

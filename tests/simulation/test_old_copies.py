@@ -19,10 +19,8 @@ from namegraph.events import (
     UpdateCommand,
 )
 from namegraph.incarnations import Incarnations
-from namegraph.message_parts import ArcId, RecordVersion
 from namegraph.messages import Commit, Offer
 from namegraph.names import NodeId
-from namegraph.priorities import Priority
 from namegraph.records import RequestId
 from namegraph.refusals import Reason, RefusedError
 from namegraph.revisions import Wait
@@ -31,7 +29,7 @@ from simulation.disk import Disk
 from simulation.faults import FAULTS
 from simulation.invariants import InvariantViolatedError
 from simulation.run import SeedRun, run_seed
-from tests.simulation.test_views import RING, A, B, C, G, H, Scene
+from tests.simulation.scene import RING, A, B, C, G, H, Scene
 
 
 class SceneWithCopies(Scene):
@@ -133,11 +131,7 @@ def test_what_it_had_yet_to_tell_of_a_group_is_old_news_once_all_are_healed(loop
 
 @pytest.mark.parametrize(
     ("server", "operation"),
-    [
-        (A, LeaveArc(G[A], H[B])),
-        (A, LeaveArc(G[A], H[B], if_needed=True)),
-        (B, DeleteGroup(H[B], force=True)),
-    ],
+    [(A, LeaveArc(G[A], H[B])), (A, LeaveArc(G[A], H[B], if_needed=True)), (B, DeleteGroup(H[B], force=True))],
 )
 def test_nobody_is_told_that_there_is_nothing_to_leave_that_may_be_forgotten(loop, server, operation):
     old = loop.copy(A)
@@ -369,22 +363,11 @@ def test_without_a_leap_what_is_new_is_taken_for_old():
         return counter, Incarnations.heard_of(self, "", incarnation)._replace(value=b"")
 
     with patch.object(Incarnations, "begin", begin), patch.object(Incarnations, "__init__", _without_rows):
-        assert goes_wrong(range(5000, 5200))
+        assert goes_wrong(range(5004, 5204))
 
 
 def _without_rows(self, rows=()):
     self.own, self._left_out, self._of = 0, [], {}
-
-
-def test_a_block_of_a_view_before_is_not_kept_for_an_arc_that_is_not_there(loop):
-    loop.part([A], [B, C])
-    loop.meet([A], [B, C])
-    core, arc = loop.core(A), ArcId(G[A], H[B])
-    core.boundary.take_block(arc, (G[A],), RecordVersion(Priority(1, B), is_block=True))
-    assert arc not in core.boundary.stored
-    # Of this view it may only be early.
-    core.boundary.take_block(arc, (G[A],), RecordVersion(Priority(1_000, B), is_block=True))
-    assert arc in core.boundary.stored
 
 
 def test_only_a_server_on_an_older_disk_is_taken_for_one(loop):

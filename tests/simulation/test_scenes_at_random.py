@@ -9,7 +9,7 @@ import pytest
 
 from namegraph.events import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.names import NodeId, ServerId
-from tests.simulation.test_views import A, B, C, G, H, Scene
+from tests.simulation.scene import A, B, C, G, H, Scene
 
 SERVERS = (A, B, C)
 GROUPS = [*G.values(), *H.values()]

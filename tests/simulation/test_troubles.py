@@ -4,7 +4,7 @@
 """
 
 import random
-from itertools import pairwise
+from itertools import chain, pairwise
 from unittest.mock import patch
 
 import pytest
@@ -30,15 +30,12 @@ from simulation.shrink import NotReproducedError, shrink
 from simulation.troubles import Trouble
 from tests.simulation.test_shrink import Attempts
 
-SEEDS = 60
-
 SEEDS_ENOUGH_TO_GO_WRONG = 300
 """One in twenty does, or more."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 20))
-def test_whatever_goes_wrong_for_a_while_nothing_is_lost_and_all_comes_to_rest(first):
-    for seed in range(first, first + 20):
+def test_whatever_goes_wrong_for_a_while_nothing_is_lost_and_all_comes_to_rest():
+    for seed in range(20):
         run_seed(seed, faults=True)
 
 
@@ -81,23 +78,23 @@ def test_what_a_step_changes_is_written_with_that_step():
     def and_nothing_is_left(core, event, now):
         effects = step(core, event, now)
         site = core._site
-        parts = (core.entries, core._coordinator, core.boundary, core._participant.decided, core._views, core._early)
+        parts = (core.entries, core._coordinator, core._participant.decided, core._views, core._early)
         for part in (*parts, site.groups_apart, site.doubts, core.channels):
             assert not part.take_rows(), f"{type(part).__name__} after {event}"
         assert not site.rows
         return effects
 
     with patch.object(ServerCore, "step", and_nothing_is_left):
-        for seed in range(30):
+        for seed in range(10):
             run_seed(seed, faults=True)
 
 
 # -- what goes wrong without each rule
 
 
-def goes_wrong(first=0):
-    seeds = range(first, first + SEEDS_ENOUGH_TO_GO_WRONG)
-    return next((run for seed in seeds if (run := failed_run(seed)) is not None), None)
+def seeds_from(known):
+    """The seed that is known to fail, and others for when it does not, since what seeds choose has changed."""
+    return chain([known], range(SEEDS_ENOUGH_TO_GO_WRONG))
 
 
 def failed_run(seed):
@@ -144,26 +141,26 @@ def all_suspended_from(core, node):
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "replacement", "first"),
+    ("owner", "name", "replacement", "known"),
     [
-        pytest.param(Coordinator, "peer_lost", abort_all, 0, id="what is decided waits for a lost server"),
+        pytest.param(Coordinator, "peer_lost", abort_all, 2, id="what is decided waits for a lost server"),
         pytest.param(Channels, "take", take_repeated, 180, id="a letter that comes again is known by its number"),
-        pytest.param(Cluster, "_step", letters_leave_at_once, 0, id="letters leave only when they are durable"),
-        pytest.param(Parts, "_ready_for", lambda *_: None, 0, id="a ready server is in doubt"),
-        pytest.param(Coordinator, "restore", lambda *_: [], 0, id="a coordinator takes up what was decided"),
+        pytest.param(Cluster, "_step", letters_leave_at_once, 4, id="letters leave only when they are durable"),
+        pytest.param(Parts, "_ready_for", lambda *_: None, 17, id="a ready server is in doubt"),
+        pytest.param(Coordinator, "restore", lambda *_: [], 21, id="a coordinator takes up what was decided"),
         pytest.param(Healing, "view_opened", view_opened_for_all, 0, id="nobody waits for who is away, to be healed"),
-        pytest.param(GroupsApart, "is_deleted_since", lambda *_: False, 0, id="a group made anew has no old arcs"),
-        pytest.param(Healing, "_is_as_settled", lambda *_: True, 0, id="what an end declines is compared again"),
+        pytest.param(GroupsApart, "is_deleted_since", lambda *_: False, 5, id="a group made anew has no old arcs"),
+        pytest.param(Healing, "_is_as_settled", lambda *_: True, 27, id="what an end declines is compared again"),
         pytest.param(
-            ServerCore, "doubted_below", lambda *_: [], 0, id="what may be done without a server is incomplete"
+            ServerCore, "doubted_below", lambda *_: [], 5, id="what may be done without a server is incomplete"
         ),
-        pytest.param(ServerCore, "apart_from", all_suspended_from, 0, id="what is rejected is in no answer"),
+        pytest.param(ServerCore, "apart_from", all_suspended_from, 7, id="what is rejected is in no answer"),
         pytest.param(Coordinator, "_committed", committed_without_effects, 0, id="what is told of loops is so"),
     ],
 )
-def test_without_a_rule_something_goes_wrong(owner, name, replacement, first):
+def test_without_a_rule_something_goes_wrong(owner, name, replacement, known):
     with patch.object(owner, name, replacement):
-        assert goes_wrong(first) is not None
+        assert any(failed_run(seed) is not None for seed in seeds_from(known))
 
 
 def shrunk(run):
@@ -175,7 +172,7 @@ def shrunk(run):
 
 def test_what_goes_wrong_in_trouble_shrinks_to_a_short_scenario():
     with patch.object(Coordinator, "peer_lost", abort_all):
-        failed = (run for seed in range(66, 66 + SEEDS_ENOUGH_TO_GO_WRONG) if (run := failed_run(seed)) is not None)
+        failed = (run for seed in seeds_from(66) if (run := failed_run(seed)) is not None)
         # Where views have changed again and again, less can be left out than elsewhere.
         assert any(len(smaller.steps) <= 12 for smaller in map(shrunk, failed) if smaller is not None)
 

@@ -109,23 +109,6 @@ def assert_sets_are_right(core):
         assert core.ancestors.of(node) == afresh.of(node), core.graph.ids[node]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_sets_that_would_be_without_some_arcs_are_those_that_are_when_these_are_left(seed):
-    chance = random.Random(seed)
-    names = [group(f"a{number}") for number in range(9)]
-    servers = Servers(*names)
-    arcs = sorted({tuple(sorted(chance.sample(names, 2))) for _ in range(18)})
-    servers.do(*(JoinArc(*arc) for arc in arcs))
-    core = servers.core("a")
-    gone = chance.sample(arcs, 3)
-    foreseen = core.ancestors.without([tuple(core.graph.index[end] for end in arc) for arc in gone])
-    before = {node: core.ancestors.of(NodeIndex(node)).copy() for node in range(len(core.graph.ids))}
-    servers.do(*(LeaveArc(*arc) for arc in gone))
-    after = {node: core.ancestors.of(NodeIndex(node)) for node in before}
-    assert foreseen == {node: after[node] for node in before if after[node] != before[node]}
-    assert foreseen or all(after[node] == before[node] for node in before)
-
-
 def test_groups_are_created_and_joined_across_servers_in_one_update():
     servers = Servers(group("c1"))
     a, b, c = group("a1"), group("b1"), group("c1")

@@ -1,22 +1,11 @@
-"""The audit judges what the simulator and real servers have built, which other tests have judged by their answers."""
-
-import json
-import random
-import subprocess
-import sys
+"""The audit judges what the simulator has built, which other tests have judged by its answers."""
 
 import pytest
 
-from shadowtree import Join, Leave
-from shadowtree.errors import ShadowtreeError
 from simulation.run import SeedRun
 from spark_graph_jobs.run import Verdict, run
 from spark_graph_jobs.snapshots import read_collection
-from tests.integration.nameserver.conftest import start, start_several  # noqa: F401 - fixtures
 from tests.snapshots import write
-
-AUDIT_SECONDS = 600
-"""Starting Spark takes ten on a machine that has nothing else to do."""
 
 
 @pytest.mark.parametrize(("seed", "servers", "faults"), [(1, 2, False), (3, 5, False), (4, 4, True)])
@@ -27,79 +16,3 @@ def test_what_the_simulator_built_is_consistent(spark, tmp_path, seed, servers, 
     result = run(spark, read_collection(tmp_path / "snapshots"), tmp_path / "out", progress=lambda _: None)
     assert result.findings == ()
     assert result.verdict is Verdict.CONSISTENT
-
-
-def test_what_real_servers_were_told_is_consistent_and_one_that_is_gone_is_named(start_several, tmp_path):  # noqa: F811
-    """At a cut, for records of boundaries may still be on their way when the last update has been answered.
-
-    The server that goes has no arc from or to another one: what the others then suspend is under way at first, and two
-    that are read meanwhile, each at an instant of its own, differ for that alone.
-    """
-    subnets = ["a.example", "b.example", "c.example"]
-    servers = start_several([[subnet] for subnet in (*subnets, "d.example")])
-    servers.clients[3].create_group("alone@d.example")
-    servers.clients[3].join("alone@d.example", "p@d.example")
-    change_at_random(servers.clients[:3], subnets, updates=150)
-
-    whole = audit(servers.address(0), tmp_path / "whole", "--cut")
-    assert whole.returncode == 0, whole.stdout + whole.stderr
-    assert not [finding for finding in findings(tmp_path / "whole") if finding["severity"] == "error"]
-    assert (tmp_path / "whole" / "report.html").stat().st_size
-
-    servers.kill(3)
-    partial = audit(servers.address(0), tmp_path / "partial", "--", "--no-questions")
-    assert partial.returncode == 3, partial.stdout + partial.stderr
-    assert "d.example" in partial.stderr
-    assert "consistent" not in partial.stdout.splitlines()[-1]
-
-
-def change_at_random(clients, subnets, *, updates):
-    """Loops, diamonds and foreign processes over all servers, with leaves among the joins."""
-    chance = random.Random(7)
-    groups = [f"g{number}@{subnet}" for number in range(6) for subnet in subnets]
-    people = [f"p{number}@{domain}" for number in range(8) for domain in (*subnets, "else.where")]
-    for group in groups:
-        clients[0].create_group(group)
-    present = set()
-    for _ in range(updates):
-        if present and chance.random() < 0.3:
-            arc = chance.choice(sorted(present))
-            present.discard(arc)
-            change = Leave(*arc)
-        else:
-            arc = chance.choice(groups), chance.choice(groups + people)
-            change = Join(*arc)
-        try:
-            chance.choice(clients).apply([change])
-        except ShadowtreeError:
-            continue  # a self-arc, or one that is there: what is refused changes nothing
-        if isinstance(change, Join):
-            present.add(arc)
-
-
-def audit(address, out, *more):
-    """Run the command as a user does."""
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "shadowtree",
-            "audit",
-            "run",
-            "--server",
-            address,
-            "--out",
-            out,
-            "--timeout",
-            "60",
-            *more,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=AUDIT_SECONDS,
-        check=False,
-    )
-
-
-def findings(out):
-    return [json.loads(line) for line in (out / "findings.jsonl").read_text().splitlines()]

@@ -10,16 +10,25 @@ import pytest
 
 import shadowtree
 from shadowtree.client.snapshots.schema import TABLES
-from tests.integration.nameserver.conftest import start, start_several  # noqa: F401 - fixtures
+from tests.integration.nameserver.conftest import start, start_several, start_shared  # noqa: F401 - fixtures
 
 SUBNETS = ["a.example", "b.example", "c.example"]
 SECONDS = 60
 
 
+@pytest.fixture(scope="module")
+def servers(start_shared):  # noqa: F811
+    """Three servers with a loop over all of them, which no test breaks."""
+    return with_a_loop(start_shared([[subnet] for subnet in SUBNETS]))
+
+
 @pytest.fixture
-def servers(start_several):  # noqa: F811
-    """Three servers with a loop over all of them."""
-    servers = start_several([[subnet] for subnet in SUBNETS])
+def own_servers(start_several):  # noqa: F811
+    """The same for a test that ends one of them."""
+    return with_a_loop(start_several([[subnet] for subnet in SUBNETS]))
+
+
+def with_a_loop(servers):
     names = servers.clients[0]
     groups = [f"g@{subnet}" for subnet in SUBNETS]
     for group in groups:
@@ -61,11 +70,11 @@ def test_one_address_suffices_for_the_snapshots_of_all_servers(servers, tmp_path
     assert len(loops) == 1
 
 
-def test_a_server_that_is_gone_is_named_and_snapshots_of_before_do_not_pass_for_its_own(servers, tmp_path):
+def test_a_server_that_is_gone_is_named_and_snapshots_of_before_do_not_pass_for_its_own(own_servers, tmp_path):
     out = tmp_path / "out"
-    assert snapshot(servers.address(0), out).returncode == 0
-    servers.kill(2)
-    done = snapshot(servers.address(0), out, "--timeout", "5")
+    assert snapshot(own_servers.address(0), out).returncode == 0
+    own_servers.kill(2)
+    done = snapshot(own_servers.address(0), out, "--timeout", "5")
     assert done.returncode == 3
     assert "c.example" in done.stderr
     assert sorted(manifests(out)) == SUBNETS[:2]
@@ -94,9 +103,9 @@ def test_at_a_cut_all_servers_are_read_at_one_update(servers, tmp_path):
     assert len({manifest["cut"] for manifest in found.values()}) == 1
 
 
-def test_a_cut_needs_all_servers(servers, tmp_path):
-    servers.kill(2)
-    done = snapshot(servers.address(0), tmp_path / "out", "--cut", "--timeout", "5")
+def test_a_cut_needs_all_servers(own_servers, tmp_path):
+    own_servers.kill(2)
+    done = snapshot(own_servers.address(0), tmp_path / "out", "--cut", "--timeout", "5")
     assert done.returncode in (3, 4)
     assert done.stderr.count("\n") == 1
     assert manifests(tmp_path / "out") == {}

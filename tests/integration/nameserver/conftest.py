@@ -1,5 +1,7 @@
 """Servers that a test starts are gone when it ends."""
 
+from contextlib import ExitStack, contextmanager
+
 import pytest
 
 from shadowtree.cli.unused_ports import unused_ports
@@ -7,19 +9,28 @@ from tests.integration.nameserver.server_process import ServerProcess
 from tests.integration.nameserver.several_servers import SeveralServers
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Start servers on a database of this test."""
+@contextmanager
+def started_servers():
+    """What starts servers, all of which are gone in the end."""
     started = []
 
-    def start_server(database=tmp_path / "names.db", **settings):
+    def start_server(database, **settings):
         server = ServerProcess(database, **settings)
         started.append(server)
         return server
 
-    yield start_server
-    for server in started:
-        server.close()
+    try:
+        yield start_server
+    finally:
+        for server in started:
+            server.close()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start servers, on a database of this test if nothing else is said."""
+    with started_servers() as start_server:
+        yield lambda database=tmp_path / "names.db", **settings: start_server(database, **settings)
 
 
 @pytest.fixture
@@ -56,6 +67,20 @@ def start_several(start, tmp_path):
     yield start_all
     for servers in started:
         servers.close()
+
+
+@pytest.fixture(scope="module")
+def start_shared(tmp_path_factory):
+    """The same for all tests of a module that break none of them."""
+    with started_servers() as start_server, ExitStack() as closing:
+
+        def start_all(shares):
+            folder = tmp_path_factory.mktemp("several")
+            servers = SeveralServers(start_server, folder, unused_ports(len(shares)), shares)
+            closing.callback(servers.close)
+            return servers
+
+        yield start_all
 
 
 @pytest.fixture(scope="module")

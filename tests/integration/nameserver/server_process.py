@@ -26,6 +26,9 @@ PROGRAM = """
 import json, os, sys
 from nameserver.server import StartError, run
 from nameserver.settings import SettingsError, load_settings
+if "LOOP_REPORT" in os.environ:
+    from tests.loop_watch import watch_server
+    watch_server(os.environ["LOOP_REPORT"])
 try:
     sys.exit(run(load_settings(None, json.loads(sys.argv[1]), os.environ)))
 except (SettingsError, StartError) as error:

@@ -20,7 +20,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 @pytest.fixture(scope="module")
-def postgresql():
+def postgresql_of_its_own():
     with running_postgresql() as running:
         yield running
 
@@ -65,7 +65,7 @@ def trouble(request, tmp_path):
     if request.param == "moved file":
         path = tmp_path / "names.db"
         return path, lambda: path.rename(tmp_path / "away"), lambda: (tmp_path / "away").rename(path), "put it back"
-    postgresql = request.getfixturevalue("postgresql")
+    postgresql = request.getfixturevalue("postgresql_of_its_own")
     return postgresql.fresh_database(), postgresql.stop, postgresql.start, "see that PostgreSQL runs"
 
 

@@ -136,26 +136,6 @@ async def test_a_server_for_which_nobody_answers_is_lost_before_its_silence_is_t
     await until(lambda: a.report("b.x").life is b.report("a.x").life is Life.UP)
 
 
-async def test_a_server_that_said_it_is_busy_is_not_lost_while_it_is_silent(cluster):
-    a, b = await cluster.start("a.x", "b.x")
-    await a.transport.say_busy()
-    cluster.network.set("a.x", "b.x", Passage.STALL)
-    await watched(4 * LIMITS.acceptable_pause_seconds)
-    assert b.core.lost == []
-    cluster.network.heal()
-    await watched(0.2)
-    cluster.network.set("a.x", "b.x", Passage.STALL)
-    await until(lambda: b.core.lost)
-
-
-async def test_a_server_that_said_it_is_busy_is_lost_all_the_same_when_it_dies(cluster, monkeypatch):
-    monkeypatch.setattr(watch_module, "RESTART_SECONDS", 0.2)
-    a, b = await cluster.start("a.x", "b.x")
-    await a.transport.say_busy()
-    cluster.network.part("a.x", "b.x", Passage.CUT)
-    await until(lambda: lost(b) == ["a.x"])
-
-
 async def test_a_busy_time_of_this_process_is_not_held_against_others(cluster):
     a, b = await cluster.start("a.x", "b.x")
     for _ in range(3):

@@ -338,10 +338,10 @@ def test_every_method_of_the_contract_is_served():
 
     core = ServerCore(server="one", subnets=["b.c"])
     resolver = MembershipResolver(core)
-    built = {"core": core, "resolver": resolver, "parts": Parts(core, resolver.plans, start="x")}
+    built = {"core": core, "resolver": resolver, "parts": Parts(core, resolver.plans, start="x"), "filling": None}
     names = name_service_handlers(**built, run_loop=None, directory=None)
     assert set(names) == {method.name for method in m.DESCRIPTOR.services_by_name["NameService"].methods}
-    admin = admin_service_handlers(core=core, transport=None, run_loop=None)
+    admin = admin_service_handlers(core=core, reads=core, transport=None, run_loop=None)
     assert set(admin) == {method.name for method in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods}
     between_servers = {
         **peer_service_handlers(None),

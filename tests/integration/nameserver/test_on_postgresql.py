@@ -1,15 +1,6 @@
 """The same server on PostgreSQL, started by the test as an ordinary user."""
 
-import pytest
-
 from shadowtree.v1 import name_service_pb2 as m
-from tests.postgres import running_postgresql
-
-
-@pytest.fixture(scope="module")
-def postgresql():
-    with running_postgresql() as running:
-        yield running
 
 
 def test_a_server_on_postgresql_keeps_what_it_acknowledged_through_a_kill(postgresql, start):

@@ -62,7 +62,7 @@ def test_a_join_to_a_group_of_a_subnet_that_nobody_knows_is_refused(servers):
     for client in servers.clients:
         for parent, child in ((TOP, "x@nowhere.x"), ("x@nowhere.x", TOP)):
             ask = partial(client.join, parent, child, "group", timeout=SECONDS)
-            refused = refusal_of(ask, shadowtree.GroupNotFound, names="nobody who owns the subnet nowhere.x")
+            refused = refusal_of(ask, shadowtree.GroupNotFound, names="no server that owns the subnet nowhere.x")
             assert refused.facts["group"] == "x@nowhere.x"
         assert arcs(client) == []
 

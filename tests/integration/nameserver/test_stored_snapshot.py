@@ -8,13 +8,6 @@ import pytest
 
 import shadowtree
 from shadowtree.client.snapshots.schema import TABLES
-from tests.postgres import running_postgresql
-
-
-@pytest.fixture(scope="module")
-def postgresql():
-    with running_postgresql() as running:
-        yield running
 
 
 def snapshot(out, *options):

@@ -11,16 +11,9 @@ from namegraph.names import ServerId
 from storage import Store, open_store
 from storage.memory import MemoryDatabase, MemoryStore
 from tests.integration.storage.rows import ANNA
-from tests.postgres import PostgreSQL, running_postgresql
 
 Opener = Callable[..., Store]
 """Opens one database, for the server ANNA unless told otherwise; each call is a server that starts."""
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[PostgreSQL]:
-    with running_postgresql() as server:
-        yield server
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])

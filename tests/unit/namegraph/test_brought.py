@@ -53,7 +53,7 @@ def brought_here(core, arcs, alone, *, by=HERE):
         groups=[names[group] for group in alone],
     )
     columns = ImportOperations(core._site, command).concerning(by)
-    return Update(UpdateId(HERE, 1), (), 1, (), True, None, brought=columns)
+    return Update(UpdateId(HERE, 1), (), 1, (), None, brought=columns)
 
 
 def found_by(core, update):

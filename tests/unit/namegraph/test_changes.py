@@ -137,7 +137,7 @@ def test_joining_to_an_unknown_group_is_refused(server):
 def test_a_refusal_about_a_group_of_an_unknown_subnet_says_that_nobody_owns_it(server):
     refusal = server.ask(JoinArc(ELSEWHERE, A))
     assert refusal.reason is Reason.GROUP_NOT_FOUND
-    assert "knows nobody who owns the subnet elsewhere.example" in refusal.message
+    assert "knows no server that owns the subnet elsewhere.example" in refusal.message
 
 
 def test_joining_to_a_process_is_refused(server):

@@ -73,7 +73,7 @@ NOTHING = Cover(frozenset(), frozenset())
 
 def order(*operations, update_id=UPDATE, tentative=5, **of_update):
     numbered = tuple(enumerate(operations, start=1))
-    update = Update(update_id, numbered, len(numbered), (), has_joins=False, **{"read": None, **of_update})
+    update = Update(update_id, numbered, len(numbered), (), **{"read": None, **of_update})
     return Order(update, Priority(tentative, OTHER), NOTHING, None)
 
 
@@ -82,7 +82,7 @@ HUGE = ArcChange(ArcId(GROUPS[0], GROUPS[1]), True, NodeKind.GROUP, 0, BEYOND)
 
 
 def commit(arcs):
-    return Commit(UPDATE, Priority(9, OTHER), (), arcs, (), pack_records(()), (), (), (), ())
+    return Commit(UPDATE, Priority(9, OTHER), (), arcs, (), pack_records(()), (), ())
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,7 @@ def test_an_update_that_was_asked_for_is_aborted_and_not_dropped():
     while letters:
         scene.receive(HERE, OTHER, letters.pop(0))
     (update_id,) = core.entries.by_update
-    assert core.boundary._released
     scene.receive(HERE, OTHER, encode(Drop(update_id)))
     assert core.channels.faults == {(OTHER, NOT_ITS_UPDATE): 1}
-    scene.receive(HERE, OTHER, encode(Abort(update_id, None, ())))
+    scene.receive(HERE, OTHER, encode(Abort(update_id)))
     assert not core.entries.by_update
-    assert not core.boundary._released

@@ -4,7 +4,7 @@ import pytest
 
 from namegraph.events import PeerMessage, PeerMet
 from namegraph.message_parts import ArcId, KnownArc, Origin, ViewId
-from namegraph.messages import Accept, Entering, Held, Install, Offer, Open, Outside, Propose, Reach, Recall, encode
+from namegraph.messages import Accept, Entering, Held, Install, Offer, Open, Outside, Propose, Reach, encode
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.priorities import Priority
 from namegraph.records import NodeKind
@@ -40,7 +40,6 @@ def tell(core, *messages, sender=B, view=None):
         Accept(ViewId(3, B), FIRST, (A, B), 9, (), ()),
         Open(),
         Entering((ARC,)),
-        Recall((ARC,)),
         Held((KNOWN,)),
         Offer(Priority(3, B), (), (KNOWN,)),
     ],

@@ -75,7 +75,7 @@ def test_a_server_is_sent_what_concerns_it(arcs, alone, server):
     operations = ImportOperations(SITE, import_of(arcs, alone))
     columns = operations.concerning(server)
     assert fit_operations(columns)
-    update = Update(UpdateId(server, 1), (), 1, (), has_joins=True, read=None, brought=columns)
+    update = Update(UpdateId(server, 1), (), 1, (), read=None, brought=columns)
     order = Order(update, Priority(1, server), Cover(frozenset(), frozenset()), None)
     sent = decode(encode(order)).update
     assert list(operations_in(sent)) == [one for one in operations if concerns(server, one[1])]
@@ -98,7 +98,7 @@ def test_ends_are_found_at_their_homes(arcs, alone):
 
 
 def test_a_group_that_could_have_no_home_is_refused():
-    with pytest.raises(RefusedError, match="nobody who owns the subnet"):
+    with pytest.raises(RefusedError, match="no server that owns the subnet"):
         ImportOperations(SITE, import_of([], [NodeId("g@people.example")]))
 
 

@@ -225,7 +225,7 @@ LIES = {
     "another group was on the loop": (broken_loop, renamed(H), OTHER_LOOPS),
     "the loop stays": (broken_loop, renamed(THEIR_G, G, of=THEIR_G), OTHER_LOOPS),
     "what has members is a process": (below, altered(G, THEIR_G, kind=PROCESS), IMPOSSIBLE),
-    "an arc to itself": (batch, added(THEIR_H, THEIR_H), "tells of an arc that cannot be"),
+    "an arc to itself": (batch, added(THEIR_H, THEIR_H), "names an impossible arc"),
     "an imported arc is left out": (brought, without(G, FOREIGN), OTHER_ARCS),
     "an imported arc of a cost": (brought, altered(THEIR_G, G, cost=1), OTHER_ARCS),
     "an imported arc of another version": (brought, altered(G, FOREIGN, version=2), OTHER_ARCS),

@@ -153,11 +153,8 @@ class Mutating(Scene):
 
     def rest(self, commit):
         liar = self.liar
-        arc = ArcId(liar.choice(GROUPS), liar.choice(GROUPS))
         return liar.choice(
             [
-                lambda: structs.replace(commit, released=(*commit.released, (arc, ()))),
-                lambda: structs.replace(commit, stored=(*commit.stored, (arc, (arc.parent,)))),
                 lambda: structs.replace(commit, bases=commit.bases[1:]),
                 lambda: structs.replace(commit, bases=(*commit.bases, (liar.choice(NODES), commit.final))),
                 lambda: structs.replace(commit, final=commit.final._replace(counter=commit.final.counter + 1)),

@@ -11,7 +11,7 @@ from namegraph.server_core import ServerCore
 
 HERE, THERE = ServerId("here"), ServerId("there")
 A, B, C = NodeId("a@here.example"), NodeId("b@here.example"), NodeId("c@here.example")
-FAR = NodeId("far@there.example")
+FAR, FARTHER = NodeId("far@there.example"), NodeId("farther@there.example")
 
 
 def at(counter):
@@ -37,10 +37,25 @@ def enter(entries, number, *, ends=(), below=(), bound=0, final=None, joins=(), 
     return entry
 
 
+def names(entries, nodes):
+    return {entries._site.graph.ids[node] for node in nodes}
+
+
 def test_all_below_an_entry_node_is_affected_and_an_end_alone_is_not_followed(entries):
     part = entries.part(enter(entries, 1, ends=[C], below=[A]))
-    assert part.nodes == {A, B, C}
-    assert part.followed == {A, B}
+    assert names(entries, part.nodes) == {A, B, C}
+    assert names(entries, part.followed) == {A, B}
+    assert not part.unknown
+
+
+def test_what_has_no_number_here_is_affected_by_name(entries):
+    entry = enter(entries, 1, ends=[FAR], below=[FARTHER])
+    assert entries.part(entry).unknown == {FAR, FARTHER}
+    assert entries.affects(frozenset(), [FAR])
+    assert not entries.affects(frozenset(), [A])
+    for number, far in enumerate((FAR, FARTHER), start=2):
+        assert entries.part(entry).overlaps(entries.part(enter(entries, number, below=[far, C])))
+    assert not entries.part(entry).overlaps(entries.part(enter(entries, 9, below=[A])))
 
 
 def test_a_turn_waits_for_an_earlier_final_priority_on_a_common_node(entries):

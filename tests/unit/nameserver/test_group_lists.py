@@ -7,8 +7,8 @@ from namegraph.names import NodeId
 from nameserver.services.group_lists import GroupListCalls
 from resolver.membership import MembershipResolver
 from shadowtree.v1 import name_service_pb2 as messages
+from tests.simulation.scene import A, B, C, G, H, stop_before_the_commit
 from tests.simulation.test_old_copies import SceneWithCopies
-from tests.simulation.test_views import A, B, C, G, H, stop_before_the_commit
 
 NEW = NodeId(f"new@{A}")
 BEFORE = [G[A], H[A]]

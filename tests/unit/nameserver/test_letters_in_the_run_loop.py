@@ -237,19 +237,6 @@ async def test_what_a_server_writes_to_itself_is_handled_once_it_is_durable(serv
     assert list(server.core.channels.kept("a.x")) == []
 
 
-async def test_a_large_letter_to_itself_waits_until_the_others_have_left(server, monkeypatch):
-    monkeypatch.setattr(run_loop_module, "LARGE_LETTER_BYTES", 10)
-    have_left = asyncio.Event()
-    server.run_loop.before_long_step = have_left.wait
-    server.send()
-    server.run_loop.take(SendLetter("a.x", b"something large"))
-    await server.until(lambda: server.may_leave() == [1])
-    await settle()
-    assert handled_by_itself(server) == []
-    have_left.set()
-    await server.until(lambda: handled_by_itself(server) == [b"something large"])
-
-
 async def test_what_a_server_wrote_to_itself_before_a_restart_is_handled_after_it():
     core = FakePeerCore("a.x", ["a.x"], {})
     core.channels.send("a.x", b"own")

@@ -9,7 +9,7 @@ from namegraph.refusals import Reason, RefusedError
 from nameserver.gaps import Gaps
 from nameserver.pair_checks import PairChecks, PairFinding
 from resolver.membership import MembershipResolver
-from tests.simulation.test_views import (
+from tests.simulation.scene import (
     FROM_NOBODY,
     NOBODY,
     TO_GROUP_AS_PROCESS,
@@ -199,7 +199,7 @@ def test_a_group_that_a_coordinator_may_have_created_that_is_not_heard_any_more_
     scene, _ = ready_for(CreateGroup(NEW))
     for unheard, reason in [((), Reason.GROUP_NOT_FOUND), ((B,), Reason.GROUP_NOT_FOUND), ((C,), Reason.UNAVAILABLE)]:
         with pytest.raises(RefusedError) as caught:
-            Server(scene, A, *unheard).resolver.describe(NEW, pathname_limit=1)
+            Server(scene, A, *unheard).resolver.describe(NEW, pathname_limit=1, told={})
         assert caught.value.refusal.reason is reason
     assert caught.value.refusal.facts["unreachable"] == C
 

@@ -12,7 +12,7 @@ NORMAL, SHADOW, FADE = ArcState.NORMAL, ArcState.SHADOW, ArcState.FADE
 
 
 def describe(graph, name, *, pathname_limit=100):
-    return MembershipResolver(graph.core).describe(node_id(name), pathname_limit=pathname_limit)
+    return MembershipResolver(graph.core).describe(node_id(name), pathname_limit=pathname_limit, told={})
 
 
 def neighbours(found):

@@ -34,7 +34,7 @@ def test_every_question_about_an_unknown_group_or_a_process_is_refused(resolver,
         lambda: list(resolver.walk(unknown)),
         lambda: resolver.check(unknown, A),
         lambda: resolver.explain(unknown, A),
-        lambda: resolver.describe(unknown, pathname_limit=1),
+        lambda: resolver.describe(unknown, pathname_limit=1, told={}),
     ):
         with pytest.raises(RefusedError) as caught:
             ask()

@@ -37,7 +37,7 @@ FRAMES = [
     Relay(3, "a.x", "b.x", 2**64 - 1, True, is_first=True, taken=7, payload=b"inner", end=""),
     Relay(3, "a.x", "b.x", 1, False, end="finished"),
     Heartbeat(3, 2**63, 2**63 - 1, 1_500),
-    Heartbeat(3, 1, 0, 0, busy_seconds=60, view="2@a.x", cannot_write="the disk is full"),
+    Heartbeat(3, 1, 0, 0, view="2@a.x", cannot_write="the disk is full"),
     Hello(
         PROTOCOL_VERSION, "a.x", ("a.x",), 1, 3, (), known=(KnownServer("b.x", ("b.x", "b2.x")), KnownServer("c.x", ()))
     ),

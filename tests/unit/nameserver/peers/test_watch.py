@@ -135,28 +135,6 @@ def test_a_server_that_pauses_for_no_longer_than_accepted_is_up_again():
     assert watch.why == ""
 
 
-def test_a_server_that_excused_itself_may_be_silent_for_so_long_and_then_as_long_as_any():
-    watch = beating(60.0)
-    watch.excuse(60.0, 20.0)
-    watch.heard(60.5)
-    assert 84.5 < lost_after(watch, since=60.5) < 86
-
-
-def test_an_excuse_ends_with_what_is_heard_afterwards():
-    watch = beating(60.0)
-    watch.excuse(60.0, 20.0)
-    assert not watch.look(70.0)
-    watch.heard(70.0)
-    assert lost_after(watch, since=70.0) < 76
-
-
-def test_an_excuse_ends_with_the_connection():
-    watch = beating(60.0)
-    watch.excuse(60.0, 20.0)
-    watch.parted("the connection was closed")
-    assert lost_after(watch, since=60.0) < 66
-
-
 def test_a_server_that_nobody_answers_for_is_lost_sooner():
     watch = beating(60.0)
     watch.parted("the connection was closed")

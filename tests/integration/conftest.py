@@ -1,0 +1,16 @@
+"""What integration tests share, wherever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.postgres import PostgreSQL, running_postgresql
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A running PostgreSQL, on which each test makes a database or a schema of its own and stops nothing."""
+    with running_postgresql() as server:
+        yield server

@@ -1,0 +1,138 @@
+"""No turn of a server's event loop takes long: whoever asks meanwhile is answered."""
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+import shadowtree
+from shadowtree.cli.demo_loops import arc_to_turn_round
+from shadowtree.cli.demo_part import write_part
+from shadowtree.cli.demo_servers import deal
+
+EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
+GROUP = "forensics-full@team-pkg-security.tracker.debian.org"
+"""The demo loads it and all below it."""
+
+LONGEST_SECONDS = 0.020
+CALL_SECONDS = 120
+
+BUSY_LOOP = """
+import asyncio, sys, time
+from pathlib import Path
+from tests.loop_watch import LoopWatch
+
+def busy(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+async def main():
+    await asyncio.sleep(0)
+    busy(0.03)
+    await asyncio.sleep(0)
+    time.sleep(0.05)
+    for part in range(30):
+        busy(0.001)
+        await asyncio.sleep(0)
+
+LoopWatch(Path(sys.argv[1]))
+asyncio.run(main())
+"""
+
+
+class Stalls:
+    """The long turns of servers that have ended."""
+
+    def __init__(self, reports):
+        self._turns = [turn for report in reports for turn in json.loads(report.read_text())]
+
+    def during(self, span):
+        """What took too long in a span of time, the longest first, in words."""
+        begin, end = span
+        found = [turn for turn in self._turns if begin <= turn["at"] < end and turn["cpu"] > LONGEST_SECONDS]
+        return [_in_words(turn) for turn in sorted(found, key=lambda turn: turn["cpu"], reverse=True)]
+
+
+@contextmanager
+def span():
+    """The time from beginning to end, on the clock that all processes share."""
+    found = [time.monotonic(), float("inf")]
+    yield found
+    found[1] = time.monotonic()
+
+
+@pytest.fixture
+def watched(start_several, tmp_path):
+    """Start servers whose loops are watched; `stalls` ends them and says what was long."""
+
+    def start_watched(shares):
+        reports = [tmp_path / f"{number}.json" for number in range(len(shares))]
+        servers = start_several(shares, environments=[{"LOOP_REPORT": str(report)} for report in reports])
+
+        def stalls():
+            for process in servers.processes:
+                assert process.terminate() == (0, "")
+            return Stalls(reports)
+
+        return servers, stalls
+
+    return start_watched
+
+
+@pytest.fixture
+def part(tmp_path):
+    """The part of the example that the demo loads."""
+    return write_part(EXAMPLE, GROUP, tmp_path)
+
+
+def test_long_turns_are_told_by_the_processor_time_of_their_thread(tmp_path):
+    report = tmp_path / "report"
+    subprocess.run([sys.executable, "-c", BUSY_LOOP, str(report)], check=True)
+    (turn,) = json.loads(report.read_text())
+    assert 0.03 <= turn["cpu"] < 0.05
+    assert any("busy" in place for place, _ in turn["seen"])
+
+
+@pytest.mark.xfail(strict=True, reason="an import is one step")
+def test_an_import_on_one_server(watched):
+    subnets = [line.split("\t")[0] for line in (EXAMPLE.parent / "domains.tsv").read_text().splitlines()]
+    servers, stalls = watched([subnets])
+    with span() as importing, _client(servers) as client:
+        assert client.import_file(EXAMPLE).arcs == 454_565
+    assert stalls().during(importing) == []
+
+
+@pytest.mark.xfail(strict=True, reason="an import is one step at each server")
+def test_an_import_over_three_servers(watched, part):
+    servers, stalls = watched(deal(part.groups_of_subnets, 3))
+    with span() as importing, _client(servers) as client:
+        client.import_file(part.file)
+    assert stalls().during(importing) == []
+
+
+def test_the_loop_of_the_demo(watched, part):
+    servers, stalls = watched(deal(part.groups_of_subnets, 3))
+    with _client(servers) as client:
+        client.import_file(part.file)
+        parent, child = arc_to_turn_round(client.resolve(GROUP, walk=True).walk)
+        with span() as changing:
+            client.join(child, parent, "group")
+            assert client.check(parent, parent)
+            client.leave(child, parent, "group")
+            assert not client.check(parent, parent)
+    assert stalls().during(changing) == []
+
+
+def _client(servers):
+    return shadowtree.Client(servers.address(0), timeout=CALL_SECONDS)
+
+
+def _in_words(turn):
+    most = [f"{count} x {place}" for place, count in turn["seen"][:5]]
+    return f"{turn['cpu'] * 1e3:.0f} ms in {turn['steps']}: {most}"

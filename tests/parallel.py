@@ -1,0 +1,30 @@
+"""Which tests of a parallel run stay in one process, because they share something that takes long to start."""
+
+from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER = {
+    "tests/integration/audit/test_audit_": "audits that start a Spark of their own",
+    "tests/integration/audit/": "one Spark session",
+    "tests/integration/storage/": "one PostgreSQL",
+    "tests/integration/nameserver/test_on_postgresql.py": "one PostgreSQL",
+    "tests/integration/nameserver/test_stored_snapshot.py": "one PostgreSQL",
+}
+"""Tests whose names begin like this, and what they share; of two that fit, the first."""
+
+BY_FILE = ("tests/integration/", "tests/project/")
+"""Folders whose files have fixtures of their own that start servers or build packages."""
+
+
+def group_of(nodeid):
+    """What a process takes as a whole: some files, a file, or else this one test."""
+    for start, shared in TOGETHER.items():
+        if nodeid.startswith(start):
+            return shared
+    return nodeid.partition("::")[0] if nodeid.startswith(BY_FILE) else nodeid
+
+
+class GroupScheduling(LoadScopeScheduling):
+    """Gives groups to processes, those of most tests first, so that single tests fill up the end."""
+
+    def _split_scope(self, nodeid):
+        return group_of(nodeid)

@@ -1,0 +1,15 @@
+"""What the scenes of parting servers begin with."""
+
+import pytest
+
+from namegraph.events import JoinArc
+from tests.simulation.scene import A, B, C, G, Scene
+
+
+@pytest.fixture
+def loop():
+    """A loop through all three servers."""
+    scene = Scene()
+    for above, below in ((A, B), (B, C), (C, A)):
+        scene.done(above, JoinArc(G[above], G[below]))
+    return scene

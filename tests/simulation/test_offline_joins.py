@@ -1,0 +1,95 @@
+"""Arcs that are joined while the server of the other end is out of reach."""
+
+from namegraph.events import ChildKind, DeleteGroup, JoinArc, LeaveArc, PeerLeaving
+from namegraph.names import NodeId
+from namegraph.refusals import Reason
+from resolver.membership import MembershipResolver
+from tests.simulation.scene import A, B, C, G, H, Scene
+
+
+def test_a_member_joins_when_its_server_is_back():
+    scene = Scene()
+    scene.part([A, B], [C])
+    scene.done(A, JoinArc(G[A], G[C], ChildKind.GROUP, offline=True))
+    scene.done(A, JoinArc(G[A], NodeId(f"ann@{C}"), ChildKind.PROCESS, offline=True))
+    assert scene.suspended(A) == {(G[A], G[C]), (G[A], f"ann@{C}")}
+    assert scene.refused(A, JoinArc(H[A], G[C], offline=True)) is Reason.INVALID_REQUEST
+    scene.meet([A, B], [C])
+    scene.check((G[A], G[C]), (G[A], f"ann@{C}"))
+
+
+def test_a_member_that_cannot_join_stays_visible_as_rejected():
+    scene = Scene()
+    scene.part([A, B], [C])
+    scene.done(A, JoinArc(G[A], NodeId(f"nobody@{C}"), ChildKind.GROUP, offline=True))
+    scene.meet([A, B], [C])
+    ((arc, why),) = scene.core(A).suspended_arcs()
+    assert tuple(arc) == (G[A], f"nobody@{C}")
+    assert why.startswith("rejected: ")
+    scene.done(A, LeaveArc(*arc))
+    scene.check()
+
+
+def test_a_group_joins_when_the_server_of_its_parent_is_back():
+    scene = Scene()
+    scene.done(C, JoinArc(G[C], H[B]))
+    scene.done(A, JoinArc(H[A], G[A]))
+    scene.part([A], [B, C])
+    arcs = [(G[A], G[C]), (G[A], NodeId(f"ann@{C}")), (H[A], H[B])]
+    scene.done(C, JoinArc(*arcs[0], offline=True))
+    scene.done(C, JoinArc(*arcs[1], ChildKind.PROCESS, offline=True))
+    scene.done(B, JoinArc(*arcs[2], offline=True))
+    assert scene.refused(C, JoinArc(*arcs[0], offline=True)) is Reason.ALREADY_MEMBER
+    assert scene.suspended(C) == {*arcs[:2]}
+    assert [why for _, why in scene.core(C).suspended_arcs()] == [f"the server {A} is out of reach"] * 2
+    # What is below it at another server may have more above it.
+    for server, node in ((C, G[C]), (B, H[B]), (C, arcs[1][1])):
+        assert MembershipResolver(scene.core(server)).apart_above(node) == [A]
+    scene.meet([A], [B, C])
+    scene.check((G[C], H[B]), (H[A], G[A]), *arcs)
+
+
+def test_what_waits_for_the_server_of_its_parent_can_be_left_and_deleted():
+    scene = Scene()
+    scene.part([A], [B, C])
+    assert scene.refused(C, JoinArc(G[A], G[C])) is Reason.UNAVAILABLE
+    assert scene.refused(B, JoinArc(G[A], G[C], ChildKind.GROUP, offline=True)) is Reason.UNAVAILABLE
+    assert (
+        scene.refused(C, JoinArc(G[A], NodeId(f"nobody@{C}"), ChildKind.GROUP, offline=True)) is Reason.GROUP_NOT_FOUND
+    )
+    scene.done(C, JoinArc(G[A], G[C], offline=True))
+    scene.done(C, LeaveArc(G[A], G[C]))
+    scene.done(C, JoinArc(G[A], H[C], offline=True))
+    scene.done(C, DeleteGroup(H[C], force=True))
+    scene.meet([A], [B, C])
+    scene.check()
+
+
+def test_an_arc_that_waits_at_both_its_ends_is_joined_once():
+    scene = Scene()
+    scene.done(C, JoinArc(G[C], G[A]))
+    scene.part([A], [B, C])
+    scene.done(C, JoinArc(G[A], G[C], offline=True))
+    scene.done(A, JoinArc(G[A], G[C], ChildKind.GROUP, offline=True))
+    scene.meet([A], [B, C])
+    assert scene.loops(A) == scene.loops(C) == {frozenset([G[A], G[C]])}
+    scene.check((G[C], G[A]), (G[A], G[C]))
+
+
+def test_what_was_joined_to_wait_in_the_present_view_is_not_taken_for_rejected(loop):
+    loop.part([A, B], [C])
+    loop.meet([A, B], [C])
+    # It stops, and nobody has counted it as lost.
+    loop.cluster.submit(A, PeerLeaving(C, "it stops"))
+    loop.done(A, JoinArc(H[A], NodeId(f"ann@{C}"), ChildKind.PROCESS, offline=True))
+    assert MembershipResolver(loop.core(A)).check(H[A], NodeId(f"ann@{C}"))
+
+
+def test_a_process_of_a_server_that_is_away_is_not_taken_for_a_group():
+    scene = Scene()
+    person = NodeId(f"person@{A}")
+    scene.done(B, JoinArc(G[B], person))
+    scene.part([A], [B, C])
+    assert scene.refused(B, JoinArc(person, H[B], offline=True)) is Reason.GROUP_NOT_FOUND
+    scene.meet([A], [B, C])
+    scene.check((G[B], person))
