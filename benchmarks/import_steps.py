@@ -17,6 +17,7 @@ from namegraph.events import Event, ImportCommand, PeerLetter, PeerMessage, Peer
 from namegraph.names import NodeId, ServerId, Subnet
 from namegraph.records import RequestId
 from namegraph.server_core import ServerCore
+from resolver.census import Census
 from shadowtree.cli.demo_servers import deal
 
 SERVERS = 5
@@ -53,7 +54,7 @@ class Servers:
         while self._under_way:
             sender, letter = self._under_way.popleft()
             self.feed(letter.receiver, PeerMessage(sender, letter.number, letter.encoded))
-        return sum(core.graph.arc_count for core in self._cores.values())
+        return sum(Census(core).counts().arcs for core in self._cores.values())
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from namegraph.graph_rows import GraphRows
 from namegraph.message_parts import AncestryRecord, ArcColumns, ArcId, InArc, KnownArc, RecordColumns, Vnid
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.priorities import Priority
-from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow, Records
+from namegraph.records import ArcRecord, NodeIndex, NodeKind, Records
 from namegraph.site import NEVER, Site
 
 
@@ -192,7 +192,7 @@ class AncestryRecords:
         """Take over what was done to an arc from here while its child's home is away: it is suspended, or left."""
         graph = self._graph
         parent, child = graph.intern(known.arc.parent), graph.intern(known.arc.child)
-        before = graph.unsuspend(parent, child)
+        graph.unsuspend(parent, child)
         arc = ArcRecord(parent, child, known.cost, known.version, known.writer, known.is_present, known.is_present)
         if known.is_present:
             graph.tombstones.pop((parent, child), None)
@@ -201,7 +201,6 @@ class AncestryRecords:
                 self._set_kind(child, known.kind)
         else:
             graph.tombstones[parent, child] = arc
-        graph.arc_count += known.is_present - (before is not None)
         self.change.read_anew(parent)
         self._rows_of.arcs[parent, child] = None
 
@@ -223,7 +222,6 @@ class AncestryRecords:
         node = graph.intern(group)
         self._set_kind(node, NodeKind.GROUP if is_present else NodeKind.ABSENT)
         self._set_version(node, final)
-        graph.group_count += 1 if is_present else -1
         graph.group_changes += 1
         self._site.note_group(group, final, is_present=is_present)
 
@@ -277,9 +275,9 @@ class AncestryRecords:
         is_there = arc.present and not arc.suspended
         has_record = owns_child or child in self.above
         is_news = has_record and self.version_of(child) <= final
-        before = graph.unsuspend(parent, child) if owns_parent or is_news else None
+        if owns_parent or is_news:
+            graph.unsuspend(parent, child)
         if owns_parent:
-            graph.arc_count += arc.present - ((graph.children[parent].get(child) or before) is not None)
             self._apply_truth(arc, owns_child=owns_child)
         if is_news:
             self._set_version(child, final)
@@ -419,24 +417,23 @@ class AncestryRecords:
         """Say that every node has a row by now."""
         self._rows_of.recorded = len(self._graph.ids)
 
-    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+    def restore(self) -> None:
         """Take up the records of a restored graph."""
         graph, site = self._graph, self._site
-        self._rows_of.restore(rows)
-        for number in range(len(graph.ids)):
+        self._rows_of.restore()
+        if site.is_alone:
+            return
+        owned = site.owned()
+        for number, is_owned in enumerate(owned):
             node = NodeIndex(number)
-            if site.owns(node):
-                self.leaving_from(node)
+            if is_owned:
+                for child, arc in graph.children[node].items():
+                    if not owned[child]:
+                        self.leaving.setdefault(child, {})[node] = arc
             elif graph.kinds[node] == NodeKind.GROUP and graph.versions[node]:
                 self.above[node] = None
                 # What was in question before is not known any more.
                 self._in_question[node] = None
-
-    def leaving_from(self, node: NodeIndex) -> None:
-        """Note the arcs from an owned node to nodes of other servers."""
-        for child, arc in self._graph.children[node].items():
-            if not self._site.owns(child):
-                self.leaving.setdefault(child, {})[node] = arc
 
     def _set_kind(self, node: NodeIndex, kind: NodeKind) -> None:
         if self._graph.kinds[node] != kind:
@@ -515,8 +512,6 @@ class AncestryRecords:
             pass
         elif before == NodeKind.PROCESS or not owns_child:
             self._set_kind(child, NodeKind.ABSENT)
-        if owns_child and before != graph.kinds[child] and kind is NodeKind.PROCESS:
-            graph.process_count += 1 if arc.present else -1
 
     def _drop(self, node: NodeIndex) -> None:
         graph = self._graph

@@ -15,12 +15,14 @@ Source: protocol.md sections 6 and 7; architecture.md, "Between servers".
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
+from namegraph.durable import BYTES, DIGITS, NUMBERS_OF_SERVERS, SERVERS, DurableMap, DurableState
 from namegraph.events import PeerLetter
 from namegraph.names import ServerId
-from namegraph.records import ProtocolRow
 
 OUTBOX = "outbox"
 """Rows: a letter by receiver and number."""
@@ -35,47 +37,28 @@ UNMET = "unmet"
 class Channels:
     """The channels to and from all other servers."""
 
-    def __init__(self) -> None:
-        self._kept: dict[ServerId, OrderedDict[int, bytes]] = {}
-        self._last_sent: dict[ServerId, int] = {}
-        self._handled_through: dict[ServerId, int] = {}
-        self._left_through: dict[ServerId, int] = {}
+    def __init__(self, durable: DurableState) -> None:
+        self._outbox = DurableMap(durable, OUTBOX, NUMBERS_OF_SERVERS, BYTES)
+        """The letters that are kept: of each receiver those after `_forgotten_through`, none left out."""
+        self._handled_through = DurableMap(durable, INBOX, SERVERS, DIGITS)
+        self._sent = DurableMap(durable, SENT, SERVERS, DIGITS)
+        self._left_through = DurableMap(durable, UNMET, SERVERS, DIGITS)
         """Of servers to which letters were written while they were not met: the last one before those."""
+        self._last_sent = dict(self._sent)
+        self._forgotten_through = dict(self._sent)
+        for receiver, numbers in groupby(self._outbox, key=itemgetter(0)):
+            kept = [number for _, number in numbers]
+            self._forgotten_through[receiver], self._last_sent[receiver] = kept[0] - 1, kept[-1]
         self._met: set[ServerId] = set()
         """Since this server started, or the channels with them began again."""
         self._beginnings: Counter[ServerId] = Counter()
-        self._rows: list[ProtocolRow] = []
-        self._lazy_rows: list[ProtocolRow] = []
         self.faults: Counter[tuple[ServerId, str]] = Counter()
         """What other servers did wrong, by server and kind; for operators."""
-
-    @classmethod
-    def restore(cls, rows: Iterable[ProtocolRow]) -> Channels:
-        """The channels as they were when the rows were written."""
-        channels = cls()
-        letters: list[PeerLetter] = []
-        for row in rows:
-            assert row.value is not None
-            match row.part:
-                case "outbox":
-                    digits, _, receiver = row.key.partition(" ")
-                    letters.append(PeerLetter(ServerId(receiver), int(digits), row.value))
-                case "inbox":
-                    channels._handled_through[ServerId(row.key)] = int(row.value)
-                case "sent":
-                    channels._last_sent[ServerId(row.key)] = int(row.value)
-                case "unmet":
-                    channels._left_through[ServerId(row.key)] = int(row.value)
-        for receiver, number, encoded in sorted(letters):
-            channels._kept.setdefault(receiver, OrderedDict())[number] = encoded
-            channels._last_sent[receiver] = max(number, channels._last_sent.get(receiver, 0))
-        return channels
 
     def met(self, server: ServerId) -> None:
         """A server is there, and what it has handled fits: letters to it may leave."""
         self._met.add(server)
-        if self._left_through.pop(server, None) is not None:
-            self._rows.append(ProtocolRow(UNMET, server, None))
+        self._left_through.pop(server, None)
 
     def is_met(self, server: ServerId) -> bool:
         """Whether a server was met since this one started, or the channels with it began again."""
@@ -87,15 +70,12 @@ class Channels:
 
     def begin_again(self, server: ServerId) -> list[bytes]:
         """Number the letters to and from a server anew; returns those that were kept for it, and are not any more."""
-        kept = self._kept.pop(server, OrderedDict())
-        self._last_sent.pop(server, None)
-        self._handled_through.pop(server, None)
-        self._left_through.pop(server, None)
+        kept = [self._outbox.pop((server, letter.number)) for letter in self.kept(server)]
+        for part in (self._last_sent, self._forgotten_through, self._sent, self._handled_through, self._left_through):
+            part.pop(server, None)
         self._met.discard(server)
         self._beginnings[server] += 1
-        self._rows += [ProtocolRow(OUTBOX, _key(server, number), None) for number in kept]
-        self._rows += [ProtocolRow(part, server, None) for part in (INBOX, SENT, UNMET)]
-        return list(kept.values())
+        return kept
 
     def beginnings(self, server: ServerId) -> int:
         """How often the channels with a server have begun again since this one started."""
@@ -105,12 +85,10 @@ class Channels:
         """Number a message and keep it until it is received."""
         if receiver not in self._met and receiver not in self._left_through:
             self._left_through[receiver] = self.sent_through(receiver)
-            self._rows.append(ProtocolRow(UNMET, receiver, str(self.sent_through(receiver)).encode()))
         number = self._last_sent.get(receiver, 0) + 1
         # In this order: whoever reads in another thread finds what was sent through a number.
-        self._kept.setdefault(receiver, OrderedDict())[number] = encoded
+        self._outbox[receiver, number] = encoded
         self._last_sent[receiver] = number
-        self._rows.append(ProtocolRow(OUTBOX, _key(receiver, number), encoded))
         return PeerLetter(receiver, number, encoded)
 
     def take(self, sender: ServerId, number: int) -> bool:
@@ -120,29 +98,28 @@ class Channels:
             self.faults[sender, "repeated" if number <= handled else "out of order"] += 1
             return False
         self._handled_through[sender] = number
-        self._rows.append(ProtocolRow(INBOX, sender, str(number).encode()))
         return True
 
     def received(self, peer: ServerId, through: int) -> None:
         """Forget the letters that the other server has handled. Made durable with what comes next: it can wait."""
-        kept = self._kept.get(peer)
-        if through > self._last_sent.get(peer, 0):
+        last, forgotten = self.sent_through(peer), self.forgotten_through(peer)
+        if through > last:
             self.faults[peer, "receipt for what was not sent"] += 1
             return
-        while kept and (number := next(iter(kept))) <= through:
-            del kept[number]
-            self._lazy_rows.append(ProtocolRow(OUTBOX, _key(peer, number), None))
-            if not kept:
-                self._lazy_rows.append(ProtocolRow(SENT, peer, str(number).encode()))
+        if through > forgotten:
+            self._forgotten_through[peer] = through
+            for number in range(forgotten + 1, through + 1):
+                self._outbox.put_off((peer, number), None)
+            if through == last:
+                self._sent.put_off(peer, through)
 
     def kept(self, receiver: ServerId, *, after: int = 0) -> Iterator[PeerLetter]:
         """The letters to a server that are not known to be handled, in order, beyond a number.
 
         To be read before the next step. Those before are not looked at, so a long backlog is read in pieces.
         """
-        kept = self._kept.get(receiver, OrderedDict())
         for number in range(max(after, self.forgotten_through(receiver)) + 1, self.sent_through(receiver) + 1):
-            yield PeerLetter(receiver, number, kept[number])
+            yield PeerLetter(receiver, number, self._outbox[receiver, number])
 
     def sent_through(self, receiver: ServerId) -> int:
         """The number of the last letter to a server; 0 where there was none."""
@@ -154,21 +131,8 @@ class Channels:
 
     def forgotten_through(self, receiver: ServerId) -> int:
         """The number of the last letter to a server that is not kept any more; 0 where all are."""
-        kept = self._kept.get(receiver)
-        return next(iter(kept)) - 1 if kept else self.sent_through(receiver)
+        return self._forgotten_through.get(receiver, 0)
 
     def handled_through(self, sender: ServerId) -> int:
         """The number of the last letter of a sender that was handled; 0 where there was none."""
         return self._handled_through.get(sender, 0)
-
-    def take_rows(self) -> list[ProtocolRow]:
-        """The rows of this step; those that can wait go with others only."""
-        if not self._rows:
-            return []
-        rows = self._lazy_rows + self._rows
-        self._lazy_rows, self._rows = [], []
-        return rows
-
-
-def _key(receiver: ServerId, number: int) -> str:
-    return f"{number} {receiver}"

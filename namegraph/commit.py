@@ -107,7 +107,6 @@ def _apply_arcs(graph: NameGraph, changes: Changes, records: Records, *, counter
         arcs_in(child)[parent] = arc
         records.arcs.append(arc)
         touched.add(child)
-    graph.arc_count += len(changes.added) - len(changes.removed)
     return touched
 
 
@@ -115,8 +114,6 @@ def _apply_kinds(graph: NameGraph, changes: Changes) -> set[NodeIndex]:
     groups_changed = False
     for node, kind in changes.kinds.items():
         before = graph.kinds[node]
-        graph.group_count += (kind == NodeKind.GROUP) - (before == NodeKind.GROUP)
-        graph.process_count += (kind == NodeKind.PROCESS) - (before == NodeKind.PROCESS)
         groups_changed |= NodeKind.GROUP in (kind, before)
         graph.kinds[node] = kind
     graph.group_changes += groups_changed

@@ -21,7 +21,6 @@ Source: NG 6.2, 6.4; protocol.md section 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from msgspec import structs
@@ -31,6 +30,7 @@ from namegraph.arc_outcomes import UnsaidError
 from namegraph.commit import name_effects
 from namegraph.control import Told, united
 from namegraph.decision import Decision, decide
+from namegraph.durable import UPDATES, DurableMap
 from namegraph.events import (
     Committed,
     CreateGroup,
@@ -57,13 +57,12 @@ from namegraph.messages import (
     encode,
 )
 from namegraph.names import NodeId, ServerId
-from namegraph.ordering import row_key
 from namegraph.participant import Participant
 from namegraph.priorities import Priority, revision_of
-from namegraph.records import NodeKind, ProtocolRow, RequestId
+from namegraph.records import NodeKind, RequestId
 from namegraph.refusals import Reason, Refusal
-from namegraph.running import Ended, Involved, Phase, Plan, Running, decode_involved, encode_running
-from namegraph.site import NEVER, Site
+from namegraph.running import RUNNING, Ended, Phase, Plan, Running
+from namegraph.site import Site
 from namegraph.update_parts import parts_of
 
 COORDINATED = "coordinated"
@@ -97,8 +96,7 @@ class Coordinator:
         self._site = site
         self._participant = participant
         self.own_part_later_from = OWN_PART_LATER_FROM
-        self._running: dict[UpdateId, Running] = {}
-        self._changed: dict[UpdateId, None] = {}
+        self._running = DurableMap(site.durable, COORDINATED, UPDATES, RUNNING)
         self.ended: list[Ended] = []
         """Decided, or come to nothing, in this step; a commit is not to be answered yet."""
         self.answerable: list[UpdateId] = []
@@ -113,8 +111,6 @@ class Coordinator:
         """The same of updates that this server does by itself."""
         self.own_ended: list[tuple[UpdateId, bool]] = []
         """Updates that this server did by itself and that are over since this step, and whether they were done."""
-        self._finished: dict[UpdateId, Running] = {}
-        """Decided before the present view was installed: their callers are answered when it opens."""
 
     def start(self, plan: Plan, *, request_id: RequestId, deadline: float | None, attempt: int = 1) -> UpdateId:
         """Take a new update; return its id."""
@@ -240,7 +236,7 @@ class Coordinator:
     def tick(self, now: float) -> None:
         """End the updates whose deadline has passed."""
         for running in list(self._running.values()):
-            if running.phase is not Phase.DECIDED and running.deadline is not None and now > running.deadline:
+            if not running.is_decided and running.deadline is not None and now > running.deadline:
                 what, missing = _MISSING[running.phase], self._missing(running)
                 self._abort(
                     running,
@@ -255,14 +251,14 @@ class Coordinator:
         deadlines = [
             running.deadline
             for running in self._running.values()
-            if running.deadline is not None and running.phase is not Phase.DECIDED
+            if running.deadline is not None and not running.is_decided
         ]
         return min(deadlines, default=None)
 
     def peer_lost(self, server: ServerId) -> None:
         """End the updates that need a server which is out of reach."""
         for running in list(self._running.values()):
-            if running.phase is Phase.DECIDED or server not in running.asked:
+            if running.is_decided or server not in running.asked:
                 continue
             if running.plan.is_own or (server in running.judges and not running.plan.is_import):
                 self._abort(running, self._out_of_reach(server))
@@ -288,21 +284,20 @@ class Coordinator:
         """What was decided and may not be done everywhere, each as an encoded `Commit` of everything; sorted."""
         return [
             (update_id, running.everything)
-            for update_id, running in sorted({**self._running, **self._finished}.items())
-            if running.phase is Phase.DECIDED
+            for update_id, running in sorted(self._running.items())
+            if running.is_decided
         ]
 
     def end_view(self) -> list[Running]:
         """End all that is under way: what is decided is finished by others; the rest begins again, if asked for by
         clients. Returns what was decided in all views since one was open."""
         # A view that did not come to be open may not have come to all its members: some still miss what was decided.
-        found = list(self._finished.values())
+        found = []
         for running in list(self._running.values()):
-            self._changed[running.update_id] = None
-            if running.phase is Phase.DECIDED:
+            if running.is_decided:
                 found.append(running)
-                del self._running[running.update_id]
-                self._finished[running.update_id] = running
+                running.phase = Phase.FINISHED
+                self._running.touch(running.update_id)
             elif running.plan.is_own:
                 del self._running[running.update_id]
             elif running.phase is not Phase.WAITING:
@@ -319,15 +314,16 @@ class Coordinator:
 
     def open_view(self) -> None:
         """Answer for what the view before has decided, and begin what waits."""
-        for update_id, running in self._finished.items():
-            self._changed[update_id] = None
+        for update_id, running in list(self._running.items()):
+            if running.phase is not Phase.FINISHED:
+                continue
+            del self._running[update_id]
             if running.plan.is_own:
                 self.own_ended.append((update_id, True))
                 continue
             self.answerable.append(update_id)
             if running.told:
                 self.controlled[update_id] = united(running.told)
-        self._finished = {}
         self.begin_waiting()
 
     def begin_waiting(self) -> None:
@@ -335,7 +331,6 @@ class Coordinator:
         for running in list(self._running.values()):
             if running.phase is Phase.WAITING:
                 del self._running[running.update_id]
-                self._changed[running.update_id] = None
                 again = self.start(
                     running.plan, request_id=running.request_id, deadline=running.deadline, attempt=running.attempt
                 )
@@ -354,23 +349,24 @@ class Coordinator:
 
     def under_way(self) -> list[UpdateId]:
         """The updates that are not over, sorted."""
-        return sorted(self._running)
+        return [running.update_id for running, _ in self.all_running()]
 
     def all_running(self) -> list[tuple[Running, tuple[ServerId, ...]]]:
         """The updates that are not over, sorted, each with the servers it waits for."""
         return [
             (running, tuple(sorted(running.not_done) if running.phase is Phase.DECIDED else self._waited_for(running)))
             for _, running in sorted(self._running.items())
+            if running.phase is not Phase.FINISHED
         ]
 
     def holding(self, sender: ServerId, holding: Holding) -> None:
         """A server was handed an entry: tell it the final priority, or that the update is over."""
         running = self._running.get(holding.update_id)
-        if running is None or running.phase in (Phase.WAITING, Phase.DECIDED):
+        if running is None or running.phase is Phase.WAITING or running.is_decided:
             self._site.send(sender, Drop(holding.update_id))
             return
         running.holders[sender] = None
-        self._changed[holding.update_id] = None
+        self._running.touch(holding.update_id)
         if running.phase is not Phase.ORDER:
             self._site.send(sender, Final(holding.update_id, running.final))
 
@@ -382,7 +378,7 @@ class Coordinator:
         if sender not in running.not_done:
             return
         del running.not_done[sender]
-        self._changed[done.update_id] = None
+        self._running.touch(done.update_id)
         if done.controlled or done.released:
             running.told += (Told(sender, done.controlled, done.released),)
         if not running.not_done:
@@ -399,7 +395,7 @@ class Coordinator:
 
     def is_idle(self) -> bool:
         """Whether no update of this coordinator is under way."""
-        return not self._running
+        return all(running.phase is Phase.FINISHED for running in self._running.values())
 
     def _ask(self, running: Running) -> None:
         """Send `Order` wherever the entry does not cover what is wanted.
@@ -432,11 +428,11 @@ class Coordinator:
                 cover = Cover(cover.ends - before.ends, cover.entry_nodes - before.entry_nodes)
             if final is None:
                 running.votes_due[server] += 1
-            self._changed[running.update_id] = None
+            self._running.touch(running.update_id)
             above = tuple(running.above) if is_last or final is not None else ()
             highest_vote = running.highest_vote if is_last else None
             part = parts.get(server, known)
-            over_below = min((*self._running, *self._finished)).number
+            over_below = min(self._running).number
             self._site.send(server, Order(part, running.tentative, cover, final, above, highest_vote, over_below))
 
     def _add_leads(self, running: Running, leads: Leads) -> None:
@@ -450,7 +446,6 @@ class Coordinator:
         """Let everybody forget an update."""
         update_id = running.update_id
         del self._running[update_id]
-        self._changed[update_id] = None
         for server in self._involved(running):
             self._site.send(server, Abort(update_id))
 
@@ -541,7 +536,7 @@ class Coordinator:
                 running = self._running.get(before)
                 if running is None:
                     found.add(before.coordinator)
-                elif running.phase is Phase.DECIDED:
+                elif running.is_decided:
                     found.update(running.not_done)
                 else:
                     found.update(self._waited_for(running))
@@ -582,7 +577,6 @@ class Coordinator:
     def _finish_cut(self, running: Running) -> None:
         update_id = running.update_id
         del self._running[update_id]
-        self._changed[update_id] = None
         for server in self._involved(running):
             self._site.send(server, TakeCut(update_id))
         revision = revision_of(running.final, coordinator=self._site.server)
@@ -606,7 +600,7 @@ class Coordinator:
         update_id = running.update_id
         assert decision is not None
         running.phase = Phase.DECIDED
-        self._changed[update_id] = None
+        self._running.touch(update_id)
         participants = sorted(running.asked)
         running.not_done = dict.fromkeys(participants)
         for server in sorted(running.holders):
@@ -653,44 +647,12 @@ class Coordinator:
         effects = name_effects(decision.after.graph, self._site.table, self._site.server, decision.effects)
         return Committed(revision, effects)
 
-    def take_rows(self) -> list[ProtocolRow]:
-        """The rows of updates that changed since this was last asked."""
-        rows = []
-        for update_id in self._changed:
-            finished = self._finished.get(update_id)
-            running = finished or self._running.get(update_id)
-            is_finished = finished is not None
-            value = None if running is None else encode_running(running, is_finished_by_view=is_finished)
-            rows.append(ProtocolRow(COORDINATED, row_key(update_id), value))
-        self._changed = {}
-        return rows
-
-    def restore(self, rows: Iterable[ProtocolRow]) -> list[Involved]:
-        """Take up what was decided; what was not comes to nothing. Return what was decided."""
-        decided = []
-        for row in rows:
-            if row.part != COORDINATED:
-                continue
-            assert row.value is not None
-            found = decode_involved(row.value)
-            if not found.is_decided:
-                self._changed[found.update_id] = None
-                for server in found.servers:
-                    self._site.send(server, Abort(found.update_id))
-                continue
-            # Of updates that are decided, those without a request are this server's own.
-            plan = Plan((), 0, is_own=not found.request_id)
-            running = Running(found.update_id, found.request_id, plan, None, NEVER, phase=Phase.DECIDED)
-            assert found.final is not None
-            running.final = found.final
-            running.not_done = dict.fromkeys(found.servers)
-            running.everything = found.everything
-            running.told = found.told
-            running.own_part_later = True  # or not: nobody knows any more
-            (self._finished if found.is_finished_by_view else self._running)[found.update_id] = running
-            if not plan.is_own:
-                decided.append(found)
-        return decided
+    def restore(self) -> list[Running]:
+        """After a restart: let everybody forget what was not decided; return what was, and has a caller."""
+        for running in list(self._running.values()):
+            if not running.is_decided:
+                self._end_without_trace(running)
+        return [running for running in self._running.values() if not running.plan.is_own]
 
 
 def _group_gone(running: Running, refuse: Refuse) -> NodeId | None:

@@ -209,6 +209,15 @@ class CoreReads:
         """Whether a node that is known here lives here."""
         return self._site.owns(node)
 
+    def owned(self, *, start: int) -> bytearray:
+        """Of each node from a number on, in their order: 1 where it lives here, else 0."""
+        return self._site.owned(start)
+
+    @property
+    def ownership_changes(self) -> int:
+        """How often a subnet got an owner, or lost it: nodes may live elsewhere since."""
+        return self._table.changes
+
     def owner_of(self, subnet: Subnet) -> ServerId | None:
         """The server that owns a subnet, where it was met."""
         return self._table.owner_of(subnet)

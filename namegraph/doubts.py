@@ -15,11 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable
 from typing import NamedTuple
 
-import msgspec
-
+from namegraph.durable import UPDATES, DurableMap, DurableState, packed
 from namegraph.message_parts import UpdateId
 from namegraph.names import NodeId, ServerId
-from namegraph.records import ProtocolRow
 
 DOUBT = "doubt"
 """Rows: what an update in doubt was to change here, by the update."""
@@ -36,13 +34,13 @@ class Doubt(NamedTuple):
 class Doubts:
     """The updates in doubt of one server."""
 
-    def __init__(self) -> None:
-        self._doubts: dict[UpdateId, Doubt] = {}
+    def __init__(self, durable: DurableState) -> None:
+        self._doubts = DurableMap(durable, DOUBT, UPDATES, packed(Doubt))
         self._servers: dict[NodeId, tuple[ServerId, ...]] = {}
         """By node, the coordinators that may know better; derived from `_doubts`."""
         self._creators: dict[NodeId, tuple[ServerId, ...]] = {}
         """By group, the coordinators that may have created it; derived too."""
-        self._changed: dict[UpdateId, None] = {}
+        self._find_servers()
 
     def __bool__(self) -> bool:
         return bool(self._doubts)
@@ -72,7 +70,6 @@ class Doubts:
     def note(self, update_id: UpdateId, nodes: Iterable[NodeId], groups: Iterable[NodeId]) -> None:
         """Note an update that was dropped without its outcome: the nodes it concerns, the groups it creates."""
         self._doubts[update_id] = Doubt(tuple(sorted(nodes)), tuple(sorted(groups)))
-        self._changed[update_id] = None
         self._find_servers()
 
     def healed(self, with_servers: Container[ServerId]) -> None:
@@ -80,27 +77,8 @@ class Doubts:
         over = [update_id for update_id in self._doubts if update_id.coordinator in with_servers]
         for update_id in over:
             del self._doubts[update_id]
-            self._changed[update_id] = None
         if over:
             self._find_servers()
-
-    def take_rows(self) -> list[ProtocolRow]:
-        """The rows that changed since this was last asked."""
-        rows = []
-        for update_id in self._changed:
-            doubt = self._doubts.get(update_id)
-            key = f"{update_id.number} {update_id.coordinator}"
-            rows.append(ProtocolRow(DOUBT, key, None if doubt is None else _ENCODER.encode(doubt)))
-        self._changed = {}
-        return rows
-
-    def restore(self, rows: Iterable[ProtocolRow]) -> None:
-        """Take up what was in doubt."""
-        for row in rows:
-            if row.part == DOUBT:
-                number, _, coordinator = row.key.partition(" ")
-                self._doubts[UpdateId(ServerId(coordinator), int(number))] = _DECODER.decode(row.value or b"")
-        self._find_servers()
 
     def _find_servers(self) -> None:
         self._servers = _coordinators((update_id, doubt.nodes) for update_id, doubt in self._doubts.items())
@@ -113,7 +91,3 @@ def _coordinators(concerned: Iterable[tuple[UpdateId, Iterable[NodeId]]]) -> dic
         for node in nodes:
             found.setdefault(node, set()).add(update_id.coordinator)
     return {node: tuple(sorted(servers)) for node, servers in found.items()}
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Doubt)

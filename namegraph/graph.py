@@ -121,9 +121,6 @@ class NameGraph:
         self.virtual_nodes: dict[int, VirtualNode] = {}
         self.virtual_node_of: dict[NodeIndex, VirtualNode] = {}
         self.next_virtual_node = 0
-        self.group_count = 0
-        self.process_count = 0
-        self.arc_count = 0
         self.update_count = 0
         """How many updates were committed since start; with `changed_tails`, tells readers what is stale."""
         self.group_changes = 0

@@ -6,12 +6,9 @@ be ahead of that (see `ancestry_records`), and then has a row of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import msgspec
-
+from namegraph.durable import DurableMap, KeyForm, packed
 from namegraph.graph import VirtualNode
-from namegraph.records import ArcRecord, NodeIndex, NodeRecord, ProtocolRow, Records, VirtualNodeRecord
+from namegraph.records import ArcRecord, NodeIndex, NodeRecord, Records, VirtualNodeRecord
 from namegraph.site import Site
 
 AHEAD = "record ahead"
@@ -34,7 +31,9 @@ class GraphRows:
         """By number; those that are gone too."""
         self.recorded = 0
         """Nodes of smaller numbers have a row."""
-        self._ahead: dict[ArcKey, None] = {}
+        self._ahead: DurableMap[ArcKey, ArcRecord | None] = DurableMap(
+            site.durable, AHEAD, _ENDS, packed(ArcRecord | None)
+        )
 
     def take(self, records: Records) -> None:
         """Add the rows of all that was noted."""
@@ -54,17 +53,11 @@ class GraphRows:
             records.virtual_nodes.append(VirtualNodeRecord(number, virtual_node.smallest, counter, server, is_present))
         self.nodes, self.arcs, self.records, self.virtual_nodes = {}, {}, {}, {}
 
-    def restore(self, rows: Iterable[ProtocolRow]) -> None:
+    def restore(self) -> None:
         """Put ancestry records that were ahead of the truth back into a restored graph."""
         graph = self._graph
         self.recorded = len(graph.ids)
-        for row in rows:
-            if row.part != AHEAD:
-                continue
-            assert row.value is not None
-            parent, child = (NodeIndex(int(number)) for number in row.key.split())
-            arc = _DECODER.decode(row.value)
-            self._ahead[parent, child] = None
+        for (parent, child), arc in self._ahead.items():
             if arc is None:
                 graph.parents[child].pop(parent, None)
             else:
@@ -98,11 +91,9 @@ class GraphRows:
             is_ahead = arc != in_record
         records.arcs.append(arc)
         if is_ahead:
-            self._ahead[parent, child] = None
-            records.protocol.append(ProtocolRow(AHEAD, f"{parent} {child}", _ENCODER.encode(in_record)))
-        elif (parent, child) in self._ahead:
-            del self._ahead[parent, child]
-            records.protocol.append(ProtocolRow(AHEAD, f"{parent} {child}", None))
+            self._ahead[parent, child] = in_record
+        else:
+            self._ahead.pop((parent, child), None)
 
 
 def _unknown(parent: NodeIndex, child: NodeIndex) -> ArcRecord:
@@ -110,5 +101,9 @@ def _unknown(parent: NodeIndex, child: NodeIndex) -> ArcRecord:
     return ArcRecord(parent, child, 0, 0, 0, present=False, suspended=False)
 
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(ArcRecord | None)
+def _ends(key: str) -> ArcKey:
+    parent, _, child = key.partition(" ")
+    return NodeIndex(int(parent)), NodeIndex(int(child))
+
+
+_ENDS = KeyForm[ArcKey](lambda ends: f"{ends[0]} {ends[1]}", _ends)

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
+from namegraph.durable import NODES, TEXTS, DurableMap, DurableState, packed
 from namegraph.names import NodeId
 from namegraph.priorities import Priority
-from namegraph.records import ProtocolRow
 
 GROUP_APART = "group apart"
 """Rows: the final priority of the last update that created or deleted a group."""
@@ -31,13 +29,12 @@ GROUPS_KNOWN = "groups known"
 class GroupsApart:
     """The groups of one server."""
 
-    def __init__(self) -> None:
-        self._changed_at: dict[NodeId, Priority] = {}
-        self._deleted_at: dict[NodeId, Priority] = {}
+    def __init__(self, durable: DurableState) -> None:
+        self._changed_at = DurableMap(durable, GROUP_APART, NODES, packed(Priority))
+        self._deleted_at = DurableMap(durable, GROUP_DELETED, NODES, packed(Priority))
+        self._known_before = DurableMap(durable, GROUPS_KNOWN, TEXTS, packed(Priority))
+        """One value, without a key."""
         self._elsewhere: dict[NodeId, Priority] = {}
-        self._changed: dict[NodeId, None] = {}
-        self._known_before: Priority | None = None
-        self._is_more_known = False
 
     def deleted_elsewhere(self, groups: Iterable[NodeId], final: Priority) -> None:
         """Mark the coming deletions of these groups, and of no others, with the priority of the update that was missed.
@@ -54,7 +51,6 @@ class GroupsApart:
         self._changed_at[group] = final
         if not is_present:
             self._deleted_at[group] = final
-        self._changed[group] = None
 
     def is_noted(self, group: NodeId) -> bool:
         """Whether it is known when a group was created or deleted last."""
@@ -62,7 +58,7 @@ class GroupsApart:
 
     def is_news(self, group: NodeId, final: Priority) -> bool:
         """Whether an update of this priority is newer than the last change of the group, and than the last heal."""
-        is_known = self._known_before is not None and final < self._known_before
+        is_known = any(final < before for before in self._known_before.values())
         changed_at = self._changed_at.get(group)
         return not is_known and (changed_at is None or changed_at <= final)
 
@@ -73,32 +69,6 @@ class GroupsApart:
 
     def forget_all(self, before: Priority) -> None:
         """Forget all times: every server has the outcomes of all updates before this priority."""
-        self._known_before, self._is_more_known = before, True
-        self._changed.update(dict.fromkeys(self._changed_at))
-        self._changed_at, self._deleted_at = {}, {}
-
-    def take_rows(self) -> list[ProtocolRow]:
-        """The rows that changed since this was last asked."""
-        rows = []
-        for group in self._changed:
-            for part, all_noted in ((GROUP_APART, self._changed_at), (GROUP_DELETED, self._deleted_at)):
-                noted = all_noted.get(group)
-                rows.append(ProtocolRow(part, group, None if noted is None else _ENCODER.encode(noted)))
-        if self._is_more_known:
-            rows.append(ProtocolRow(GROUPS_KNOWN, "", _ENCODER.encode(self._known_before)))
-        self._changed, self._is_more_known = {}, False
-        return rows
-
-    def restore(self, rows: Iterable[ProtocolRow]) -> None:
-        """Take up what was noted."""
-        for row in rows:
-            if row.part == GROUP_APART:
-                self._changed_at[NodeId(row.key)] = _DECODER.decode(row.value or b"")
-            elif row.part == GROUP_DELETED:
-                self._deleted_at[NodeId(row.key)] = _DECODER.decode(row.value or b"")
-            elif row.part == GROUPS_KNOWN:
-                self._known_before = _DECODER.decode(row.value or b"")
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Priority)
+        self._known_before[""] = before
+        self._changed_at.clear()
+        self._deleted_at.clear()

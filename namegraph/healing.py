@@ -18,17 +18,16 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 
-import msgspec
-
 from namegraph.columns import unpack_arcs
 from namegraph.coordinator import Coordinator
+from namegraph.durable import NUMBERS_OF_SERVERS, SERVERS, DurableMap, packed
 from namegraph.events import CreateGroup, DeleteGroup
 from namegraph.message_parts import ArcId, GroupChange, KnownArc, SettleArc, Step, UpdateId
 from namegraph.messages import Commit, Healed, Held, HeldToo, Offer, decode
 from namegraph.names import NodeId, ServerId
 from namegraph.participant import Participant
 from namegraph.priorities import Priority
-from namegraph.records import NodeKind, ProtocolRow, RequestId
+from namegraph.records import NodeKind, RequestId
 from namegraph.running import Plan, Running
 from namegraph.site import NEVER, Site
 from namegraph.suspension import can_be_child, is_newer, known_arc, left_with, suspended_with
@@ -57,11 +56,10 @@ class Healing:
         """Groups of this server that are not there, by which others hold rejected arcs with them."""
         self._group_changes = 0
         """When these were last looked for."""
-        self._undelivered: dict[tuple[ServerId, int], Offer] = {}
-        self._offered: dict[tuple[ServerId, int], Offer] = {}
+        self._undelivered = DurableMap(site.durable, UNDELIVERED, NUMBERS_OF_SERVERS, packed(Offer))
+        self._offered = DurableMap(site.durable, OFFERED, NUMBERS_OF_SERVERS, packed(Offer))
         self._parts_begun: dict[tuple[ServerId, int], int] = {}
         """Of offers: how many of their parts were begun with in this view."""
-        self._changed: dict[tuple[str, ServerId, int], None] = {}
         self._waiting: dict[ServerId, list[SettleArc]] = {}
         """What is still to be settled, by the children's home."""
         self._answers_due: dict[ServerId, None] = {}
@@ -70,9 +68,8 @@ class Healing:
         """What an update settles: the arcs to a children's home, or an offer."""
         self._settling: dict[UpdateId, list[SettleArc]] = {}
         """Of these, the arcs to a children's home, as they are to be."""
-        self._held_by: dict[ServerId, Held] = {}
+        self._held_by = DurableMap(site.durable, HELD, SERVERS, packed(Held))
         """Digests without an answer yet: they may name groups that an offer still has to create."""
-        self._held_changed: dict[ServerId, None] = {}
         self._declined: dict[SettleArc, None] = {}
         """Arcs that an end declined once in this view: a second decline rejects the arc."""
         self._compared_after: dict[UpdateId, tuple[ServerId, Held | HeldToo]] = {}
@@ -85,8 +82,7 @@ class Healing:
         site = self._site
         self._waiting, self._under_way, self._settling, self._declined = {}, {}, {}, {}
         self._answers_due, self._compared_after, self._parts_begun, self._interrupted = {}, {}, {}, []
-        self._held_changed.update(dict.fromkeys(self._held_by))
-        self._held_by = {}
+        self._held_by.clear()
         site.groups_apart.deleted_elsewhere((), NEVER)
         self.rejected, self._wanted = {}, {}
         for running in undone:
@@ -108,7 +104,6 @@ class Healing:
         for server in self._answers_due:
             for key in [key for key in self._undelivered if key[0] == server]:
                 site.post(server, self._undelivered.pop(key))
-                self._changed[UNDELIVERED, *key] = None
             self._say_held(server)
         self._take_offers()
         # After a restart this server is not told again.
@@ -160,20 +155,17 @@ class Healing:
         """Keep an offer for when its receiver is met: it was not sent yet, or the channel to there began again."""
         key = _free_key(self._undelivered, server, offer)
         self._undelivered[key] = offer
-        self._changed[UNDELIVERED, *key] = None
 
     def offer(self, sender: ServerId, offer: Offer) -> None:
         """Another server's update was decided and could not be told."""
         key = _free_key(self._offered, sender, offer)
         self._offered[key] = offer
-        self._changed[OFFERED, *key] = None
         if self._site.is_open and not self._site.is_frozen:
             self._take_offers()
 
     def held(self, sender: ServerId, held: Held) -> None:
         """As the children's home: say what is known here that is newer, or was not named."""
         self._held_by[sender] = held
-        self._held_changed[sender] = None
         self._compare_held(sender)
 
     def _compare_held(self, sender: ServerId) -> None:
@@ -210,7 +202,6 @@ class Healing:
                 answer.append(left)
         unconfirmed = tuple(arc for arc in site.unconfirmed if site.home_of(arc.parent) == sender)
         self._held_by.pop(sender, None)
-        self._held_changed[sender] = None
         site.send(sender, HeldToo(tuple(answer), unconfirmed))
 
     def held_too(self, sender: ServerId, held: HeldToo) -> None:
@@ -369,7 +360,6 @@ class Healing:
                 return
             del self._offered[key]
             self._parts_begun.pop(key, None)
-            self._changed[OFFERED, *key] = None
             self._compare_held(key[0])
 
     def _begin_part(self, key: tuple[ServerId, int], offer: Offer) -> bool:
@@ -441,29 +431,6 @@ class Healing:
                 self._participant.set_leaving(known)
         return steps
 
-    def take_rows(self) -> list[ProtocolRow]:
-        """The rows that changed since this was last asked."""
-        rows = []
-        for part, server, number in self._changed:
-            offers = self._undelivered if part == UNDELIVERED else self._offered
-            offer = offers.get((server, number))
-            rows.append(ProtocolRow(part, f"{number} {server}", None if offer is None else _ENCODER.encode(offer)))
-        for server in self._held_changed:
-            held = self._held_by.get(server)
-            rows.append(ProtocolRow(HELD, server, None if held is None else _ENCODER.encode(held)))
-        self._changed, self._held_changed = {}, {}
-        return rows
-
-    def restore(self, rows: Iterable[ProtocolRow]) -> None:
-        """Take up what was kept."""
-        for row in rows:
-            if row.part in (UNDELIVERED, OFFERED):
-                number, _, server = row.key.partition(" ")
-                offers = self._undelivered if row.part == UNDELIVERED else self._offered
-                offers[ServerId(server), int(number)] = _DECODER.decode(row.value or b"")
-            elif row.part == HELD:
-                self._held_by[ServerId(row.key)] = _HELD_DECODER.decode(row.value or b"")
-
 
 def _settle(known: KnownArc) -> SettleArc:
     return SettleArc(
@@ -495,8 +462,3 @@ def _free_key(offers: Container[tuple[ServerId, int]], server: ServerId, offer: 
     while (server, number) in offers:
         number += 1
     return server, number
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Offer)
-_HELD_DECODER = msgspec.msgpack.Decoder(Held)

@@ -13,12 +13,10 @@ Source: protocol.md section 7, *Heal*; decision 0012.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
+from namegraph.durable import BYTES, TEXTS, DurableMap, DurableState
 from namegraph.names import ServerId
-from namegraph.records import ProtocolRow
 
 INCARNATION = "incarnation"
 """Rows: this server's incarnation, and what each one left out (no key); the incarnations heard of, by server."""
@@ -32,17 +30,18 @@ LEAST_LEAP, GREATEST_LEAP = 2**32, 2**40
 class Incarnations:
     """The incarnations of this server and of all others."""
 
-    def __init__(self, rows: Iterable[ProtocolRow] = ()) -> None:
+    def __init__(self, durable: DurableState) -> None:
+        self._rows = DurableMap(durable, INCARNATION, TEXTS, BYTES)
         self.own = FIRST_INCARNATION
         self._left_out: list[tuple[int, int]] = []
         """Ranges of counters that this server may have given in a lost life: after the first, up to the second."""
         self._of: dict[ServerId, list[int]] = {}
         """Of other servers, the newest last."""
-        for row in rows:
-            if row.part == INCARNATION and row.key:
-                self._of[ServerId(row.key)] = _HEARD.decode(row.value or b"")
-            elif row.part == INCARNATION:
-                self.own, self._left_out = _OWN.decode(row.value or b"")
+        for server, encoded in self._rows.items():
+            if server:
+                self._of[ServerId(server)] = _HEARD.decode(encoded)
+            else:
+                self.own, self._left_out = _OWN.decode(encoded)
 
     def of(self, server: ServerId) -> int:
         """The newest incarnation of another server."""
@@ -56,17 +55,18 @@ class Incarnations:
         """Whether an update of this server with such a counter was lost."""
         return any(after < counter <= through for after, through in self._left_out)
 
-    def begin(self, incarnation: int, *, counter: int) -> tuple[int, ProtocolRow]:
-        """Begin a fresh incarnation: the counter from which this server goes on, and what to make durable."""
+    def begin(self, incarnation: int, *, counter: int) -> int:
+        """Begin a fresh incarnation; return the counter from which this server goes on."""
         self.own = incarnation
         self._left_out.append((counter, counter + incarnation))
-        return counter + incarnation, ProtocolRow(INCARNATION, "", _ENCODER.encode((self.own, self._left_out)))
+        self._rows[""] = _ENCODER.encode((self.own, self._left_out))
+        return counter + incarnation
 
-    def heard_of(self, server: ServerId, incarnation: int) -> ProtocolRow:
+    def heard_of(self, server: ServerId, incarnation: int) -> None:
         """Another server has begun a fresh incarnation."""
         known = self._of.setdefault(server, [FIRST_INCARNATION])
         known.append(incarnation)
-        return ProtocolRow(INCARNATION, server, _ENCODER.encode(known))
+        self._rows[server] = _ENCODER.encode(known)
 
 
 _ENCODER = msgspec.msgpack.Encoder()

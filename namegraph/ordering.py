@@ -22,18 +22,16 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import msgspec
-
 from namegraph.ancestry_records import AncestryRecords
 from namegraph.control import Sinks
+from namegraph.durable import UPDATES, DurableMap, ValueForm, packed, packed_small
 from namegraph.events import JoinArc
 from namegraph.findings import Findings
 from namegraph.import_operations import steps_in
 from namegraph.message_parts import ArcId, Cover, Leads, PendingEntry, SettleArc, Update, UpdateId
-from namegraph.messages import compressed, decompressed
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
-from namegraph.records import NodeIndex, ProtocolRow
+from namegraph.records import NodeIndex
 from namegraph.site import NEVER, Site
 
 ENTRY = "entry"
@@ -111,12 +109,13 @@ class Entries:
     def __init__(self, site: Site, records: AncestryRecords) -> None:
         self._site = site
         self._records = records
-        self.by_update: dict[UpdateId, Entry] = {}
-        self.updates: dict[UpdateId, Update] = {}
+        self._covers = DurableMap(site.durable, COVER, UPDATES, ValueForm(_write_cover, _read_cover))
+        """The same entries as `_entries`: what of each may be large is written by itself."""
+        self._entries = DurableMap(site.durable, ENTRY, UPDATES, ValueForm(_write_rest, self._read_rest))
+        self._updates = DurableMap(site.durable, UPDATE, UPDATES, packed_small(Update))
+        self.by_update: Mapping[UpdateId, Entry] = self._entries
+        self.updates: Mapping[UpdateId, Update] = self._updates
         """What was asked for, of those entries that a coordinator asked for."""
-        self._changed: dict[UpdateId, None] = {}
-        self._covers_changed: dict[UpdateId, None] = {}
-        self._asked_anew: dict[UpdateId, None] = {}
         self._looks: dict[UpdateId, _Look] = {}
         self._told: dict[UpdateId, dict[ServerId, set[NodeId]]] = {}
         """Leads by update; after a restart all are told once more."""
@@ -125,7 +124,7 @@ class Entries:
         """The entries as they are now, for readers of a site that is held."""
         held = copy(self)
         held._site, held._records, held._looks = site, records, {}
-        held.updates = self.updates.copy()
+        held.updates = dict(self.updates)
         held.by_update = {
             update_id: replace(entry, ends=entry.ends.copy(), entry_nodes=entry.entry_nodes.copy())
             for update_id, entry in self.by_update.items()
@@ -136,8 +135,8 @@ class Entries:
         """The entry of an update, made if there is none; it is about to be changed."""
         entry = self.by_update.get(update_id)
         if entry is None:
-            entry = self.by_update[update_id] = Entry(update_id)
-        self._changed[update_id] = None
+            entry = self._entries[update_id] = self._covers[update_id] = Entry(update_id)
+        self._entries.touch(update_id)
         return entry
 
     def find(self, update_id: UpdateId) -> Entry | None:
@@ -148,13 +147,12 @@ class Entries:
         """The entry of an update that its coordinator asks for, extended to what it shall cover."""
         update_id = update.update_id
         entry = self.of(update_id)
-        self._covers_changed[update_id] = None
+        self._covers.touch(update_id)
         entry.ends |= cover.ends
         entry.entry_nodes |= cover.entry_nodes
         entry.asked = cover if entry.asked is None else entry.asked.extended(cover)
         if update_id not in self.updates:
-            self.updates[update_id] = update
-            self._asked_anew[update_id] = None
+            self._updates[update_id] = update
             entry.joins = tuple(
                 ArcId(operation.parent, operation.child)
                 for _, operation in steps_in(update)
@@ -167,19 +165,13 @@ class Entries:
         """Note what the coordinator says is above the joined parents."""
         if entry.above != above:
             entry.above = above
-            self._covers_changed[entry.update_id] = None
+            self._covers.touch(entry.update_id)
 
     def remove(self, update_id: UpdateId) -> Entry | None:
         """Forget an entry."""
-        entry = self.by_update.pop(update_id, None)
-        self._looks.pop(update_id, None)
-        self._told.pop(update_id, None)
-        if entry is not None:
-            self._changed[update_id] = None
-            self._covers_changed[update_id] = None
-        if self.updates.pop(update_id, None) is not None:
-            self._asked_anew[update_id] = None
-        return entry
+        for part in (self._looks, self._told, self._updates, self._covers):
+            part.pop(update_id, None)
+        return self._entries.pop(update_id, None)
 
     def part(self, entry: Entry, *, with_ready: bool = False) -> Part:
         """The affected nodes here and where they lead; `with_ready` counts arcs that ready updates will add."""
@@ -318,7 +310,7 @@ class Entries:
             self._site.see(handed_on.final)
         is_new = handed_on.update_id not in self.by_update
         entry = self.of(handed_on.update_id)
-        self._covers_changed[handed_on.update_id] = None
+        self._covers.touch(handed_on.update_id)
         entry.entry_nodes.update(entry_nodes)
         entry.bound = max(entry.bound, handed_on.bound)
         entry.final = entry.final or handed_on.final
@@ -333,51 +325,14 @@ class Entries:
                 coming.setdefault(parent, []).append(child)
         return coming
 
-    def take_rows(self) -> list[ProtocolRow]:
-        """The rows of entries that changed since this was last asked."""
-        rows = []
-        for update_id in self._changed:
-            entry = self.by_update.get(update_id)
-            rows.append(ProtocolRow(ENTRY, row_key(update_id), None if entry is None else _ENCODER.encode(_row(entry))))
-        for update_id in self._covers_changed:
-            entry = self.by_update.get(update_id)
-            value = None if entry is None else compressed(_ENCODER.encode(_cover_row(entry)))
-            rows.append(ProtocolRow(COVER, row_key(update_id), value))
-        for update_id in self._asked_anew:
-            update = self.updates.get(update_id)
-            value = None if update is None else compressed(_ENCODER.encode(update))
-            rows.append(ProtocolRow(UPDATE, row_key(update_id), value))
-        self._changed, self._covers_changed, self._asked_anew = {}, {}, {}
-        return rows
-
-    def restore(self, rows: Iterable[ProtocolRow]) -> None:
-        """Take up the entries as they were when the rows were written."""
-        small: dict[UpdateId, _EntryRow] = {}
-        for row in rows:
-            assert row.value is not None
-            if row.part == ENTRY:
-                found = _ROW_DECODER.decode(row.value)
-                small[found.update_id] = found
-            elif row.part == COVER:
-                cover = _COVER_DECODER.decode(decompressed(row.value))
-                self.by_update[cover.update_id] = Entry(
-                    cover.update_id,
-                    ends=set(cover.ends),
-                    entry_nodes=set(cover.entry_nodes),
-                    asked=cover.asked,
-                    covered=cover.covered,
-                    joins=cover.joins,
-                    above=cover.above,
-                )
-            elif row.part == UPDATE:
-                update = _UPDATE_DECODER.decode(decompressed(row.value))
-                self.updates[update.update_id] = update
-        for update_id, found in small.items():
-            entry = self.by_update[update_id]
-            entry.bound, entry.final = found.bound, found.final
-            entry.is_ready, entry.sinks = found.is_ready, found.sinks
-            if found.is_covered_as_asked:
-                entry.covered = entry.asked
+    def _read_rest(self, encoded: bytes) -> Entry:
+        found = _ENTRIES.read(encoded)
+        entry = self._covers[found.update_id]
+        entry.bound, entry.final = found.bound, found.final
+        entry.is_ready, entry.sinks = found.is_ready, found.sinks
+        if found.is_covered_as_asked:
+            entry.covered = entry.asked
+        return entry
 
 
 class _EntryRow(NamedTuple):
@@ -403,36 +358,30 @@ class _CoverRow(NamedTuple):
     above: tuple[NodeId, ...]
 
 
-def _row(entry: Entry) -> _EntryRow:
+def _write_rest(entry: Entry) -> bytes:
     is_covered = entry.covered is not None and entry.covered == entry.asked
-    return _EntryRow(
-        entry.update_id,
-        entry.bound,
-        entry.final,
-        entry.is_ready,
-        is_covered,
-        entry.sinks,
+    return _ENTRIES.write(_EntryRow(entry.update_id, entry.bound, entry.final, entry.is_ready, is_covered, entry.sinks))
+
+
+def _write_cover(entry: Entry) -> bytes:
+    ends, entry_nodes = frozenset(entry.ends), frozenset(entry.entry_nodes)
+    return _COVERS.write(
+        _CoverRow(entry.update_id, ends, entry_nodes, entry.asked, entry.covered, entry.joins, entry.above)
     )
 
 
-def _cover_row(entry: Entry) -> _CoverRow:
-    return _CoverRow(
-        entry.update_id,
-        frozenset(entry.ends),
-        frozenset(entry.entry_nodes),
-        entry.asked,
-        entry.covered,
-        entry.joins,
-        entry.above,
+def _read_cover(encoded: bytes) -> Entry:
+    cover = _COVERS.read(encoded)
+    return Entry(
+        cover.update_id,
+        ends=set(cover.ends),
+        entry_nodes=set(cover.entry_nodes),
+        asked=cover.asked,
+        covered=cover.covered,
+        joins=cover.joins,
+        above=cover.above,
     )
 
 
-def row_key(update_id: UpdateId) -> str:
-    """The key of an update's rows."""
-    return f"{update_id.number} {update_id.coordinator}"
-
-
-_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
-_ROW_DECODER = msgspec.msgpack.Decoder(_EntryRow)
-_COVER_DECODER = msgspec.msgpack.Decoder(_CoverRow)
-_UPDATE_DECODER = msgspec.msgpack.Decoder(Update)
+_ENTRIES = packed(_EntryRow)
+_COVERS = packed_small(_CoverRow)

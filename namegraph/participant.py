@@ -57,7 +57,7 @@ class Participant:
     """Handles what coordinators ask of this server."""
 
     def __init__(self, site: Site, records: AncestryRecords, entries: Entries) -> None:
-        self.decided = DecidedUpdates()
+        self.decided = DecidedUpdates(site.durable)
         self._site = site
         self._graph = site.graph
         self.records = self._records = records
@@ -294,7 +294,7 @@ class Participant:
         for arc in [change.arc for change in arcs if not change.is_present]:
             is_ours = site.server in site.homes_of(parent=arc.parent, child=arc.child)
             if is_ours and not (site.is_suspended(*arc) or site.is_in_view(site.other_home_of(arc))):
-                site.left_apart.note(arc)
+                site.left_apart[arc] = None
 
     def _install_entries(self, handed_on: Iterable[PendingEntry], entry_nodes: set[NodeId]) -> None:
         if not entry_nodes:

@@ -104,7 +104,7 @@ def fault_in(message: Message, *, sender: ServerId, site: Site, entries: Entries
                 return NO_COLUMNS
             return _unless(_owns_what_it_changes(message, sender=sender, site=site), NOT_ITS_NODE)
         case TakeCut(update_id):
-            return _unless(sender in site.table.servers(), NOT_ITS_UPDATE)
+            return _unless(sender in site.table.subnets_by_server, NOT_ITS_UPDATE)
         case Install(view=view):
             if view.leader != sender:
                 return NOT_ITS_VIEW

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from namegraph.durable import SERVER, SUBNETS, TEXT, DurableMap
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.records import NodeIndex, NodeKind, ProtocolRow
+from namegraph.records import NodeIndex, NodeKind
 from namegraph.refusals import Reason, refuse
 from namegraph.site import Site
 
@@ -23,17 +24,15 @@ OWNER = "subnet owner"
 class Peers:
     """The table of other servers."""
 
-    def __init__(self, site: Site, *, configured: Mapping[Subnet, str], rows: Iterable[ProtocolRow] = ()) -> None:
+    def __init__(self, site: Site, *, configured: Mapping[Subnet, str]) -> None:
         """`configured` addresses win over those that are durable."""
         self._site = site
-        self._added: dict[Subnet, str] = {}
+        self._added = DurableMap(site.durable, ADDRESS, SUBNETS, TEXT)
+        self._owners = DurableMap(site.durable, OWNER, SUBNETS, SERVER)
         self._configured = dict(configured)
-        for row in rows:
-            assert row.value is not None
-            if row.part == ADDRESS:
-                self._added[Subnet(row.key)] = row.value.decode()
-            elif row.part == OWNER and site.table.owner_of(Subnet(row.key)) != site.server:
-                site.table.learn(Subnet(row.key), ServerId(row.value.decode()))
+        for subnet, owner in self._owners.items():
+            if site.table.owner_of(subnet) != site.server:
+                site.table.learn(subnet, owner)
         for subnet in self.addresses:
             site.table.expect(subnet)
         self.refused: Counter[tuple[ServerId, Subnet]] = Counter()
@@ -62,20 +61,19 @@ class Peers:
             self._require_unused(subnet)
         self._added[subnet] = address
         site.table.expect(subnet)
-        site.rows.append(ProtocolRow(ADDRESS, subnet, address.encode()))
 
     def remove(self, subnet: Subnet) -> None:
         """An operator takes a subnet out of the table; raises `RefusedError`."""
         self._require_added(subnet)
         self._require_unused(subnet)
         self._added.pop(subnet, None)
+        self._owners.pop(subnet, None)
         server = self._site.table.owner_of(subnet)
         self._site.table.forget(subnet)
-        if server is not None and server not in self._site.table.servers():
+        if server is not None and server not in self._site.table.subnets_by_server:
             # Whatever it has done, nobody learns it any more.
             self._site.doubts.healed((server,))
             self._site.retired.pop(server, None)
-        self._site.rows += [ProtocolRow(ADDRESS, subnet, None), ProtocolRow(OWNER, subnet, None)]
 
     def is_anothers(self, subnet: Subnet) -> bool:
         """Whether a server that was met owns a subnet, and it is not this one."""
@@ -118,12 +116,9 @@ class Peers:
             owner = site.table.owner_of(subnet)
             if owner is not None and owner != server:
                 self.refused[server, subnet] += 1
-            elif owner is None and subnet in self.addresses:
+            elif owner is None and (subnet in self._added or subnet in self._configured):
                 site.table.learn(subnet, server)
-                site.rows.append(ProtocolRow(OWNER, subnet, server.encode()))
-                if any(subnet_of(node) == subnet for node in site.graph.ids):
-                    # Another server spoke of them before, and whoever is known to nobody counts as one of ours.
-                    site.count_own()
+                self._owners[subnet] = server
 
     def require_all_met(self) -> None:
         """Raise `RefusedError` where a server of whose address is known was never met."""

@@ -23,8 +23,6 @@ def restore_graph(state: StoredState, site: Site) -> None:
     components = _restore_nodes(graph, state.nodes)
     _restore_virtual_nodes(graph, state.virtual_nodes, components, site)
     _restore_arcs(graph, state.arcs, site)
-    if not site.is_alone:
-        site.count_own()
 
 
 def _restore_nodes(graph: NameGraph, rows: Iterable[NodeRecord]) -> dict[int, list[NodeIndex]]:
@@ -36,8 +34,6 @@ def _restore_nodes(graph: NameGraph, rows: Iterable[NodeRecord]) -> dict[int, li
         graph.versions[index] = version
         if version_server is not None:
             graph.version_servers[index] = version_server
-        graph.group_count += kind == NodeKind.GROUP
-        graph.process_count += kind == NodeKind.PROCESS
         if virtual_node is not None:
             components.setdefault(virtual_node, []).append(index)
     return components
@@ -47,7 +43,8 @@ def _restore_virtual_nodes(
     graph: NameGraph, rows: Iterable[VirtualNodeRecord], components: dict[int, list[NodeIndex]], site: Site
 ) -> None:
     # While an update arrives from other servers, one component of a virtual node may be known before the others.
-    fewest = 2 if site.is_alone else 1
+    is_alone = site.is_alone
+    fewest = 2 if is_alone else 1
     for number, smallest, counter, server, present in rows:
         graph.next_virtual_node = max(graph.next_virtual_node, number + 1)
         if not present:
@@ -55,7 +52,7 @@ def _restore_virtual_nodes(
         inside = components.pop(number, [])
         if len(inside) < fewest:
             raise InconsistentStateError(f"virtual node {number} has {len(inside)} components")
-        if site.is_alone and any(graph.kinds[component] != NodeKind.GROUP for component in inside):
+        if is_alone and any(graph.kinds[component] != NodeKind.GROUP for component in inside):
             raise InconsistentStateError(f"virtual node {number} has a component that is no group")
         virtual_node = VirtualNode(number, smallest, Priority(counter, server), tuple(inside))
         graph.virtual_nodes[number] = virtual_node
@@ -67,8 +64,7 @@ def _restore_virtual_nodes(
 
 def _restore_arcs(graph: NameGraph, rows: Iterable[ArcRecord], site: Site) -> None:
     children, parents, kinds = graph.children, graph.parents, graph.kinds
-    known = len(graph.ids)
-    count = 0
+    known, is_alone = len(graph.ids), site.is_alone
     for arc in rows:
         parent, child = arc.parent, arc.child
         if parent >= known or child >= known:
@@ -76,13 +72,11 @@ def _restore_arcs(graph: NameGraph, rows: Iterable[ArcRecord], site: Site) -> No
         if arc.suspended:
             graph.suspend(arc)
         elif arc.present:
-            if site.is_alone and (kinds[parent] != NodeKind.GROUP or kinds[child] == NodeKind.ABSENT):
+            if is_alone and (kinds[parent] != NodeKind.GROUP or kinds[child] == NodeKind.ABSENT):
                 raise InconsistentStateError(
                     f"an arc joins {graph.ids[parent]} to {graph.ids[child]}, one of which is gone"
                 )
             children[parent][child] = arc
             parents[child][parent] = arc
-            count += 1
         else:
             graph.tombstones[parent, child] = arc
-    graph.arc_count = count

@@ -45,7 +45,7 @@ def waits_for(
         raise refuse(Reason.INVALID_REQUEST, str(error), revision=revision[:100]) from None
     is_own = wanted.server == site.server
     is_seen = wanted.counter <= site.counter
-    if (is_own and not is_seen) or not (is_own or wanted.server in site.table.servers()):
+    if (is_own and not is_seen) or not (is_own or wanted.server in site.table.subnets_by_server):
         newest = revision_of(Priority(site.counter, site.server), coordinator=site.server)
         raise refuse(
             Reason.UNAVAILABLE,

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-import msgspec
-
 from namegraph.control import Told
 from namegraph.decision import Decision
+from namegraph.durable import ValueForm, packed
 from namegraph.events import Outcome
 from namegraph.import_operations import ImportOperations
 from namegraph.message_parts import Cover, Step, UpdateId
@@ -34,6 +33,8 @@ class Phase(Enum):
     ORDER = 1
     READY = 2
     DECIDED = 3
+    FINISHED = 4
+    """Decided before the present view was installed: its caller is answered when that opens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,34 +135,49 @@ class Running:
         return all(server in self.readies or server in self.refuses for server in self.judges)
 
     @property
+    def is_decided(self) -> bool:
+        """Whether it has an outcome."""
+        return self.phase in (Phase.DECIDED, Phase.FINISHED)
+
+    @property
     def known_final(self) -> Priority | None:
         """The final priority; None while it is not known."""
         return None if self.phase in (Phase.WAITING, Phase.ORDER) else self.final
 
 
-def encode_running(running: Running, *, is_finished_by_view: bool) -> bytes:
-    """What is durable of an update under way."""
-    is_decided = running.phase is Phase.DECIDED
-    servers = running.not_done if is_decided else {**running.asked, **running.holders}
-    return _ENCODER.encode(
+def _write(running: Running) -> bytes:
+    servers = running.not_done if running.is_decided else {**running.asked, **running.holders}
+    return _INVOLVED.write(
         Involved(
             running.update_id,
-            is_decided,
+            running.is_decided,
             tuple(sorted(servers)),
             running.request_id,
-            running.known_final,
+            running.final if running.is_decided else None,
             running.told,
             running.everything,
-            is_finished_by_view,
+            running.phase is Phase.FINISHED,
         )
     )
 
 
-def decode_involved(encoded: bytes) -> Involved:
-    """Read what `encode_running` wrote."""
-    involved: Involved = _DECODER.decode(encoded)
-    return involved
+def _read(encoded: bytes) -> Running:
+    found = _INVOLVED.read(encoded)
+    phase = Phase.FINISHED if found.is_finished_by_view else Phase.DECIDED if found.is_decided else Phase.ORDER
+    # Of updates that are decided, those without a request are this server's own.
+    plan = Plan((), 0, is_own=found.is_decided and not found.request_id)
+    running = Running(found.update_id, found.request_id, plan, None, NEVER, phase=phase)
+    servers = dict.fromkeys(found.servers)
+    if not found.is_decided:
+        running.holders = servers
+        return running
+    assert found.final is not None
+    running.final, running.not_done = found.final, servers
+    running.told, running.everything = found.told, found.everything
+    running.own_part_later = True  # or not: nobody knows any more
+    return running
 
 
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Involved)
+_INVOLVED = packed(Involved)
+RUNNING = ValueForm[Running](_write, _read)
+"""What is durable of an update under way; the rest of it is not known any more where it is read back."""

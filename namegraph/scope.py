@@ -1,7 +1,7 @@
 """Whether an update concerns this server alone, and what it names.
 
-An update concerns one server if everything it affects lives there, no arc enters what it affects from another server
-(so that no stored record changes), and no entry here affects the same nodes. Such an update is done in one step.
+An update concerns one server if everything it affects lives there, the parents of groups that it deletes included, and
+no entry here affects the same nodes. Such an update is done in one step.
 
 Source: protocol.md section 5.
 """
@@ -29,6 +29,8 @@ def concerns_one_server(
         match operation:
             case CreateGroup(group) | DeleteGroup(group):
                 heads.append(group)
+                if _is_below_another_server(group, site, records):
+                    return False
             case JoinArc(parent, child) | LeaveArc(parent, child):
                 tails.append(parent)
                 heads.append(child)
@@ -100,9 +102,12 @@ def _all_is_here(
     assert affected is not None
     if not affected.isdisjoint(records.leaving):
         return False
-    if not all(records.above.keys().isdisjoint(graph.parents[node]) for node in affected):
-        return False
     return not (entries.by_update and entries.affects(affected, names))
+
+
+def _is_below_another_server(group: NodeId, site: Site, records: AncestryRecords) -> bool:
+    node = site.graph.index.get(group)
+    return node is not None and not records.above.keys().isdisjoint(site.graph.parents[node])
 
 
 def _has_suspended(site: Site, name: NodeId) -> bool:

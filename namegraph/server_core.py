@@ -11,7 +11,7 @@ that it affects is under way. Source: protocol.md sections 3 and 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 from msgspec import structs
@@ -23,6 +23,7 @@ from namegraph.commit import commit, name_effects
 from namegraph.coordinator import Coordinator
 from namegraph.core_reads import CoreReads
 from namegraph.cuts import CutsWaiting
+from namegraph.durable import DurableState
 from namegraph.early_letters import EarlyLetters
 from namegraph.events import (
     AddPeer,
@@ -82,10 +83,10 @@ from namegraph.participant import Participant
 from namegraph.peer_faults import NOT_LEGAL, fault_in
 from namegraph.peers import Peers
 from namegraph.priorities import Priority, parse_revision, revision_of
-from namegraph.records import NodeKind, ProtocolRow, Records, RequestId, StoredState
+from namegraph.records import NodeKind, Records, RequestId, StoredState
 from namegraph.refusals import Reason, Refusal, RefusedError, refuse
 from namegraph.requests import Asked, Requests, own_request
-from namegraph.restore import restore_graph
+from namegraph.restore import InconsistentStateError, restore_graph
 from namegraph.running import Plan
 from namegraph.scope import (
     concerns_one_server,
@@ -115,7 +116,7 @@ class ServerCore(CoreReads):
     ) -> None:
         """`peers` names the owners of all other subnets that are known."""
         table = SubnetTable({**(peers or {}), **dict.fromkeys(subnets, server)})
-        self._start(Site(server=server, table=table, graph=NameGraph()), configured={}, rows=())
+        self._start(Site(server=server, table=table, graph=NameGraph()), configured={})
         self._outcomes = OutcomeMemory()
 
     @classmethod
@@ -129,44 +130,44 @@ class ServerCore(CoreReads):
         """
         core = cls.__new__(cls)
         table = SubnetTable(dict.fromkeys(subnets, state.server))
-        rows = list(state.protocol)
-        site = Site(server=state.server, table=table, graph=NameGraph())
-        core._start(site, configured=peers or {}, rows=rows)
+        durable = DurableState(state.protocol)
+        site = Site(server=state.server, table=table, graph=NameGraph(), durable=durable)
+        core._start(site, configured=peers or {})
+        if durable.parts_left():
+            raise InconsistentStateError(f"rows of parts that are not known: {', '.join(durable.parts_left())}")
         restore_graph(state, site)
         site.counter = state.counter
-        durable = (core.records, core.entries, core._participant.decided, core._views, core._early)
-        for part in (*durable, site, site.groups_apart, site.doubts, site.left_apart):
-            part.restore(rows)
+        core.records.restore()
         core._outcomes = OutcomeMemory(state.outcomes)
         core._participant.restore()
-        core._restore_requests(rows)
+        core._restore_requests()
         return core
 
-    def _start(self, site: Site, *, configured: Mapping[Subnet, str], rows: Sequence[ProtocolRow]) -> None:
+    def _start(self, site: Site, *, configured: Mapping[Subnet, str]) -> None:
         self.server = site.server
         self.told_revision = None
         self.graph = site.graph
         self._site = site
         self._table = site.table
-        self.peers = Peers(site, configured=configured, rows=rows)
-        self.channels = Channels.restore(rows)
+        self.peers = Peers(site, configured=configured)
+        self.channels = Channels(site.durable)
         self.channels.met(site.server)
-        self.incarnations = Incarnations(rows)
+        self.incarnations = Incarnations(site.durable)
         site.has_gone_back = self.incarnations.own != FIRST_INCARNATION
         self.records = AncestryRecords(site)
         self.entries = Entries(site, self.records)
         self._participant = Participant(site, self.records, self.entries)
         self._coordinator = Coordinator(site, self._participant)
         self._views = ViewChange(site, self._participant, self._coordinator)
-        self._early = EarlyLetters()
+        self._early = EarlyLetters(site.durable)
         self._requests = Requests()
         self._cuts_waiting = CutsWaiting(self.channels)
         self._cuts_taken: list[Cut] = []
         """In this step."""
         self._turns_wait_since = None
 
-    def _restore_requests(self, rows: Iterable[ProtocolRow]) -> None:
-        for found in self._coordinator.restore(rows):
+    def _restore_requests(self) -> None:
+        for found in self._coordinator.restore():
             digest = self._outcomes.digest_of_first(found.request_id)
             if digest is None:
                 # So many updates since that its outcome was forgotten: nobody can ask for it again.
@@ -214,7 +215,7 @@ class ServerCore(CoreReads):
             case Restored(incarnation):
                 self._go_back(incarnation)
             case PeerRestored(peer, incarnation):
-                self._site.rows.append(self.incarnations.heard_of(peer, incarnation))
+                self.incarnations.heard_of(peer, incarnation)
                 self._begin_again_with(peer, "it goes on from an older copy of its database")
                 self._views.agreement.lost(peer)
             case AddPeer() | RemovePeer():
@@ -364,8 +365,7 @@ class ServerCore(CoreReads):
     def _go_back(self, incarnation: int) -> None:
         """Go on from an older copy of the database, apart from all others until they are met."""
         site = self._site
-        site.counter, row = self.incarnations.begin(incarnation, counter=site.counter)
-        site.rows.append(row)
+        site.counter = self.incarnations.begin(incarnation, counter=site.counter)
         site.go_back()
         for server in self.servers_met:
             self._begin_again_with(server, "this server goes on from an older copy of its database")
@@ -447,19 +447,10 @@ class ServerCore(CoreReads):
         if site.counter != counter_before:
             records.counter = site.counter
         self.records.take_rows(records)
-        records.protocol += self.entries.take_rows()
-        records.protocol += self._coordinator.take_rows()
-        records.protocol += self._participant.decided.take_rows()
-        records.protocol += self._views.take_rows()
-        records.protocol += self._early.take_rows()
-        records.protocol += site.groups_apart.take_rows()
-        records.protocol += site.doubts.take_rows()
-        records.protocol += site.left_apart.take_rows()
-        records.protocol += site.rows
-        site.rows = []
+        self._views.note_view()
+        records.protocol += site.durable.take_rows()
         self.channels.faults.update(site.faults)
         site.faults = []
-        records.protocol += self.channels.take_rows()
 
     def _take_turns(self, effects: Effects) -> None:
         site = self._site
@@ -536,7 +527,7 @@ class ServerCore(CoreReads):
         self._site.counter = final_priority.counter
         self.records.all_recorded()
         records.extend(written)
-        records.protocol += self._site.groups_apart.take_rows()
+        records.protocol += self._site.durable.take_rows()
         revision = revision_of(final_priority, coordinator=self.server)
         if isinstance(command, ImportCommand):
             counts = ImportCounts(len(changes.added), changes.groups_created, changes.already_there)

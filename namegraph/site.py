@@ -6,19 +6,18 @@ takes seconds is a letter like others instead (`send_letter`): those to other se
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable
+from collections import deque
 
 from namegraph.ancestry import AncestorSets
 from namegraph.doubts import Doubts
+from namegraph.durable import ARCS, PRESENCE, SERVERS, DurableMap, DurableState
 from namegraph.graph import NameGraph
 from namegraph.groups_apart import GroupsApart
-from namegraph.left_apart import LeftApart
 from namegraph.message_parts import FIRST_VIEW, ArcId, Origin, ViewId
 from namegraph.messages import Message
 from namegraph.names import NodeId, ServerId
 from namegraph.priorities import Priority
-from namegraph.records import ArcRecord, NodeIndex, NodeKind, ProtocolRow
+from namegraph.records import ArcRecord, NodeIndex
 from namegraph.refusals import Reason, RefusedError, refuse
 from namegraph.subnets import SubnetTable
 
@@ -26,6 +25,8 @@ CAUGHT_UP = "caught up"
 """Rows: one for each server that this one has healed with since it went back to an older copy of its database."""
 UNCONFIRMED = "unconfirmed"
 """Rows: one for each arc that the home of its parent knows nothing of."""
+LEFT_APART = "left apart"
+"""Rows: one for each arc that this server left while the home of its other end was in another view."""
 
 NEVER = Priority(0, ServerId(""))
 """Below every priority: the version of what no update has changed."""
@@ -34,24 +35,32 @@ NEVER = Priority(0, ServerId(""))
 class Site:
     """One server's place in the protocol."""
 
-    def __init__(self, *, server: ServerId, table: SubnetTable, graph: NameGraph) -> None:
+    def __init__(
+        self, *, server: ServerId, table: SubnetTable, graph: NameGraph, durable: DurableState | None = None
+    ) -> None:
+        """`durable`: what the server was started with, where it was not started afresh."""
         self.server = server
+        self.durable = durable = DurableState() if durable is None else durable
         self.table = table
         self.graph = graph
         self.ancestors = AncestorSets(graph)
         self.counter = 0
         self.has_gone_back = False
         """Whether the database of this server ever turned out to be an older copy of itself."""
-        self.caught_up_with: dict[ServerId, None] = {}
+        self.caught_up_with = DurableMap(durable, CAUGHT_UP, SERVERS, PRESENCE)
         """Where it did: the servers that it has healed with since."""
-        self.groups_apart = GroupsApart()
-        self.doubts = Doubts()
-        self.left_apart = LeftApart()
+        self.groups_apart = GroupsApart(durable)
+        self.doubts = Doubts(durable)
+        self.left_apart = DurableMap(durable, LEFT_APART, ARCS, PRESENCE)
+        """Arcs that this server left while the home of their other end was in another view, until both have healed.
+
+        Each end may have left the same arc by itself, one of them more often than the other. Both know the arc as gone
+        then, at different versions. Joined anew, it would be newer than what one end knew of it, and older than what
+        the other one did. So the ends settle these arcs too (protocol.md section 7, *Heal*).
+        """
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """Receiver, message, and the view it was sent in."""
         self.own_messages: deque[Message] = deque()
-        self.rows: list[ProtocolRow] = []
-        """What this step must make durable besides the graph."""
         self.faults: list[tuple[ServerId, str]] = []
         """What other servers did wrong, as it is found in this step where their messages fit together or do not."""
         self.lost: dict[ServerId, str] = {}
@@ -71,7 +80,7 @@ class Site:
         """Whether updates of clients may begin: all members have suspended what is to be."""
         self.is_healed = True
         """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
-        self.unconfirmed: dict[ArcId, None] = {}
+        self.unconfirmed = DurableMap(durable, UNCONFIRMED, ARCS, PRESENCE)
         """Suspended arcs into nodes of this server that were joined here while their parents' homes were away."""
 
     @property
@@ -97,7 +106,7 @@ class Site:
     @property
     def is_parted(self) -> bool:
         """Whether some server that was met is in another view, or nowhere."""
-        return self.view != FIRST_VIEW and not all(server in self.members for server in self.table.servers())
+        return self.view != FIRST_VIEW and not self.members.keys() >= self.table.subnets_by_server.keys()
 
     def is_in_view(self, server: ServerId) -> bool:
         """Whether updates may involve a server."""
@@ -109,7 +118,7 @@ class Site:
 
     def has_met(self, server: ServerId) -> bool:
         """Whether it is this server, or one that introduced itself. Others may know servers that are not known here."""
-        return server == self.server or server in self.table.servers()
+        return server == self.server or server in self.table.subnets_by_server
 
     def out_of_reach(self, server: ServerId) -> RefusedError:
         """The refusal of an update that needs a server which is away, or is not known here."""
@@ -134,26 +143,17 @@ class Site:
     def go_back(self) -> None:
         """Learn that the database is an older copy of itself."""
         self.has_gone_back = True
-        self.rows += [ProtocolRow(CAUGHT_UP, server, None) for server in self.caught_up_with]
-        self.caught_up_with = {}
+        self.caught_up_with.clear()
 
     def catch_up(self) -> None:
         """The view is healed: what others in it know is known here too."""
         self.is_healed = True
-        new = [server for server in self.members if server not in self.caught_up_with] if self.has_gone_back else []
-        self.caught_up_with.update(dict.fromkeys(new))
-        self.rows += [ProtocolRow(CAUGHT_UP, server, b"1") for server in new]
+        if self.has_gone_back:
+            new = [server for server in self.members if server not in self.caught_up_with]
+            self.caught_up_with.update(dict.fromkeys(new))
         self.doubts.healed(self.members)
-        self.left_apart.forget([arc for arc in self.left_apart if self.is_in_view(self.other_home_of(arc))])
-
-    def restore(self, rows: Iterable[ProtocolRow]) -> None:
-        """Take up what is kept here of healing."""
-        for row in rows:
-            if row.part == CAUGHT_UP:
-                self.caught_up_with[ServerId(row.key)] = None
-            elif row.part == UNCONFIRMED:
-                parent, _, child = row.key.partition("\t")
-                self.unconfirmed[ArcId(NodeId(parent), NodeId(child))] = None
+        for arc in [arc for arc in self.left_apart if self.is_in_view(self.other_home_of(arc))]:
+            del self.left_apart[arc]
 
     def note_group(self, group: NodeId, final: Priority, *, is_present: bool) -> None:
         """A group of this server was created or deleted: others may not know, or know of arcs that it missed.
@@ -285,21 +285,15 @@ class Site:
             self.unconfirmed[arc] = None
         else:
             del self.unconfirmed[arc]
-        # No name holds a tab.
-        self.rows.append(ProtocolRow(UNCONFIRMED, f"{arc.parent}\t{arc.child}", b"1" if is_so else None))
 
     def owns(self, node: NodeIndex) -> bool:
         """Whether a node that is known here lives here."""
         home = self.table.home_of(self.graph.ids[node])
         return home is None or home == self.server
 
-    def count_own(self) -> None:
-        """Count the nodes that live here, and the arcs that leave them."""
-        graph = self.graph
-        owned = [node for node in map(NodeIndex, range(len(graph.ids))) if self.owns(node)]
-        kinds = Counter(graph.kinds[node] for node in owned)
-        graph.group_count, graph.process_count = kinds[NodeKind.GROUP], kinds[NodeKind.PROCESS]
-        graph.arc_count = sum(len(graph.children[node]) + len(graph.suspended_from.get(node, ())) for node in owned)
+    def owned(self, start: int = 0) -> bytearray:
+        """Of each node from a number on, in their order: 1 where it lives here, else 0."""
+        return bytearray(home is None or home == self.server for home in self.table.find_homes(self.graph.ids[start:]))
 
     def id_of(self, node: NodeIndex) -> NodeId:
         """The id of a node."""

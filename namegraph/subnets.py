@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import filterfalse
 
 from namegraph.names import NodeId, ServerId, Subnet, subnet_of
@@ -20,15 +20,21 @@ class SubnetTable:
 
     def __init__(self, owners: Mapping[Subnet, ServerId], *, expected: Iterable[Subnet] = ()) -> None:
         self._owners = dict(owners)
+        self.subnets_by_server: dict[ServerId, dict[Subnet, None]] = {}
+        """Of each server that owns any, those that it owns; to be read."""
+        for subnet, owner in self._owners.items():
+            self.subnets_by_server.setdefault(owner, {})[subnet] = None
         self._servers: tuple[ServerId, ...] | None = None
         """As `servers` gives it, where that was asked for since the table changed: questions do, again and again."""
+        self.changes = 0
+        """How often a subnet got an owner, or lost it: homes that were found before may be others now."""
         self._homes: dict[NodeId, ServerId | None] = {}
         self._expected = dict.fromkeys(subnet for subnet in expected if subnet not in self._owners)
 
     @property
     def has_several_servers(self) -> bool:
         """Whether any subnet is known to be another server's."""
-        return bool(self._expected) or len(self.servers()) > 1
+        return bool(self._expected) or len(self.subnets_by_server) > 1
 
     def home_of(self, node: NodeId) -> ServerId | None:
         """The server that owns the node's subnet; None where none is known (a process is then foreign)."""
@@ -48,6 +54,10 @@ class SubnetTable:
         except KeyError:
             return list(map(self.home_of, names))
 
+    def find_homes(self, names: Iterable[NodeId]) -> Iterator[ServerId | None]:
+        """As `homes_of`, for more names than are remembered."""
+        return map(self._owners.get, map(subnet_of, names))
+
     def never_looked_up(self, names: Iterable[NodeId]) -> set[NodeId]:
         """Those of the names whose home was not asked for here, as far as that is remembered."""
         return set(filterfalse(self._homes.__contains__, names))
@@ -66,12 +76,12 @@ class SubnetTable:
 
     def owned_by(self, server: ServerId) -> tuple[Subnet, ...]:
         """All subnets of one server, sorted."""
-        return tuple(sorted(subnet for subnet, owner in self._owners.items() if owner == server))
+        return tuple(sorted(self.subnets_by_server.get(server, ())))
 
     def servers(self) -> tuple[ServerId, ...]:
         """All servers that own a subnet, sorted."""
         if self._servers is None:
-            self._servers = tuple(sorted(set(self._owners.values())))
+            self._servers = tuple(sorted(self.subnets_by_server))
         return self._servers
 
     def expect(self, subnet: Subnet) -> None:
@@ -81,14 +91,22 @@ class SubnetTable:
 
     def learn(self, subnet: Subnet, owner: ServerId) -> None:
         """Learn which server owns a subnet."""
-        self._expected.pop(subnet, None)
-        self._owners[subnet] = owner
-        self._servers = None
-        self._homes.clear()
+        self._set_owner(subnet, owner)
 
     def forget(self, subnet: Subnet) -> None:
         """Forget the owner of a subnet."""
+        self._set_owner(subnet, None)
+
+    def _set_owner(self, subnet: Subnet, owner: ServerId | None) -> None:
         self._expected.pop(subnet, None)
-        self._owners.pop(subnet, None)
+        before = self._owners.pop(subnet, None)
+        if before is not None:
+            del self.subnets_by_server[before][subnet]
+            if not self.subnets_by_server[before]:
+                del self.subnets_by_server[before]
+        if owner is not None:
+            self._owners[subnet] = owner
+            self.subnets_by_server.setdefault(owner, {})[subnet] = None
         self._servers = None
+        self.changes += 1
         self._homes.clear()

@@ -15,13 +15,11 @@ Source: protocol.md section 7; decision 0011.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple, assert_never
-
-import msgspec
 
 from namegraph.agreement import Agreement
 from namegraph.coordinator import Coordinator
+from namegraph.durable import SERVERS, TEXTS, DurableMap, packed, packed_small
 from namegraph.healing import Healing
 from namegraph.message_parts import FIRST_VIEW, ArcId, Origin, SuspendArc, UpdateId, ViewId
 from namegraph.messages import (
@@ -40,13 +38,11 @@ from namegraph.messages import (
     Reach,
     Settled,
     ViewMessage,
-    compressed,
-    decompressed,
 )
 from namegraph.names import ServerId
 from namegraph.participant import Participant
 from namegraph.priorities import Priority
-from namegraph.records import ProtocolRow, RequestId
+from namegraph.records import RequestId
 from namegraph.running import Plan
 from namegraph.site import NEVER, Site
 
@@ -67,9 +63,8 @@ class ViewChange:
         self.agreement = Agreement(site, self.give_up_view)
         self.healing = Healing(site, participant, coordinator)
         self._suspending: UpdateId | None = None
-        self._entering: dict[ServerId, tuple[ArcId, ...]] = {}
+        self._entering = DurableMap(site.durable, ENTERING, SERVERS, packed_small(tuple[ArcId, ...]))
         """What is to be suspended, by the server that it enters."""
-        self._entering_changed: dict[ServerId, None] = {}
         self._due: dict[ServerId, None] = {}
         """Servers from which arcs may enter here that are to be suspended: in this view, or in one before that did not
         last until all was done."""
@@ -77,8 +72,14 @@ class ViewChange:
         """In the view that this server leads: the origins, by their smallest, that have suspended what they must."""
         self._healed: dict[ServerId, None] = {}
         """In the view that this server leads: the members that have settled all that they must."""
-        self._row: bytes | None = None
-        self._must_resume = False
+        self._view = DurableMap(site.durable, VIEW, TEXTS, packed(_ViewRow))
+        """One value, without a key: what is durable of the view, as it was when the last step ended."""
+        self._must_resume = bool(self._view)
+        for found in self._view.values():
+            site.view, site.members, site.promised = found.view, dict(found.members), found.promised
+            site.is_open, site.origin, site.view_begins = found.is_open, found.origin, found.begins
+            site.is_healed, self._healed = found.is_healed, dict.fromkeys(found.healed)
+            self._settled, self._due = dict.fromkeys(found.settled), dict.fromkeys(found.due)
 
     def give_up_view(self, view: ViewId, reached: tuple[ServerId, ...]) -> Accept:
         """Stop what is under way, for good; return what is known of it."""
@@ -159,7 +160,7 @@ class ViewChange:
         site.view_begins = Priority(install.counter + 1, NEVER.server)
         self._settled, self._healed, self._suspending = {}, {}, None
         site.is_healed = False
-        self._forget_entering()
+        self._entering.clear()
         self.healing.view_ended(undone)
         self._participant.decided.installed()
         self._participant.suspend_leaving()
@@ -176,7 +177,6 @@ class ViewChange:
         over loops that the first has broken.
         """
         self._entering[sender] = entering.arcs
-        self._entering_changed[sender] = None
         self._suspend_all()
 
     def settled(self, sender: ServerId) -> None:
@@ -197,7 +197,7 @@ class ViewChange:
         site.is_open = True
         site.origin = Origin(site.view, ServerId(""))
         self._due = {}
-        self._forget_entering()
+        self._entering.clear()
         self._participant.decided.opened()
         self._coordinator.open_view()
         self.healing.view_opened()
@@ -259,58 +259,28 @@ class ViewChange:
     def _say_settled(self) -> None:
         site = self._site
         # Who opens the view first may join an arc anew: it is not to be suspended once more.
-        self._forget_entering()
+        self._entering.clear()
         site.send(site.view.leader, Settled())
 
-    def _forget_entering(self) -> None:
-        self._entering_changed.update(dict.fromkeys(self._entering))
-        self._entering = {}
-
-    def take_rows(self) -> list[ProtocolRow]:
-        """The rows that changed since this was last asked."""
-        rows = self.healing.take_rows()
-        for server in self._entering_changed:
-            arcs = self._entering.get(server)
-            value = None if arcs is None else compressed(_ENCODER.encode(arcs))
-            rows.append(ProtocolRow(ENTERING, server, value))
-        self._entering_changed = {}
+    def note_view(self) -> None:
+        """Let what is durable of the view be what it is now. Called at the end of each step."""
         site = self._site
         if site.promised == FIRST_VIEW:
-            return rows
-        row = _ENCODER.encode(
-            _ViewRow(
-                site.view,
-                tuple(site.members.items()),
-                site.promised,
-                site.is_open,
-                tuple(self._settled),
-                tuple(self._due),
-                site.origin,
-                site.view_begins,
-                site.is_healed,
-                tuple(self._healed),
-            )
+            return
+        row = _ViewRow(
+            site.view,
+            tuple(site.members.items()),
+            site.promised,
+            site.is_open,
+            tuple(self._settled),
+            tuple(self._due),
+            site.origin,
+            site.view_begins,
+            site.is_healed,
+            tuple(self._healed),
         )
-        if row != self._row:
-            self._row = row
-            rows.append(ProtocolRow(VIEW, "", row))
-        return rows
-
-    def restore(self, rows: Iterable[ProtocolRow]) -> None:
-        """Take up the view that this server was in."""
-        self.healing.restore(rows)
-        site = self._site
-        for row in rows:
-            if row.part == ENTERING:
-                self._entering[ServerId(row.key)] = _ARCS_DECODER.decode(decompressed(row.value or b""))
-            elif row.part == VIEW:
-                self._row = row.value
-                found = _DECODER.decode(row.value or b"")
-                site.view, site.members, site.promised = found.view, dict(found.members), found.promised
-                site.is_open, site.origin, site.view_begins = found.is_open, found.origin, found.begins
-                site.is_healed, self._healed = found.is_healed, dict.fromkeys(found.healed)
-                self._settled, self._due = dict.fromkeys(found.settled), dict.fromkeys(found.due)
-                self._must_resume = True
+        if row != self._view.get(""):
+            self._view[""] = row
 
 
 class _ViewRow(NamedTuple):
@@ -324,8 +294,3 @@ class _ViewRow(NamedTuple):
     begins: Priority
     is_healed: bool
     healed: tuple[ServerId, ...]
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(_ViewRow)
-_ARCS_DECODER = msgspec.msgpack.Decoder(tuple[ArcId, ...])

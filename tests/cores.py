@@ -12,6 +12,7 @@ from namegraph.names import NodeId, ServerId, Subnet, parse_name
 from namegraph.records import Records, RequestId, StoredState
 from namegraph.refusals import Refusal
 from namegraph.server_core import ServerCore
+from resolver.census import Census
 from resolver.membership import MembershipResolver
 from simulation.invariants import ExternalView, check_all
 from tests.verbs import Verbs
@@ -80,6 +81,9 @@ class CoreUnderTest(Verbs):
         copy.core = ServerCore.restore(self.stored(), subnets=self.core.subnets)
         copy._numbers = count(next(self._numbers))
         return copy
+
+    def counts(self):
+        return Census(self.core).counts()
 
     def questions(self):
         return QuestionsToOne(self.core)

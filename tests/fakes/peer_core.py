@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from namegraph.channels import Channels
+from namegraph.durable import DurableState
 from namegraph.events import (
     AddPeer,
     Committed,
@@ -62,8 +63,8 @@ class FakePeerCore:
         self.subnets = tuple(subnets)
         self.view, self.members = "", ()
         self.peer_addresses = dict(peers)
-        rows = list(disk.rows.values()) if disk else []
-        self.channels, self.incarnations = Channels.restore(rows), Incarnations(rows)
+        self.durable = DurableState(disk.rows.values() if disk else ())
+        self.channels, self.incarnations = Channels(self.durable), Incarnations(self.durable)
         self.next_deadline = None
         self.revision, self.told_revision = "", None
         self.owners = {}
@@ -93,11 +94,11 @@ class FakePeerCore:
                 self.channels.received(peer, through)
             case Restored(incarnation):
                 self.restored += 1
-                effects.records.protocol.append(self.incarnations.begin(incarnation, counter=0)[1])
+                self.incarnations.begin(incarnation, counter=0)
                 for server in self.peer_addresses:  # who owns one subnet only is named after it
                     self.channels.begin_again(server)
             case PeerRestored(peer, incarnation):
-                effects.records.protocol.append(self.incarnations.heard_of(peer, incarnation))
+                self.incarnations.heard_of(peer, incarnation)
                 self.channels.begin_again(peer)
             case PeerMet(peer, subnets):
                 self.channels.met(peer)
@@ -119,5 +120,5 @@ class FakePeerCore:
                 self.next_deadline = None
             case _:
                 raise AssertionError(event)
-        effects.records.protocol += self.channels.take_rows()
+        effects.records.protocol += self.durable.take_rows()
         return effects

@@ -23,6 +23,7 @@ from namegraph.graph import ArcState
 from namegraph.names import NodeId
 from namegraph.records import NodeKind
 from namegraph.refusals import Reason, Refusal
+from resolver.census import Census
 from resolver.membership import MembershipResolver
 from simulation.invariants import check_all
 from tests.brute_force import Model, expected_effects
@@ -64,7 +65,7 @@ def snapshot(core):
         "virtual_nodes": {number: (vn.vnid, vn.components) for number, vn in graph.virtual_nodes.items()},
         "virtual_node_of": {node: vn.number for node, vn in graph.virtual_node_of.items()},
         "next_virtual_node": graph.next_virtual_node,
-        "counts": (graph.group_count, graph.process_count, graph.arc_count, graph.virtual_node_count),
+        "counts": Census(core).counts(),
         "revision": core.revision,
     }
 

@@ -12,6 +12,7 @@ from namegraph.names import NodeId, ServerId
 from namegraph.records import RequestId
 from namegraph.refusals import Reason
 from namegraph.suspension import known_arc
+from resolver.census import Census
 from resolver.membership import MembershipResolver
 from simulation import links
 from simulation.networks import Channel
@@ -54,6 +55,24 @@ def test_a_loop_breaks_when_a_server_is_cut_off_and_forms_again(loop):
     loop.meet([A, B], [C])
     assert loop.loops(A) == loop.loops(B) == loop.loops(C) == {frozenset(G.values())}
     loop.check(*RING)
+
+
+def test_the_arcs_that_a_server_counts_are_those_of_its_groups_wherever_their_children_are(loop):
+    censuses = {server: Census(loop.core(server)) for server in (A, B, C)}
+
+    def arcs():
+        return [census.counts().arcs for census in censuses.values()]
+
+    assert arcs() == [1, 1, 1]
+    loop.part([A, B], [C])
+    assert loop.suspended(B) == {(G[B], G[C])}
+    assert arcs() == [1, 1, 1]
+    loop.done(A, JoinArc(G[A], H[B]))
+    loop.done(B, LeaveArc(G[B], G[C]))
+    assert arcs() == [2, 0, 1]
+    loop.meet([A, B], [C])
+    assert arcs() == [2, 0, 1]
+    assert [census.counts().groups for census in censuses.values()] == [2, 2, 2]
 
 
 def test_each_side_goes_on_with_what_it_reaches_and_refuses_what_it_does_not(loop):

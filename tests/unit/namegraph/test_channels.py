@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namegraph.channels import Channels
+from namegraph.durable import DurableState
 
 PEER = "b.x"
 
@@ -13,17 +14,18 @@ class Crashing:
 
     def __init__(self):
         self.rows = {}
-        self.channels = Channels()
+        self.crash()
 
     def flush(self):
-        for row in self.channels.take_rows():
+        for row in self.durable.take_rows():
             if row.value is None:
                 self.rows.pop((row.part, row.key), None)
             else:
                 self.rows[row.part, row.key] = row
 
     def crash(self):
-        self.channels = Channels.restore(self.rows.values())
+        self.durable = DurableState(self.rows.values())
+        self.channels = Channels(self.durable)
 
 
 def kept(channels, after=0):
@@ -31,7 +33,7 @@ def kept(channels, after=0):
 
 
 def test_letters_are_numbered_from_one_and_kept():
-    channels = Channels()
+    channels = Channels(DurableState())
     assert [channels.send(PEER, text).number for text in (b"one", b"two")] == [1, 2]
     assert channels.send("c.x", b"other").number == 1
     assert kept(channels) == [(1, b"one"), (2, b"two")]
@@ -40,7 +42,7 @@ def test_letters_are_numbered_from_one_and_kept():
 
 
 def test_a_letter_is_forgotten_when_its_receiver_has_it():
-    channels = Channels()
+    channels = Channels(DurableState())
     for text in (b"one", b"two", b"three"):
         channels.send(PEER, text)
     channels.received(PEER, 2)
@@ -53,14 +55,14 @@ def test_a_letter_is_forgotten_when_its_receiver_has_it():
 
 
 def test_a_letter_is_handled_once_and_only_in_its_turn():
-    channels = Channels()
+    channels = Channels(DurableState())
     assert [channels.take(PEER, number) for number in (1, 1, 3, 2, 1, 3)] == [True, False, False, True, False, True]
     assert channels.handled_through(PEER) == 3
     assert channels.faults == {(PEER, "repeated"): 2, (PEER, "out of order"): 1}
 
 
 def test_a_receipt_for_what_was_not_sent_is_a_fault_and_forgets_nothing():
-    channels = Channels()
+    channels = Channels(DurableState())
     channels.send(PEER, b"one")
     channels.received(PEER, 2)
     assert kept(channels) == [(1, b"one")]
@@ -68,13 +70,14 @@ def test_a_receipt_for_what_was_not_sent_is_a_fault_and_forgets_nothing():
 
 
 def test_forgetting_alone_writes_nothing():
-    channels = Channels()
+    durable = DurableState()
+    channels = Channels(durable)
     channels.send(PEER, b"one")
-    channels.take_rows()
+    durable.take_rows()
     channels.received(PEER, 1)
-    assert channels.take_rows() == []
+    assert durable.take_rows() == []
     channels.send(PEER, b"two")
-    assert {(row.part, row.value) for row in channels.take_rows()} == {
+    assert {(row.part, row.value) for row in durable.take_rows()} == {
         ("outbox", None),
         ("sent", b"1"),
         ("outbox", b"two"),

@@ -1,14 +1,15 @@
 """Outcomes that are kept for others go when all are done, or when a later view is open."""
 
 from namegraph.decided import DECIDED, DecidedUpdates
+from namegraph.durable import DurableState
 from namegraph.message_parts import UpdateId
 from namegraph.names import ServerId
 
 A, B = ServerId("a.x"), ServerId("b.x")
 
 
-def kept(*numbers, by=A):
-    decided = DecidedUpdates()
+def kept(*numbers, by=A, durable=None):
+    decided = DecidedUpdates(durable or DurableState())
     for number in numbers:
         decided.keep(UpdateId(by, number), b"outcome %d" % number)
     return decided
@@ -31,11 +32,11 @@ def test_what_is_from_before_a_view_goes_when_that_is_open():
 
 
 def test_it_is_there_after_a_restart():
-    decided = kept(3, 5)
-    rows = {row.key: row for row in decided.take_rows()}
+    durable = DurableState()
+    decided = kept(3, 5, durable=durable)
+    rows = {row.key: row for row in durable.take_rows()}
     decided.over(A, below=5)
-    rows.update({row.key: row for row in decided.take_rows()})
-    again = DecidedUpdates()
-    again.restore(row for row in rows.values() if row.value is not None)
+    rows.update({row.key: row for row in durable.take_rows()})
+    again = DecidedUpdates(DurableState(row for row in rows.values() if row.value is not None))
     assert {row.part for row in rows.values()} == {DECIDED}
     assert again.all_kept() == decided.all_kept() == [(UpdateId(A, 5), b"outcome 5")]

@@ -1,5 +1,6 @@
 """A letter of a view that is not installed yet waits for it; one of a view that is over does not."""
 
+from namegraph.durable import DurableState
 from namegraph.early_letters import EarlyLetters
 from namegraph.graph import NameGraph
 from namegraph.message_parts import UpdateId, ViewId
@@ -25,7 +26,7 @@ def letter(number, view):
 
 
 def test_letters_are_taken_in_their_order_when_their_view_is_installed():
-    early = EarlyLetters()
+    early = EarlyLetters(DurableState())
     frozen = site_in(NOW, promised=NEXT)
     messages = []
     for number in range(3):
@@ -40,24 +41,26 @@ def test_letters_are_taken_in_their_order_when_their_view_is_installed():
 
 
 def test_letters_of_views_that_are_over_are_not_kept():
-    early = EarlyLetters()
+    durable = DurableState()
+    early = EarlyLetters(durable)
     early.keep(OLD, B, letter(1, OLD)[1], site=site_in(NOW))
     # It was given up for another one that is being agreed on.
     early.keep(NOW, B, letter(2, NOW)[1], site=site_in(NOW, promised=NEXT))
-    assert early.take_rows() == []
+    assert durable.take_rows() == []
 
 
 def test_letters_of_a_view_that_never_came_go_when_a_later_one_does():
-    early = EarlyLetters()
+    durable = DurableState()
+    early = EarlyLetters(durable)
     early.keep(NEXT, B, letter(1, NEXT)[1], site=site_in(NOW))
     assert early.take(site_in(ViewId(4, A))) == []
-    assert [row.value for row in early.take_rows()] == [None]
+    assert [row.value for row in durable.take_rows()] == [None]
 
 
 def test_they_are_there_after_a_restart():
-    early = EarlyLetters()
+    durable = DurableState()
+    early = EarlyLetters(durable)
     message, encoded = letter(1, NEXT)
     early.keep(NEXT, B, encoded, site=site_in(NOW))
-    again = EarlyLetters()
-    again.restore(early.take_rows())
+    again = EarlyLetters(DurableState(durable.take_rows()))
     assert again.take(site_in(NEXT)) == [(B, message)]

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from namegraph.names import NodeId, Subnet, parse_name
-from namegraph.records import ArcRecord, NodeIndex, NodeKind, NodeRecord, VirtualNodeRecord
+from namegraph.records import ArcRecord, NodeIndex, NodeKind, NodeRecord, StoredState, VirtualNodeRecord
 from namegraph.restore import InconsistentStateError
 from namegraph.server_core import ServerCore
+from resolver.census import Census, Counts
 from resolver.membership import MembershipResolver
 from tests.cores import CoreUnderTest
 
@@ -34,6 +35,35 @@ def restored(stored):
     return ServerCore.restore(stored, subnets=[Subnet("x.example")])
 
 
+class CountedName(str):
+    """A server's name that counts how often it is looked up somewhere."""
+
+    lookups = 0
+
+    def __hash__(self):
+        CountedName.lookups += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("peers", [{}, {"other.example": "host:1"}])
+def test_a_restart_looks_at_each_row_and_at_each_subnet_a_few_times_however_many_there_are(peers):
+    server = CountedName("x.example")
+    subnets = [Subnet(f"s{number}.example") for number in range(500)]
+    names = [NodeId(f"g@{subnet}") for subnet in subnets]
+    stored = StoredState(
+        server,
+        1,
+        [NodeRecord(NodeIndex(number), name, NodeKind.GROUP, None, 1, None) for number, name in enumerate(names)],
+        [],
+        [ArcRecord(NodeIndex(above), NodeIndex(above + 1), 1, 1, 1, True, False) for above in range(len(names) - 1)],
+        [],
+    )
+    CountedName.lookups = 0
+    core = ServerCore.restore(stored, subnets=subnets, peers=peers)
+    assert len(list(core.graph.present_arcs())) == 499
+    assert CountedName.lookups < 3 * len(subnets)
+
+
 def refused(stored):
     with pytest.raises(InconsistentStateError) as caught:
         restored(stored)
@@ -41,8 +71,9 @@ def refused(stored):
 
 
 def test_what_was_written_reads_back_with_counts_tombstones_and_virtual_nodes(stored):
-    graph = restored(stored).graph
-    assert (graph.group_count, graph.process_count, graph.arc_count, graph.virtual_node_count) == (3, 1, 4, 1)
+    core = restored(stored)
+    assert Census(core).counts() == Counts(groups=3, processes=1, arcs=4, virtual_nodes=1)
+    graph = core.graph
     ((key, tombstone),) = graph.tombstones.items()
     assert [graph.ids[node] for node in key] == [A, C]
     assert (tombstone.version, tombstone.present) == (2, False)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from namegraph.channels import Channels
+from namegraph.durable import DurableState
 from nameserver.peers import session as session_module
 from nameserver.peers.frames import PROTOCOL_VERSION, Hello, decode, encode
 from nameserver.peers.rivals import SessionNumbers
@@ -35,7 +36,8 @@ class End:
         """Begin from what is durable."""
         self.start_number += 1
         self.is_meeting_undurable = False
-        self.channels = Channels.restore(self.durable_rows.values())
+        self.durable = DurableState(self.durable_rows.values())
+        self.channels = Channels(self.durable)
         self.undurable_rows = []
         del self.handled[self.durably_handled :]
         del self.sent[self.durably_sent :]
@@ -56,7 +58,7 @@ class End:
     def send(self, letter):
         self.channels.send(self.peer, letter)
         self.sent.append(letter)
-        self.undurable_rows += self.channels.take_rows()
+        self.undurable_rows += self.durable.take_rows()
 
     # -- as a Post
 
@@ -97,7 +99,7 @@ class End:
             match event:
                 case Opened():
                     self.channels.met(self.peer)
-                    rows = self.channels.take_rows()
+                    rows = self.durable.take_rows()
                     self.undurable_rows += rows
                     self.is_meeting_undurable |= bool(rows)
                 case LettersCame(first_number, letters):
@@ -105,7 +107,7 @@ class End:
                         if number > self.channels.handled_through(self.peer):
                             assert self.channels.take(self.peer, number)
                             self.handled.append(letter)
-                            self.undurable_rows += self.channels.take_rows()
+                            self.undurable_rows += self.durable.take_rows()
                 case ReceiptCame(through):
                     self.channels.received(self.peer, through)
                 case Faulted():

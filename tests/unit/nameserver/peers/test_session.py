@@ -3,6 +3,7 @@
 import pytest
 
 from namegraph.channels import Channels
+from namegraph.durable import DurableState
 from nameserver.peers import session as session_module
 from nameserver.peers.frames import (
     PROTOCOL_VERSION,
@@ -61,7 +62,7 @@ def new_session(*, is_dialled_here, post=None, known=()):
         judge=lambda greeting: REFUSAL if greeting == REFUSED else None,
         is_known_start=lambda greeting: greeting.start in known,
         numbers=SessionNumbers(),
-        post=post if post is not None else ChannelsAsPost(),
+        post=post if post is not None else ChannelsAsPost(DurableState()),
     )
 
 
@@ -298,7 +299,7 @@ def test_letters_before_this_end_has_told_where_to_go_on_are_refused():
 
 
 def test_a_session_goes_on_from_what_was_handled_before():
-    post = ChannelsAsPost()
+    post = ChannelsAsPost(DurableState())
     post.take(PEER, 1)
     session = session_in(RESUMING, post=post)
     assert session.receive(Letters(NUMBER, 2, (b"two",), 0))[-1] == LettersCame(2, (b"two",))
@@ -308,7 +309,7 @@ def test_a_session_goes_on_from_what_was_handled_before():
 
 
 def post_with(*letters, receiver=PEER, is_met=True):
-    post = ChannelsAsPost()
+    post = ChannelsAsPost(DurableState())
     if is_met:
         post.met(receiver)
     for letter in letters:
@@ -390,7 +391,7 @@ def test_who_was_met_is_told_where_it_is_not_what_was_said_before():
 
 
 def test_a_receipt_rides_on_letters_where_there_are_any():
-    post = ChannelsAsPost()
+    post = ChannelsAsPost(DurableState())
     session = session_in(OPEN, post=post)
     post.take(PEER, 1)
     post.send(PEER, b"answer")
@@ -398,7 +399,7 @@ def test_a_receipt_rides_on_letters_where_there_are_any():
 
 
 def test_a_receipt_leaves_alone_where_there_are_no_letters_and_once():
-    post = ChannelsAsPost()
+    post = ChannelsAsPost(DurableState())
     session = session_in(OPEN, post=post)
     post.take(PEER, 1)
     assert frames(session) == [Receipt(NUMBER, 1)]

@@ -1,0 +1,86 @@
+"""What a server remembers is what it has written, after every step: a crash between any two steps loses nothing."""
+
+from collections import Counter
+from unittest.mock import patch
+from weakref import WeakKeyDictionary
+
+import pytest
+
+from namegraph.coordinator import COORDINATED
+from namegraph.records import Records
+from namegraph.server_core import ServerCore
+from simulation.disk import Disk
+from simulation.run import run_seed
+
+
+def rows_of(core, *, but=frozenset()):
+    """The rows of all that a core holds in durable maps."""
+    maps = core._site.durable.maps.values()
+    rows = [each.row(key) for each in maps for key in each]
+    return {(row.part, row.key): row.value for row in rows if (row.part, row.key) not in but}
+
+
+def put_off(core):
+    """The rows that wait for the next one that must be written."""
+    rows = [each.row(key) for each in core._site.durable.maps.values() for key in each.changed]
+    return {(row.part, row.key) for row in rows}
+
+
+def of_undecided(core):
+    """The rows of updates that come to nothing when their coordinator starts again."""
+    coordinated = core._site.durable.maps[COORDINATED]
+    undecided = [coordinated.row(key) for key, running in coordinated.items() if not running.is_decided]
+    return {(row.part, row.key) for row in undecided}
+
+
+class Written:
+    """A disk for each core that runs, on which every step is durable at once."""
+
+    def __init__(self):
+        self.disks = WeakKeyDictionary()
+        self.rows_seen = Counter()
+        self._step, self._restore = ServerCore.step, ServerCore.restore
+
+    def restore(self, state, **names):
+        """As of the core, for `patch`."""
+        core = self._restore(state, **names)
+        disk = self.disks[core] = Disk(core.server)
+        disk.write(
+            Records(
+                nodes=list(state.nodes),
+                arcs=list(state.arcs),
+                virtual_nodes=list(state.virtual_nodes),
+                outcomes=list(state.outcomes),
+                protocol=list(state.protocol),
+                counter=state.counter,
+            )
+        )
+        return core
+
+    def step(self, core, event, now):
+        """A step of the core, and what it must have written."""
+        disk = self.disks.setdefault(core, Disk(core.server))
+        effects = self._step(core, event, now)
+        disk.write(effects.records)
+        assert not core._site.durable.must_write
+        again, waiting = self._restore(disk.read(), subnets=core.subnets), put_off(core)
+        remembered = rows_of(again, but=waiting)
+        assert remembered == rows_of(core, but=waiting | of_undecided(core)), event
+        self.rows_seen.update(part for part, _ in remembered)
+        return effects
+
+
+@pytest.mark.parametrize("first", [0, 5, 10, 15])
+def test_a_core_restored_after_any_step_remembers_what_the_other_one_does(first):
+    written = Written()
+
+    def step(core, event, now):
+        return written.step(core, event, now)
+
+    with (
+        patch.object(ServerCore, "step", step),
+        patch.object(ServerCore, "restore", written.restore),
+    ):
+        for seed in range(first, first + 2):
+            run_seed(seed, faults=True)
+    assert len(written.rows_seen) > 10
