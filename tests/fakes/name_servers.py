@@ -15,6 +15,7 @@ from namegraph.events import PeerLost, PeerMessage, PeerMet
 from namegraph.names import ServerId, Subnet
 from namegraph.refusals import Reason, refuse
 from namegraph.server_core import ServerCore
+from nameserver.ancestry_filling import AncestryFilling
 from nameserver.run_loop import RunLoop
 from nameserver.services.homes import NAME_SERVICE
 from nameserver.services.name_service import name_service_handlers
@@ -114,6 +115,7 @@ class NameServer:
             "resolver": resolver,
             "parts": Parts(self.core, resolver.plans, start=self.core.server),
             "run_loop": self.run_loop,
+            "filling": AncestryFilling(core=self.core, run_loop=self.run_loop),
             "directory": FakeDirectory(self, self._all),
         }
         self._server.add_generic_rpc_handlers(
