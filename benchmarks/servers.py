@@ -21,6 +21,9 @@ from shadowtree.cli.unused_ports import unused_ports
 
 CONNECTION_PATIENCE_SECONDS = 30
 CALL_SECONDS = 600
+END_PATIENCE_SECONDS = 120
+"""A server that took a large import a moment ago still writes."""
+
 SERVING = r"serving .* on (\S+)$"
 """The line of a name server that accepts calls."""
 EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
@@ -71,7 +74,7 @@ def running(command: Sequence[str], ready: str, *, build: Build = NOW) -> Iterat
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(timeout=30)
+                process.wait(timeout=END_PATIENCE_SECONDS)
             finally:
                 process.kill()
             process.stdout.close()
