@@ -11,9 +11,9 @@ moment; a caller who is alone never waits, nor does a letter to or from another 
 database by these two batches at most, so a read is held until the newest of them is durable: nobody sees what a crash
 could undo.
 
-A step that may take long is carried out in a thread of its own. Meanwhile other events wait for their turn, and no letter
-leaves that the step has written. Its records are a batch of their own, which may take seconds to be written. Until it is
-durable, readers see the state before the step, and wait for no later batch.
+A step that may take long is carried out in a thread of its own. Meanwhile other events wait for their turn, and no
+letter leaves that the step has written. Its records are a batch of their own, which may take seconds to be written.
+Until it is durable, readers see the state before the step, and wait for no later batch.
 
 When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
 until it works), and reads that may rest on it and further updates are refused, since nothing could be confirmed; the

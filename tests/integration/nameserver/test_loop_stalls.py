@@ -99,7 +99,6 @@ def test_long_turns_are_told_by_the_processor_time_of_their_thread(tmp_path):
     assert any("busy" in place for place, _ in turn["seen"])
 
 
-@pytest.mark.xfail(strict=True, reason="an import is one step")
 def test_an_import_on_one_server(watched):
     subnets = [line.split("\t")[0] for line in (EXAMPLE.parent / "domains.tsv").read_text().splitlines()]
     servers, stalls = watched([subnets])
@@ -108,7 +107,6 @@ def test_an_import_on_one_server(watched):
     assert stalls().during(importing) == []
 
 
-@pytest.mark.xfail(strict=True, reason="an import is one step at each server")
 def test_an_import_over_three_servers(watched, part):
     servers, stalls = watched(deal(part.groups_of_subnets, 3))
     with span() as importing, _client(servers) as client:
