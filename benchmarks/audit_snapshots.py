@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from benchmarks.servers import EXAMPLE
-from shadowtree.cli.demo_servers import deal
-from spark_graph_jobs.schema import MANIFEST, TABLES
-from spark_graph_jobs.synthetic import NUMBERS_APART, Arc, Written, snapshots_of, subnet_of, write
+from shadowtree.cli.demo.servers import deal
+from spark_graph_jobs.snapshot.schema import MANIFEST, TABLES
+from spark_graph_jobs.snapshot.synthetic import NUMBERS_APART, Arc, Written, snapshots_of, subnet_of, write
 
 SERVERS = [f"server-{number}" for number in range(5)]
 

@@ -18,9 +18,9 @@ from benchmarks.probe import Probe, probing
 from benchmarks.report import Figure, p99, speed_figure
 from benchmarks.servers import EXAMPLE, several_connected
 from shadowtree import Client
-from shadowtree.cli.demo_loops import arc_to_turn_round
-from shadowtree.cli.demo_part import write_part
-from shadowtree.cli.demo_servers import deal
+from shadowtree.cli.demo.example_part import write_part
+from shadowtree.cli.demo.loops import arc_to_turn_round
+from shadowtree.cli.demo.servers import deal
 
 GROUP = "forensics-full@team-pkg-security.tracker.debian.org"
 SERVERS = 3

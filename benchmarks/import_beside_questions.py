@@ -10,7 +10,7 @@ from benchmarks.builds import NOW, Build
 from benchmarks.probe import probing
 from benchmarks.report import Figure, p99, speed_figure
 from benchmarks.servers import EXAMPLE, example_weights, several_connected
-from shadowtree.cli.demo_servers import deal
+from shadowtree.cli.demo.servers import deal
 
 SERVERS = 5
 ASKED_EVERY_SECONDS = 0.05

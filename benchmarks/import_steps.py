@@ -13,12 +13,12 @@ from array import array
 from collections import deque
 
 from benchmarks.servers import EXAMPLE, example_weights
+from namegraph.core import ServerCore
 from namegraph.events import Event, ImportCommand, PeerLetter, PeerMessage, PeerMet
-from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.records import RequestId
-from namegraph.server_core import ServerCore
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.rows import RequestId
 from resolver.census import Census
-from shadowtree.cli.demo_servers import deal
+from shadowtree.cli.demo.servers import deal
 
 SERVERS = 5
 SHOWN_FROM_SECONDS = 0.2

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.builds import NOW, Build
 from benchmarks.report import Figure, speed_figure
 from benchmarks.servers import EXAMPLE, example_weights
-from shadowtree.cli.demo_servers import deal
+from shadowtree.cli.demo.servers import deal
 
 SERVERS = 5
 SEED = 7

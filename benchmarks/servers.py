@@ -17,7 +17,7 @@ import psutil
 
 from benchmarks.builds import NOW, Build
 from shadowtree import Client
-from shadowtree.cli.unused_ports import unused_ports
+from shadowtree.cli.support.free_ports import unused_ports
 
 CONNECTION_PATIENCE_SECONDS = 30
 CALL_SECONDS = 600

@@ -11,7 +11,7 @@ from benchmarks.echo import paired_medians
 from benchmarks.report import Figure, timed
 from benchmarks.servers import EXAMPLE, example_weights, several_connected
 from shadowtree import Arc, aio
-from shadowtree.cli.demo_servers import deal
+from shadowtree.cli.demo.servers import deal
 
 MEMBERS = 2_000
 GROUPS_BETWEEN = 20

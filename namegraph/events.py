@@ -4,67 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
 from typing import NamedTuple
 
-from msgspec import Struct
-
-from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.priorities import Priority
-from namegraph.records import NodeKind, Records, RequestId
-from namegraph.refusals import Refusal
-
-
-class ChildKind(Enum):
-    """What a client says the child of an arc is; AUTO: a group if one of that id exists, else a process."""
-
-    AUTO = 0
-    GROUP = 1
-    PROCESS = 2
-
-
-class CreateGroup(Struct, frozen=True, array_like=True, tag=True):
-    """Make a group that has no members and is in no group. With `if_needed`, a group that exists is left as it is."""
-
-    group: NodeId
-    if_needed: bool = False
-
-
-class DeleteGroup(Struct, frozen=True, array_like=True, tag=True):
-    """Remove a group; `force` leaves all its arcs first."""
-
-    group: NodeId
-    force: bool = False
-
-
-class JoinArc(Struct, frozen=True, array_like=True, tag=True):
-    """Add the arc parent -> child. With `if_needed`, an arc that exists is left as it is.
-
-    With `offline`, where the home of one of its ends is out of reach, it is suspended until that is back.
-    """
-
-    parent: NodeId
-    child: NodeId
-    kind: ChildKind = ChildKind.AUTO
-    cost: int = 0
-    if_needed: bool = False
-    offline: bool = False
-
-
-class LeaveArc(Struct, frozen=True, array_like=True, tag=True):
-    """Remove the arc parent -> child. With `if_needed`, an arc that is not there is no error.
-
-    With `is_unconfirmed`, which servers add, the parent's home knows nothing of it: the child's home alone judges.
-    """
-
-    parent: NodeId
-    child: NodeId
-    kind: ChildKind = ChildKind.AUTO
-    if_needed: bool = False
-    is_unconfirmed: bool = False
-
-
-Operation = CreateGroup | DeleteGroup | JoinArc | LeaveArc
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import Operation
+from namegraph.model.outcomes import Outcome
+from namegraph.model.priorities import Priority
+from namegraph.model.rows import Records, RequestId
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,57 +161,6 @@ Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | R
 """What is answered by a reply of the same ticket."""
 
 Event = Command | PeerMessage | PeerReceived | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick
-
-
-class EffectKind(StrEnum):
-    """What an update did to the internal group view."""
-
-    FORMED = "formed"
-    GROWN = "grown"
-    CHANGED = "changed"
-    BROKEN = "broken"
-    CONTROLLED = "controlled"
-    RELEASED = "released"
-
-
-@dataclass(frozen=True, slots=True)
-class GraphEffect:
-    """One thing an update did: ids sorted, and the servers that own them, sorted."""
-
-    kind: EffectKind
-    groups: tuple[NodeId, ...]
-    servers: tuple[ServerId, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ImportCounts:
-    """What an import did."""
-
-    arcs: int
-    groups_created: int
-    already_there: int
-
-
-class Member(NamedTuple):
-    """A node that a read reached."""
-
-    node: NodeId
-    kind: NodeKind
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The update is part of the graph. `counts` is set for an import alone, `members` for a read."""
-
-    revision: str
-    effects: tuple[GraphEffect, ...] = ()
-    counts: ImportCounts | None = None
-    members: tuple[Member, ...] = ()
-    unreachable: tuple[NodeId, ...] = ()
-    """For a read: groups that could not be entered, since arcs to them are suspended."""
-
-
-Outcome = Committed | Refusal
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,28 +20,28 @@ from typing import NamedTuple
 import grpc
 from grpc_reflection.v1alpha import reflection
 
-from namegraph.committed import Committed
-from namegraph.core_reads import CoreReads
-from namegraph.names import ServerId
-from namegraph.refusals import RefusedError
-from namegraph.restore import InconsistentStateError
-from namegraph.server_core import ServerCore
-from nameserver.ancestry_filling import AncestryFilling
-from nameserver.collector import growing_graph, tune_collector
-from nameserver.health import HEALTH_SERVICE, Health
-from nameserver.listening import ListenError, check_address
-from nameserver.mistaken_database import refuse_mistaken
-from nameserver.peers.directory import PeerDirectory
-from nameserver.peers.transport import PeerTransport
-from nameserver.run_loop import RunLoop
-from nameserver.services.admin_service import ADMIN_SERVICE, admin_service_handlers
-from nameserver.services.homes import NAME_SERVICE
-from nameserver.services.name_service import name_service_handlers
-from nameserver.services.peer_questions import peer_question_handlers
-from nameserver.services.peer_service import peer_service_handlers
-from nameserver.services.relayed_calls import RelayedCalls
-from nameserver.services.revisions import PEER_SERVICE
-from nameserver.settings import Settings
+from namegraph.committed_state import CommittedState
+from namegraph.core import ServerCore
+from namegraph.model.names import ServerId
+from namegraph.model.refusals import RefusedError
+from namegraph.queries import CoreQueries
+from namegraph.state.recovery import InconsistentStateError
+from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
+from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.calls.peer_service import peer_service_handlers
+from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.calls.relayed_calls import RelayedCalls
+from nameserver.config.port_check import ListenError, check_address
+from nameserver.config.settings import Settings
+from nameserver.driver.ancestry_filling import AncestryFilling
+from nameserver.driver.database_identity import refuse_mistaken
+from nameserver.driver.gc_tuning import growing_graph, tune_collector
+from nameserver.driver.health import HEALTH_SERVICE, Health
+from nameserver.driver.run_loop import RunLoop
+from nameserver.name_service import name_service_handlers
+from nameserver.reads.peer_queries import peer_question_handlers
+from nameserver.transport.peer_directory import PeerDirectory
+from nameserver.transport.peer_transport import PeerTransport
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
 from storage.errors import ServerNotNamedError, StorageError, contradictory
@@ -126,7 +126,7 @@ async def _serve(
         health.report(serving=failure is None)
         _complain("the database can be written again" if failure is None else f"{failure}; trying until it works")
 
-    reads = Committed(core)
+    reads = CommittedState(core)
     run_loop = RunLoop(
         core=core,
         store=store,
@@ -254,7 +254,7 @@ def _bind(server: grpc.aio.Server, listen: str) -> str:
 def _add_services(
     server: grpc.aio.Server,
     core: ServerCore,
-    reads: CoreReads,
+    reads: CoreQueries,
     filling: AncestryFilling,
     run_loop: RunLoop,
     health: Health,

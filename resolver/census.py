@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import compress
 
-from namegraph.core_reads import CoreReads
-from namegraph.records import NodeKind
+from namegraph.model.rows import NodeKind
+from namegraph.queries import CoreQueries
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Counts:
 class Census:
     """Reads a core; counts anew only where the graph has changed, or who owns what."""
 
-    def __init__(self, core: CoreReads) -> None:
+    def __init__(self, core: CoreQueries) -> None:
         self._core = core
         self._counted: tuple[tuple[int, ...], Counts] | None = None
         """What was counted, and the state in which it was."""

@@ -8,11 +8,12 @@ from itertools import islice
 
 from pyroaring import BitMap
 
-from namegraph.ancestry import AncestorSets, pathnames
-from namegraph.duplication import sources
-from namegraph.graph import ArcState, NameGraph
-from namegraph.names import NodeId, ServerId
-from namegraph.records import ArcRecord, NodeIndex, NodeKind
+from namegraph.graph.ancestor_sets import AncestorSets
+from namegraph.graph.duplication_control import sources
+from namegraph.graph.name_graph import ArcState, NameGraph
+from namegraph.graph.pathnames import pathnames
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
 
 RD_ANCESTORS_LIMIT = 20_000
 """Originators listed in all duplication-control records of one description together."""

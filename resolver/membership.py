@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from namegraph.ancestry import AncestorSets, ancestor_groups, prove
-from namegraph.core_reads import CoreReads
-from namegraph.duplication import blocked_originators
-from namegraph.graph import NameGraph
-from namegraph.message_parts import ArcId
-from namegraph.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.records import ArcRecord, NodeIndex, NodeKind
+from namegraph.graph.ancestor_sets import AncestorSets, ancestor_groups
+from namegraph.graph.duplication_control import blocked_originators
+from namegraph.graph.name_graph import NameGraph
+from namegraph.graph.pathnames import prove
+from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
+from namegraph.queries import CoreQueries
+from namegraph.wire.message_parts import ArcId
 from resolver.descriptions import GroupDescription, describe
 from resolver.plans import Plan, PlanCache, WalkStep, walk
 
@@ -43,7 +44,7 @@ class MembershipResolver:
     UNAVAILABLE.
     """
 
-    def __init__(self, core: CoreReads, *, unheard: Callable[[], Collection[ServerId]] = nobody) -> None:
+    def __init__(self, core: CoreQueries, *, unheard: Callable[[], Collection[ServerId]] = nobody) -> None:
         """`unheard` gives the servers that may have lost this one by now."""
         self._core = core
         self._unheard = unheard
@@ -89,7 +90,7 @@ class MembershipResolver:
             return False
         return any(
             parent == group or self._is_above(group, parent, without)
-            for parent in self._core.apart_into(member)
+            for parent in self._core.suspended_parents(member)
             if self._core.owns(parent)
         )
 
@@ -122,7 +123,7 @@ class MembershipResolver:
         chain = list(prove(self._graph, self._ancestors, group=node, member=of_member))
         if chain or not self.is_above_suspended(node, of_member):
             return [self._graph.ids[step] for step in chain]
-        for parent in sorted(filter(self._core.owns, self._core.apart_into(of_member))):
+        for parent in sorted(filter(self._core.owns, self._core.suspended_parents(of_member))):
             above = [node] if parent == node else prove(self._graph, self._ancestors, group=node, member=parent)
             if above:
                 chain = [*above, of_member]
@@ -136,7 +137,7 @@ class MembershipResolver:
             return []
         ids = self._graph.ids
         found = set(ancestor_groups(self._graph, self._ancestors, node))
-        for parent in self._core.apart_into(node) if self._graph.suspended else ():
+        for parent in self._core.suspended_parents(node) if self._graph.suspended else ():
             # That is known, whoever is away.
             found.update([parent], ancestor_groups(self._graph, self._ancestors, parent))
         return sorted([ids[group] for group in found])
@@ -163,7 +164,7 @@ class MembershipResolver:
         above = self._ancestors.of(node)
         core = self._core
         heads = (head for head in graph.suspended_into if head in above)
-        ends = [(tail, head) for head in heads for tail in core.apart_into(head)]
+        ends = [(tail, head) for head in heads for tail in core.suspended_parents(head)]
         owns, home_of = core.owns, core.home_of
         for tail in {tail for tail, _ in ends}:
             doubted += core.doubted_above(graph.ids[tail])
@@ -213,7 +214,9 @@ class MembershipResolver:
         were created, or deleted.
         """
         core = self._core
-        return sorted({*core.to_catch_up_with(), *core.in_doubt_with, *core.untold(self._unheard()).servers()})
+        return sorted(
+            {*core.unreconciled_servers(), *core.in_doubt_with, *core.orphaned_prepares(self._unheard()).servers()}
+        )
 
     def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
         """At most `limit` groups of this server in the order of their ids, those after `after`."""
@@ -235,7 +238,7 @@ class MembershipResolver:
             node = graph.group(group)
             if node is None:
                 continue
-            known = [*graph.children[node], *(self._core.apart_from(node) if graph.suspended else ())]
+            known = [*graph.children[node], *(self._core.suspended_children(node) if graph.suspended else ())]
             children = sorted([(graph.ids[child], graph.kind(child)) for child in known])
             for child, kind in children:
                 yield ExportRow(group, child, kind)

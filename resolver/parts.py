@@ -29,10 +29,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from namegraph.core_reads import CoreReads
-from namegraph.message_parts import UpdateId
-from namegraph.names import NodeId, ServerId
-from namegraph.records import NodeIndex
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.rows import NodeIndex
+from namegraph.queries import CoreQueries
+from namegraph.wire.message_parts import UpdateId
 from resolver.plans import Onward, Plan, PlanCache
 from resolver.steps import Delivery, deliveries
 
@@ -85,7 +85,7 @@ PartAnswer = Part | Unchanged | InDoubt
 class Parts:
     """Answers what roots ask of this server."""
 
-    def __init__(self, core: CoreReads, plans: PlanCache, *, start: str) -> None:
+    def __init__(self, core: CoreQueries, plans: PlanCache, *, start: str) -> None:
         """`start` tells this start of the server from all others, so that a version of an earlier one never holds."""
         self._core = core
         self._plans = plans

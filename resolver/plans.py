@@ -1,8 +1,8 @@
 """Resolution plans: what one originator reaches, computed on first use and kept until the graph changes beneath it.
 
 A plan is the tree of arcs that deliver for its originator: the shadow trees of the virtual nodes it reaches, and into
-every other derived node the first arc, in the order of `namegraph.duplication`, whose tail is reached. A walk over it
-needs no memory of where it has been.
+every other derived node the first arc, in the order of `namegraph.graph.duplication_control`, whose tail is reached. A
+walk over it needs no memory of where it has been.
 
 Of several servers, each has its own plan for an originator. A server knows the whole ancestry of what it owns, so the
 owned nodes that are below the originator in its graph are all those that the originator reaches, by whatever way.
@@ -16,12 +16,12 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
-from namegraph.ancestry_records import AncestryRecords
-from namegraph.core_reads import CoreReads
-from namegraph.duplication import arc_order
-from namegraph.graph import ArcState, NameGraph
-from namegraph.names import NodeId, ServerId
-from namegraph.records import ArcRecord, NodeIndex, NodeKind
+from namegraph.graph.duplication_control import arc_order
+from namegraph.graph.name_graph import ArcState, NameGraph
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
+from namegraph.queries import CoreQueries
+from namegraph.replication.ancestry_store import AncestryStore
 
 PLANS_WEIGHT_LIMIT = 4_000_000
 """Nodes reached by all plans kept together; the least recently used go first."""
@@ -69,7 +69,7 @@ class WalkStep:
 class PlanCache:
     """Plans by originator."""
 
-    def __init__(self, core: CoreReads, *, weight_limit: int = PLANS_WEIGHT_LIMIT) -> None:
+    def __init__(self, core: CoreQueries, *, weight_limit: int = PLANS_WEIGHT_LIMIT) -> None:
         self._core = core
         self._plans: OrderedDict[NodeIndex, tuple[Plan, int]] = OrderedDict()
         """Plan and the update count at which it was last known to hold, by representative of the originator."""
@@ -119,7 +119,7 @@ class PlanCache:
         return expected == held_at
 
 
-def make_plan(core: CoreReads, group: NodeIndex, *, number: int = 0) -> Plan:
+def make_plan(core: CoreQueries, group: NodeIndex, *, number: int = 0) -> Plan:
     """Compute the plan of a group: one walk down, level by level."""
     graph = core.graph
     reached = graph.descendants(graph.components(group))
@@ -137,17 +137,17 @@ def make_plan(core: CoreReads, group: NodeIndex, *, number: int = 0) -> Plan:
     return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, apart, number)
 
 
-def apart_below(core: CoreReads, nodes: Set[NodeIndex]) -> set[NodeIndex]:
+def apart_below(core: CoreQueries, nodes: Set[NodeIndex]) -> set[NodeIndex]:
     """The children of suspended arcs that leave some nodes, but for rejected ones."""
-    return set().union(*map(core.apart_from, nodes & core.graph.suspended_from.keys()))
+    return set().union(*map(core.suspended_children, nodes & core.graph.suspended_from.keys()))
 
 
-def nodes_elsewhere(records: AncestryRecords, nodes: Set[NodeIndex]) -> set[NodeIndex]:
+def nodes_elsewhere(records: AncestryStore, nodes: Set[NodeIndex]) -> set[NodeIndex]:
     """Those of some nodes with arcs here that live on other servers: they are above owned nodes, or their children."""
     return (records.above.keys() & nodes) | (records.leaving.keys() & nodes)
 
 
-def _by_server(core: CoreReads, below: Iterable[NodeIndex]) -> tuple[Onward, ...]:
+def _by_server(core: CoreQueries, below: Iterable[NodeIndex]) -> tuple[Onward, ...]:
     graph = core.graph
     found: dict[ServerId, dict[NodeKind, list[NodeId]]] = {}
     for name, node in sorted((graph.ids[node], node) for node in below):

@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from namegraph.message_parts import UpdateId
-from namegraph.names import NodeId, ServerId
+from namegraph.model.names import NodeId, ServerId
+from namegraph.wire.message_parts import UpdateId
 from resolver.parts import InDoubt, Part, PartAnswer, PartRequest, Unchanged
 from resolver.plans import Onward, WalkStep
 from resolver.steps import assemble

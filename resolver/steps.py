@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from namegraph.core_reads import CoreReads
-from namegraph.graph import ArcState, NameGraph, VirtualNode
-from namegraph.names import NodeId
-from namegraph.records import NodeIndex
+from namegraph.graph.name_graph import ArcState, NameGraph, VirtualNode
+from namegraph.model.names import NodeId
+from namegraph.model.rows import NodeIndex
+from namegraph.queries import CoreQueries
 from resolver.plans import Plan, WalkStep, delivering_arcs, nodes_elsewhere
 
 
@@ -30,7 +30,7 @@ class Delivery:
     cost: int
 
 
-def deliveries(core: CoreReads, plan: Plan, group: NodeIndex) -> tuple[Delivery, ...]:
+def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> tuple[Delivery, ...]:
     """The step to each owned node of the plan but `group` itself, sorted by head."""
     graph = core.graph
     owned = plan.reached - nodes_elsewhere(core.records, plan.reached)

@@ -7,32 +7,34 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from namegraph.events import Committed, CreateGroup, UpdateCommand
-from namegraph.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.records import RequestId
-from namegraph.refusals import Reason, Refusal
-from namegraph.scope import names_in
-from namegraph.server_core import ServerCore
-from simulation.apart import Apart
-from simulation.checkers import check_all, check_quiet, check_settled
-from simulation.clients import Population, populate, submit_burst
-from simulation.cluster import Cluster
-from simulation.decisions import Decisions
-from simulation.effects import EffectsCheck
-from simulation.invariants import InvariantViolatedError
-from simulation.joins_that_wait import JoinsThatWait
-from simulation.leaves_apart import LeavesApart
-from simulation.made_anew import GroupsMadeAnew
-from simulation.networks import RandomNetwork, Sent
-from simulation.never_back import NeverBack
-from simulation.old_copies import OldCopies
-from simulation.reads import Reads
-from simulation.recording import record
-from simulation.resolutions import Resolvers
-from simulation.scenario import Scenario
-from simulation.serial import ArcName, TrueGraph, TrueState, run_serially
-from simulation.told_at_rest import check_told
-from simulation.troubles import Troubles
+from namegraph.core import ServerCore
+from namegraph.events import UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.model.operations import CreateGroup
+from namegraph.model.outcomes import Committed
+from namegraph.model.refusals import Reason, Refusal
+from namegraph.model.rows import RequestId
+from namegraph.update.locality import names_in
+from simulation.checks.cluster_invariants import check_all, check_quiet, check_settled
+from simulation.checks.effect_check import EffectsCheck
+from simulation.checks.partition_ledger import PartitionLedger
+from simulation.checks.rejected_arcs_check import check_told
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.decision_order import Decisions
+from simulation.cluster.networks import RandomNetwork, Sent
+from simulation.faults.fault_plan import FaultPlan
+from simulation.faults.permanent_loss import PermanentLoss
+from simulation.faults.stale_disks import StaleDisks
+from simulation.oracle.serial_model import ArcName, TrueGraph, TrueState, run_serially
+from simulation.oracle.violation import InvariantViolatedError
+from simulation.scenario.recording import record
+from simulation.scenario.schedule import Scenario
+from simulation.workload.clients import Population, populate, submit_burst
+from simulation.workload.offline_joins import OfflineJoins
+from simulation.workload.one_sided_leaves import OneSidedLeaves
+from simulation.workload.ordered_reads import OrderedReads
+from simulation.workload.recreated_groups import RecreatedGroups
+from simulation.workload.resolvers import Resolvers
 
 BURSTS_AT_MOST = 6
 
@@ -120,23 +122,23 @@ class SeedRun:
         self._resolvers = Resolvers(self._cluster, self._decisions, self._population, own_chance)
         troubled = Random(f"troubles of {seed}")  # noqa: S311 - as above
         failing = Random(f"unwritable disks of {seed}")  # noqa: S311 - as above
-        self._troubles = Troubles(self._cluster, network, self._population, troubled, failing) if faults else None
-        self._apart = Apart()
+        self._troubles = FaultPlan(self._cluster, network, self._population, troubled, failing) if faults else None
+        self._apart = PartitionLedger()
         copying = Random(f"old copies of {seed}")  # noqa: S311 - as above
         has_old_copies = faults and count > 1 and copying.random() < OLD_COPIES_SHARE
-        self._old_copies = OldCopies(self._cluster, self._population, copying) if has_old_copies else None
+        self._stale_disks = StaleDisks(self._cluster, self._population, copying) if has_old_copies else None
         leaving_all = Random(f"never back of {seed}")  # noqa: S311 - as above
         has_lost = faults and count > 1 and not has_old_copies and leaving_all.random() < NEVER_BACK_SHARE
-        self._never_back = NeverBack(self._cluster, self._population, leaving_all) if has_lost else None
+        self._permanent_loss = PermanentLoss(self._cluster, self._population, leaving_all) if has_lost else None
         reading = Random(f"reads of {seed}")  # noqa: S311 - as above
-        self._reads = Reads(self._cluster, self._population, reading, self._apart)
+        self._reads = OrderedReads(self._cluster, self._population, reading, self._apart)
         leaving = Random(f"leaves apart of {seed}")  # noqa: S311 - as above
-        self._leaves_apart = LeavesApart(self._cluster, self._population, leaving, self._apart)
+        self._one_sided_leaves = OneSidedLeaves(self._cluster, self._population, leaving, self._apart)
         making = Random(f"made anew of {seed}")  # noqa: S311 - as above
-        self._made_anew = GroupsMadeAnew(self._cluster, self._population, making, self._apart)
+        self._recreated_groups = RecreatedGroups(self._cluster, self._population, making, self._apart)
         waiting = Random(f"joins that wait of {seed}")  # noqa: S311 - as above
         has_waiting = faults and waiting.random() < JOINS_THAT_WAIT_SHARE
-        self._waiting = JoinsThatWait(self._cluster, self._population, waiting, self._apart) if has_waiting else None
+        self._waiting = OfflineJoins(self._cluster, self._population, waiting, self._apart) if has_waiting else None
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
@@ -156,27 +158,27 @@ class SeedRun:
                 self._run_burst(size)
                 continue
             self._troubles.submit_burst()
-            self._leaves_apart.submit_burst()
-            self._made_anew.submit_burst()
+            self._one_sided_leaves.submit_burst()
+            self._recreated_groups.submit_burst()
             if self._waiting is not None:
                 self._waiting.submit_burst()
-            if self._old_copies is not None:
-                self._old_copies.make_copies()
+            if self._stale_disks is not None:
+                self._stale_disks.make_copies()
             self._run_burst(size)
             self._troubled.update(cluster.answers)
-        if self._troubles is not None and self._old_copies is not None:
+        if self._troubles is not None and self._stale_disks is not None:
             self._troubles.submit_burst()
-            self._leaves_apart.submit_burst()
-            self._old_copies.make_copies()
-            self._old_copies.fail_disks(self._apart)
+            self._one_sided_leaves.submit_burst()
+            self._stale_disks.make_copies()
+            self._stale_disks.fail_disks(self._apart)
             self._run_burst(chance.randint(2, 12), may_go_back=True)
             self._troubled.update(cluster.answers)
-        if self._troubles is not None and self._never_back is not None:
-            self._run_without(self._never_back, self._troubles)
-            if not self._never_back.is_back_at_last:
+        if self._troubles is not None and self._permanent_loss is not None:
+            self._run_without(self._permanent_loss, self._troubles)
+            if not self._permanent_loss.is_back_at_last:
                 return self._tally()
         if self._troubles is not None:
-            self._run_burst(CALM_UPDATES, may_go_back=self._old_copies is not None)
+            self._run_burst(CALM_UPDATES, may_go_back=self._stale_disks is not None)
             self._start_again()
         return self._tally()
 
@@ -245,7 +247,7 @@ class SeedRun:
         commands = {ticket: command for ticket, command in tickets.items() if ticket >= first_ticket}
         run_serially(commands, cluster.answers, cluster.places, self._groups, watch, self._apart, self._arcs)
 
-    def _run_without(self, never_back: NeverBack, troubles: Troubles) -> None:
+    def _run_without(self, never_back: PermanentLoss, troubles: FaultPlan) -> None:
         """One more burst in trouble, at the end of which a server is gone; it may be back once the others are at rest.
 
         Nobody resolves or reads meanwhile, for who asks that server waits.
@@ -282,7 +284,7 @@ class SeedRun:
             self._check_burst(first_ticket)
         self._troubled.update(cluster.answers)
 
-    def _compare_without(self, never_back: NeverBack) -> TrueState:
+    def _compare_without(self, never_back: PermanentLoss) -> TrueState:
         """Compare what the others have with the serial run of what was told."""
         cluster, population = self._cluster, self._population
         self._apart.watch(cluster.sent)
@@ -301,7 +303,7 @@ class SeedRun:
 
     def _compare(self, *, is_first: bool = True) -> TrueState:
         """Check everything against the serial run; returns its state, with what became of arcs that were apart."""
-        cluster, population, old_copies = self._cluster, self._population, self._old_copies
+        cluster, population, old_copies = self._cluster, self._population, self._stale_disks
         if old_copies is not None:
             old_copies.note(self._apart)
         # Who is apart forms and breaks other loops than the serial run does.
@@ -341,7 +343,7 @@ class SeedRun:
         cluster = self._cluster
         tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally)
         if self._troubles is not None:
-            tally.troubles = self._troubles.tally + self._leaves_apart.tally + self._made_anew.tally
+            tally.troubles = self._troubles.tally + self._one_sided_leaves.tally + self._recreated_groups.tally
             if self._waiting is not None:
                 tally.troubles += self._waiting.tally
             tally.reads = self._reads.tally

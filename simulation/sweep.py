@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from simulation.faults import FAULTS
+from simulation.cluster.failures import FAULTS
 from simulation.run import SeedRun, Tally
 
 SEEDS_OF_A_TASK = 4

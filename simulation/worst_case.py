@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from namegraph.events import Committed, CreateGroup, JoinArc, LeaveArc, UpdateCommand
-from namegraph.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.records import RequestId
-from simulation.cluster import Cluster
-from simulation.networks import RandomNetwork
+from namegraph.events import UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import RequestId
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import RandomNetwork
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,18 +19,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_graph_jobs.engines.choice import WISHES, Choice, choose, jar_settings
+from spark_graph_jobs.engines.graphframes_jar import find_jar
 from spark_graph_jobs.engines.interface import EngineRefusedError
-from spark_graph_jobs.engines.jar import find_jar
 from spark_graph_jobs.finding import Severity
-from spark_graph_jobs.jars import Jar, NoJar
 from spark_graph_jobs.questions.asking import Wishes
 from spark_graph_jobs.questions.numbering import TooManyGroupsError
 from spark_graph_jobs.report.page import REPORT
 from spark_graph_jobs.results import Result, Verdict, clear
 from spark_graph_jobs.run import Inquiry, run
-from spark_graph_jobs.session import DRIVER_MEMORY, start
-from spark_graph_jobs.snapshots import UnreadableError, read_collection
-from spark_graph_jobs.tables import NamesCollideError
+from spark_graph_jobs.snapshot.discovery import UnreadableError, read_collection
+from spark_graph_jobs.snapshot.tables import NamesCollideError
+from spark_graph_jobs.spark.jars import Jar, NoJar
+from spark_graph_jobs.spark.session import DRIVER_MEMORY, start
 
 FINDINGS_SHOWN_LIMIT = 20
 

@@ -23,9 +23,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_graph_jobs.jars import Jar, NoJar, look_for
 from spark_graph_jobs.results import Verdict
-from spark_graph_jobs.session import start
+from spark_graph_jobs.spark.jars import Jar, NoJar, look_for
+from spark_graph_jobs.spark.session import start
 
 DRIVER: Final = "org.postgresql.Driver"
 

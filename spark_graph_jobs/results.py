@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_graph_jobs.finding import Finding
-from spark_graph_jobs.snapshots import Collection
+from spark_graph_jobs.snapshot.discovery import Collection
 
 
 class Verdict(IntEnum):

@@ -10,26 +10,26 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_graph_jobs import (
+from spark_graph_jobs.audits import (
+    acyclic,
     agreement,
     ancestry,
     deliveries,
-    levels,
-    looks,
-    said,
+    in_flight,
+    row_audits,
     sink_pass,
-    snapshots,
-    updates,
     virtual_nodes,
 )
+from spark_graph_jobs.compare import side_by_side
+from spark_graph_jobs.compare.violations import Trouble, collect_troubles, name_troubles
 from spark_graph_jobs.engines.choice import Choice
 from spark_graph_jobs.finding import Finding, Severity
 from spark_graph_jobs.questions.asking import Answers, Wishes, ask_all
 from spark_graph_jobs.report.page import write_report
 from spark_graph_jobs.results import AuditResult, Result, Verdict, write
-from spark_graph_jobs.snapshots import Collection
-from spark_graph_jobs.tables import Tables, load
-from spark_graph_jobs.trouble import Trouble, collect_troubles, name_troubles
+from spark_graph_jobs.snapshot import discovery
+from spark_graph_jobs.snapshot.discovery import Collection
+from spark_graph_jobs.snapshot.tables import Tables, load
 
 Progress = Callable[[str], None]
 
@@ -45,7 +45,7 @@ JUDGING: Final = "ancestor sets at every sink"
 FIXES: Final = {
     agreement.AUDIT: agreement.FIX,
     ancestry.AUDIT: ancestry.FIX,
-    levels.AUDIT: ancestry.FIX,
+    acyclic.AUDIT: ancestry.FIX,
     virtual_nodes.AUDIT: ancestry.FIX,
 }
 """What mends a node, by audit; arcs are joined again."""
@@ -66,8 +66,8 @@ def run(
 
     `inquiry`: also answer the questions of an auditor; None leaves them out.
     """
-    found = [*collection.findings, *updates.audit(collection)]
-    seconds = {snapshots.AUDIT: 0.0, updates.AUDIT: 0.0}
+    found = [*collection.findings, *in_flight.audit(collection)]
+    seconds = {discovery.AUDIT: 0.0, in_flight.AUDIT: 0.0}
     answers: Answers | None = None
     if collection.snapshots:
         started = time.perf_counter()
@@ -98,7 +98,7 @@ def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, work_before: 
 def audits(tables: Tables) -> Mapping[str, Callable[[], DataFrame]]:
     """What audits ask of the tables by themselves, by name, in the order in which they run; each returns troubles."""
     found: dict[str, Callable[[], DataFrame]] = {
-        levels.AUDIT: lambda: levels.audit(tables),
+        acyclic.AUDIT: lambda: acyclic.audit(tables),
         virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables),
         ancestry.AUDIT: lambda: ancestry.audit(tables),
     }
@@ -117,13 +117,13 @@ def _judge(tables: Tables, progress: Progress, seconds: dict[str, float], starte
         troubles.extend(found)
 
     troubles: list[Trouble] = []
-    nodes = tables.store.keep("said of nodes", said.of_nodes(tables))
-    arcs = tables.store.keep("said of arcs", said.of_arcs(tables, nodes))
+    nodes = tables.store.keep("said of nodes", side_by_side.of_nodes(tables))
+    arcs = tables.store.keep("said of arcs", side_by_side.of_arcs(tables, nodes))
     seconds[READING] = time.perf_counter() - started
     progress(f"{READING} ({seconds[READING]:.1f} s)")
     seconds[agreement.AUDIT] = 0.0  # it has no pass of its own
     started = time.perf_counter()
-    end(LOOKING, collect_troubles(looks.look(tables, nodes, arcs)))
+    end(LOOKING, collect_troubles(row_audits.look(tables, nodes, arcs)))
     started = time.perf_counter()
     end(JUDGING, collect_troubles(sink_pass.judge(tables), ancestry.AUDIT))
     for name, audit in audits(tables).items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from namegraph.names import ServerId
+from namegraph.model.names import ServerId
 from storage.errors import ServerIdentityError, ServerNotNamedError
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from namegraph.names import ServerId
-from namegraph.records import (
+from namegraph.model.names import ServerId
+from namegraph.model.rows import (
     ArcRecord,
     NodeIndex,
     NodeRecord,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from namegraph.names import ServerId
-from namegraph.records import StoredState
+from namegraph.model.names import ServerId
+from namegraph.model.rows import StoredState
 from storage.errors import DatabaseUrlError, DriverMissingError
 from storage.store import Store
 

@@ -32,8 +32,8 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateTable
 
-from namegraph.names import ServerId
-from namegraph.records import StoredState
+from namegraph.model.names import ServerId
+from namegraph.model.rows import StoredState
 from storage.errors import (
     RESTORE,
     DatabaseDamagedError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from namegraph.names import ServerId
-from namegraph.records import Records, StoredState
+from namegraph.model.names import ServerId
+from namegraph.model.rows import Records, StoredState
 
 
 class Store(Protocol):

@@ -7,12 +7,13 @@ from functools import cached_property
 
 import networkx
 
-from namegraph.events import ChildKind, CreateGroup, DeleteGroup, EffectKind, JoinArc, LeaveArc
-from namegraph.graph import ArcState
-from namegraph.names import subnet_of
-from namegraph.records import NodeKind
-from namegraph.refusals import Reason
-from simulation.invariants import ExternalView
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.names import subnet_of
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import EffectKind
+from namegraph.model.refusals import Reason
+from namegraph.model.rows import NodeKind
+from simulation.checks.invariants import ExternalView
 
 
 @dataclass(frozen=True)

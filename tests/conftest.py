@@ -6,7 +6,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-from shadowtree.cli import unused_ports
+from shadowtree.cli.support import free_ports
 
 # Before gRPC is imported: it would go on in processes that are forked to become other programs, and end them.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
@@ -18,7 +18,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # A server that a test has stopped must find its port again: each process of a parallel run gives ports of its own.
 if "PYTEST_XDIST_WORKER" in os.environ:
     own, processes = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    unused_ports._given.update(port for port in unused_ports._candidates() if port % processes != own)
+    free_ports._given.update(port for port in free_ports._candidates() if port % processes != own)
 
 settings.register_profile(
     "usual",

@@ -3,18 +3,15 @@
 from itertools import count
 from types import MappingProxyType
 
-from namegraph.events import (
-    Committed,
-    ImportCommand,
-    UpdateCommand,
-)
-from namegraph.names import NodeId, ServerId, Subnet, parse_name
-from namegraph.records import Records, RequestId, StoredState
-from namegraph.refusals import Refusal
-from namegraph.server_core import ServerCore
+from namegraph.core import ServerCore
+from namegraph.events import ImportCommand, UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet, parse_name
+from namegraph.model.outcomes import Committed
+from namegraph.model.refusals import Refusal
+from namegraph.model.rows import Records, RequestId, StoredState
 from resolver.census import Census
 from resolver.membership import MembershipResolver
-from simulation.invariants import ExternalView, check_all
+from simulation.checks.invariants import ExternalView, check_all
 from tests.verbs import Verbs
 
 
@@ -26,7 +23,7 @@ class QuestionsToOne(MembershipResolver):
 
 
 class CoreUnderTest(Verbs):
-    """One core that owns the given subnets. `ask` returns `Committed` or `Refusal`."""
+    """One core that owns the given subnets. `ask` returns `CommittedState` or `Refusal`."""
 
     def __init__(self, *subnets):
         self.core = ServerCore(server=ServerId(min(subnets)), subnets=map(Subnet, subnets))

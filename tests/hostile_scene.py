@@ -2,25 +2,16 @@
 
 import random
 
-from namegraph.answer_faults import UNSAID
-from namegraph.events import (
-    ChildKind,
-    CreateGroup,
-    DeleteGroup,
-    JoinArc,
-    LeaveArc,
-    PeerLost,
-    PeerMessage,
-    PeerMet,
-    ReadCommand,
-    Tick,
-    UpdateCommand,
-)
-from namegraph.messages import Commit, Final, Install, Order, Propose, Ready, Vote, decode_in_view, encode
-from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.records import RequestId
-from namegraph.server_core import ServerCore
-from simulation.disk import Disk
+from namegraph.core import ServerCore
+from namegraph.events import PeerLost, PeerMessage, PeerMet, ReadCommand, Tick, UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.rows import RequestId
+from namegraph.update.arc_outcomes import UNSAID
+from namegraph.wire.codec import decode_in_view, encode
+from namegraph.wire.update_messages import Commit, Final, Order, Ready, Vote
+from namegraph.wire.view_messages import Install, Propose
+from simulation.cluster.disk import Disk
 from tests.letters_at_random import Letters
 
 HERE, OTHER, THIRD = SERVERS = [ServerId(f"{name}.x") for name in "bac"]
@@ -131,7 +122,7 @@ class Scene:
         chance = self.chance
         message = self.letters.message(chance.choice(LIKELY) if chance.random() < 0.5 else None)
         core = self.cores[HERE]
-        view = core._site.view if chance.random() < 0.8 else self.letters.value(type(core._site.view))
+        view = core._context.view if chance.random() < 0.8 else self.letters.value(type(core._context.view))
         encoded = _written(message, view)
         if chance.random() < 0.05:
             place = chance.randrange(len(encoded) + 1)

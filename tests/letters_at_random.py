@@ -7,8 +7,11 @@ from enum import Enum
 import numpy as np
 from msgspec import Struct, structs
 
-from namegraph.columns import column_of, pack_arcs, pack_records
-from namegraph.message_parts import (
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.priorities import Priority
+from namegraph.wire.codec import Message, encode
+from namegraph.wire.columns import column_of, pack_arcs, pack_records
+from namegraph.wire.message_parts import (
     AncestryRecord,
     ArcChange,
     ArcColumns,
@@ -17,9 +20,6 @@ from namegraph.message_parts import (
     UpdateId,
     ViewId,
 )
-from namegraph.messages import Message, encode
-from namegraph.names import NodeId, ServerId
-from namegraph.priorities import Priority
 
 MESSAGES = typing.get_args(Message)
 ILLEGAL_NAMES = ["", "no sign", "@@", "two@signs@x", "@a.x", "g@", "g@A.X", "\0@a.x", "tab\t@a.x", "x" * 300 + "@a.x"]

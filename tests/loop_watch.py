@@ -118,7 +118,7 @@ def _place(frame: FrameType | None) -> str:
 
 def watch_server(report: str) -> None:
     """Watch the server that this thread is going to run: its turns, and the steps of the core in them."""
-    from nameserver.run_loop import RunLoop
+    from nameserver.driver.run_loop import RunLoop
 
     watch = LoopWatch(Path(report))
     step = RunLoop._step

@@ -7,7 +7,7 @@ so are arcs: not only answers, but shadow trees and primaries are the same every
 from dataclasses import dataclass
 from zlib import crc32
 
-from namegraph.names import parse_name
+from namegraph.model.names import parse_name
 
 FOREIGN = "people.example"
 """The domain of processes that no server owns."""

@@ -2,15 +2,17 @@
 
 from random import Random
 
-from namegraph.events import Committed, CreateGroup, JoinArc, LeaveArc, UpdateCommand
-from namegraph.names import ServerId, Subnet, subnet_of
-from namegraph.records import RequestId
+from namegraph.events import UpdateCommand
+from namegraph.model.names import ServerId, Subnet, subnet_of
+from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import RequestId
 from resolver.parts import Part, Parts
 from resolver.plans import PlanCache
 from resolver.resolution import Ask, Resolution, WalkAgain
 from resolver.walk_memory import WalkMemory
-from simulation.cluster import Cluster
-from simulation.networks import RandomNetwork
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import RandomNetwork
 
 
 class Servers:

@@ -4,14 +4,14 @@ A name without a dot is a group of one subnet, a name with one (`.ann`) a proces
 spaces between them. Virtual nodes are written as their components joined by `+`.
 """
 
-from namegraph.ancestry import pathnames
-from namegraph.duplication import blocked_originators
-from namegraph.events import CreateGroup, JoinArc, LeaveArc
-from namegraph.graph import ArcState
-from namegraph.names import NodeId
-from namegraph.records import NodeIndex, NodeKind
+from namegraph.graph.duplication_control import blocked_originators
+from namegraph.graph.name_graph import ArcState
+from namegraph.graph.pathnames import pathnames
+from namegraph.model.names import NodeId
+from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.rows import NodeIndex, NodeKind
 from resolver.membership import MembershipResolver
-from simulation.invariants import ExternalView, check_all
+from simulation.checks.invariants import ExternalView, check_all
 from tests.cores import CoreUnderTest
 
 SUBNET = "x.example"

@@ -1,6 +1,6 @@
 """Snapshots of cores that are driven by hand or by the simulator, through the messages that a server would send."""
 
-from nameserver.services.snapshot_chunks import encode_end, encode_piece
+from nameserver.wire.snapshot_columns import encode_end, encode_piece
 from shadowtree.client.snapshots.files import write_snapshot
 from shadowtree.client.snapshots.tables import SnapshotCollector
 from shadowtree.v1 import admin_pb2

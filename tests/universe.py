@@ -15,19 +15,21 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from random import Random
 
-from namegraph.ancestry import ancestor_groups, pathnames
-from namegraph.changes import group_not_found
-from namegraph.duplication import blocked_originators
-from namegraph.events import JoinArc, LeaveArc, UpdateCommand
-from namegraph.graph import ArcState
-from namegraph.message_parts import ArcId
-from namegraph.names import ServerId, Subnet, subnet_of
-from namegraph.records import NodeIndex, NodeKind, RequestId
+from namegraph.events import UpdateCommand
+from namegraph.graph.ancestor_sets import ancestor_groups
+from namegraph.graph.duplication_control import blocked_originators
+from namegraph.graph.name_graph import ArcState
+from namegraph.graph.pathnames import pathnames
+from namegraph.model.names import ServerId, Subnet, subnet_of
+from namegraph.model.operations import JoinArc, LeaveArc
+from namegraph.model.rows import NodeIndex, NodeKind, RequestId
+from namegraph.update.admission import group_not_found
+from namegraph.wire.message_parts import ArcId
 from resolver.membership import MembershipResolver
-from simulation.checkers import blocked_at, check_all
-from simulation.cluster import Cluster
-from simulation.networks import RandomNetwork
-from simulation.serial import TrueGraph
+from simulation.checks.cluster_invariants import blocked_at, check_all
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import RandomNetwork
+from simulation.oracle.serial_model import TrueGraph
 from tests.verbs import Verbs
 
 
@@ -51,7 +53,7 @@ class Members:
 
 
 class Universe(Verbs):
-    """One server for each subnet. `ask` returns `Committed` or `Refusal`."""
+    """One server for each subnet. `ask` returns `CommittedState` or `Refusal`."""
 
     def __init__(self, *subnets, seed=0):
         self.cluster = Cluster([Subnet(subnet) for subnet in subnets], RandomNetwork(Random(seed)))

@@ -1,7 +1,8 @@
 """What clients do to groups, in words: for whoever can `ask` for operations."""
 
-from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc
-from namegraph.names import parse_name
+from namegraph.model.names import parse_name
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
 
 
 class Verbs:

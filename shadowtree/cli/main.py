@@ -14,15 +14,9 @@ from typing import Final, NamedTuple, NoReturn
 
 import click
 
-from shadowtree.cli.options import Session, everywhere
-from shadowtree.cli.standard_streams import OutputError, has_output, let_go_of_streams, prepare_streams
-from shadowtree.cli.statuses import (
-    BROKEN_PIPE,
-    FAILED,
-    INTERRUPTED,
-    UNCERTAIN,
-    WRONG_USAGE,
-)
+from shadowtree.cli.support.exit_codes import BROKEN_PIPE, FAILED, INTERRUPTED, UNCERTAIN, WRONG_USAGE
+from shadowtree.cli.support.options import Session, everywhere
+from shadowtree.cli.support.standard_streams import OutputError, has_output, let_go_of_streams, prepare_streams
 from shadowtree.errors import OutcomeUnknown, ShadowtreeError, Unavailable
 
 _CLEAN_UP_SECONDS: Final = 5
@@ -39,8 +33,8 @@ COMMANDS: Final[dict[str, _Command]] = {
     "demo": _Command("demo", "Load a real graph and be shown around: the place to begin."),
     "serve": _Command("serve", "Run one name server."),
     "group": _Command("group", "Create, delete, list and describe groups."),
-    "join": _Command("membership", "Make somebody, or a group, a member of a group."),
-    "leave": _Command("membership", "Take a member out of a group."),
+    "join": _Command("join_leave", "Make somebody, or a group, a member of a group."),
+    "leave": _Command("join_leave", "Take a member out of a group."),
     "apply": _Command("apply", "Make many joins and leaves as atomic updates."),
     "import": _Command("transfer", "Load a whole graph from a file."),
     "export": _Command("transfer", "Write the whole graph to a file."),
@@ -69,7 +63,7 @@ class LazyGroup(click.Group):
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
-        module = import_module(f"shadowtree.cli.{entry.module}")
+        module = import_module(f"shadowtree.cli.commands.{entry.module}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 

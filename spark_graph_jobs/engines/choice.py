@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from spark_graph_jobs.engines.interface import EngineRefusedError, GraphEngine
 from spark_graph_jobs.engines.on_driver import DriverEngine
 from spark_graph_jobs.engines.with_graphframes import GraphFramesEngine
-from spark_graph_jobs.jars import Jar, NoJar
+from spark_graph_jobs.spark.jars import Jar, NoJar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

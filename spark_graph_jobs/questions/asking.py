@@ -30,8 +30,8 @@ from spark_graph_jobs.questions.census import count_members
 from spark_graph_jobs.questions.exposure import Matrix
 from spark_graph_jobs.questions.numbering import number_groups
 from spark_graph_jobs.questions.whole import Whole, whole
-from spark_graph_jobs.snapshots import Collection
-from spark_graph_jobs.tables import Tables
+from spark_graph_jobs.snapshot.discovery import Collection
+from spark_graph_jobs.snapshot.tables import Tables
 
 LOOPS_DRAWN: Final = 4
 GROUPS_DRAWN_LIMIT: Final = 40

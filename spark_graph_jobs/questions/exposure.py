@@ -19,11 +19,11 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
 from spark_graph_jobs.questions.whole import Whole
+from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
 
 QUESTION: Final = "cross-domain exposure"
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyroaring import BitMap
 
-from spark_graph_jobs.tables import Tables
+from spark_graph_jobs.snapshot.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark import Broadcast

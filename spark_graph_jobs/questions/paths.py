@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.questions.whole import Whole
+from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
 
 PATHS_LIMIT: Final = 200
 """Paths that one question shows. Each takes a look at the ancestor set of each ancestor of a member."""

@@ -15,9 +15,9 @@ import rustworkx as rx
 from pyspark.sql import DataFrame, Window, types
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.grouped import Row, by_group, check_groups
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.whole import Whole
+from spark_graph_jobs.spark.grouped import Row, by_group, check_groups
 
 QUESTION: Final = "what holds loops together"
 

@@ -14,9 +14,9 @@ from pyroaring import BitMap
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.node_arrays import Found, NodeArray, open_nodes
-from spark_graph_jobs.set_files import open_sets
-from spark_graph_jobs.tables import FOREIGN, Tables
+from spark_graph_jobs.snapshot.node_arrays import Found, NodeArray, open_nodes
+from spark_graph_jobs.snapshot.set_files import open_sets
+from spark_graph_jobs.snapshot.tables import FOREIGN, Tables
 
 _NO_NAME: Final = "virtual node"
 """Keeps the hash of a virtual node apart from that of the group it is named after."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from spark_graph_jobs.results import Result
-    from spark_graph_jobs.snapshots import Collection
+    from spark_graph_jobs.snapshot.discovery import Collection
 
 REPORT: Final = "report.html"
 

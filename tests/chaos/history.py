@@ -10,7 +10,7 @@ from enum import StrEnum
 from math import inf
 
 import shadowtree
-from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from tests.integration.nameserver.recorded_updates import REFUSALS
 
 OF_NO_GROUP = "of no group"

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 
-from shadowtree.cli.unused_ports import unused_ports
+from shadowtree.cli.support.free_ports import unused_ports
 from tests.fakes.tcp_proxy import NetworkInThread, Passage
 
 INSIDE = "SHADOWTREE_CHAOS_INSIDE"

@@ -7,8 +7,8 @@ import time
 from itertools import count
 
 import shadowtree
-from namegraph.events import CreateGroup, DeleteGroup, JoinArc
-from namegraph.names import parse_name
+from namegraph.model.names import parse_name
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc
 from tests.chaos.cluster import SUBNETS
 from tests.chaos.history import OF_NO_GROUP, Outcome, Read, Update
 from tests.integration.nameserver.recorded_updates import joining, leaving

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 import shadowtree
-from namegraph.events import CreateGroup, DeleteGroup, LeaveArc
+from namegraph.model.operations import CreateGroup, DeleteGroup, LeaveArc
 from tests.chaos.history import History, Outcome, Read, Said, Update
 from tests.chaos.verdict import Timeline, contradictions, rows, was_done
 from tests.integration.nameserver.recorded_updates import joining

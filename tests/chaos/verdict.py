@@ -15,8 +15,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from math import inf
 
-from namegraph.events import CreateGroup, JoinArc, LeaveArc
-from namegraph.priorities import parse_revision
+from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.priorities import parse_revision
 from tests.chaos.history import OF_NO_GROUP, Outcome
 from tests.integration.nameserver.recorded_updates import one_after_another
 

@@ -9,9 +9,9 @@ case says false), `exclude` (groups not to be entered; the root always is), `dro
 `suffix`.
 """
 
-from namegraph.events import ChildKind
-from namegraph.names import parse_name
-from namegraph.refusals import Reason, RefusedError
+from namegraph.model.names import parse_name
+from namegraph.model.operations import ChildKind
+from namegraph.model.refusals import Reason, RefusedError
 
 
 def names_of(steps):

@@ -6,8 +6,8 @@ Every update runs through a network whose messages overtake one another; the exp
 import pytest
 import yaml
 
-from namegraph.events import EffectKind
-from namegraph.graph import ArcState
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.outcomes import EffectKind
 from tests.brute_force import first_crossing_arcs
 from tests.conformance.cases import CaseRun, names_of
 from tests.conformance.experiments import EXPERIMENTS, groups_of, in_one_order

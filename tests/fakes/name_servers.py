@@ -11,16 +11,16 @@ from contextlib import nullcontext
 
 import grpc
 
+from namegraph.core import ServerCore
 from namegraph.events import PeerLost, PeerMessage, PeerMet
-from namegraph.names import ServerId, Subnet
-from namegraph.refusals import Reason, refuse
-from namegraph.server_core import ServerCore
-from nameserver.ancestry_filling import AncestryFilling
-from nameserver.run_loop import RunLoop
-from nameserver.services.homes import NAME_SERVICE
-from nameserver.services.name_service import name_service_handlers
-from nameserver.services.peer_questions import peer_question_handlers
-from nameserver.services.revisions import PEER_SERVICE
+from namegraph.model.names import ServerId, Subnet
+from namegraph.model.refusals import Reason, refuse
+from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.driver.ancestry_filling import AncestryFilling
+from nameserver.driver.run_loop import RunLoop
+from nameserver.name_service import name_service_handlers
+from nameserver.reads.peer_queries import peer_question_handlers
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
 from shadowtree import aio

@@ -21,8 +21,8 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from namegraph.names import InvalidNameError, parse_name, subnet_of
-from namegraph.refusals import Reason
+from namegraph.model.names import InvalidNameError, parse_name, subnet_of
+from namegraph.model.refusals import Reason
 from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
 from shadowtree.v1.name_service_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shadowtree.cli.unused_ports import unused_ports
+from shadowtree.cli.support.free_ports import unused_ports
 from tests.fakes.peer_core import FakeDisk, FakePeerCore
 from tests.fakes.peer_server import FakeServer, until
 from tests.fakes.tcp_proxy import Network

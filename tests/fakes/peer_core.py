@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from namegraph.channels import Channels
-from namegraph.durable import DurableState
 from namegraph.events import (
     AddPeer,
-    Committed,
     Effects,
     PeerLeaving,
     PeerLost,
@@ -24,8 +21,11 @@ from namegraph.events import (
     Restored,
     Tick,
 )
-from namegraph.incarnations import Incarnations
-from namegraph.records import Records
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import Records
+from namegraph.state.durable_maps import DurableState
+from namegraph.state.incarnations import Incarnations
+from namegraph.state.reliable_channels import Channels
 from storage.errors import DatabaseFullError
 
 

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from nameserver.peers.directory import PeerDirectory
-from nameserver.peers.phi import DetectorLimits
-from nameserver.peers.transport import PeerTransport
-from nameserver.run_loop import RunLoop
-from nameserver.services.peer_service import peer_service_handlers
-from nameserver.services.revisions import PEER_SERVICE
+from nameserver.calls.peer_service import peer_service_handlers
+from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.detector.phi import DetectorLimits
+from nameserver.driver.run_loop import RunLoop
+from nameserver.transport.peer_directory import PeerDirectory
+from nameserver.transport.peer_transport import PeerTransport
 from tests.fakes.peer_core import SendLetter
 
 PATIENCE_SECONDS = 30

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from namegraph.events import ChildKind, CreateGroup, JoinArc, LeaveArc
-from namegraph.names import parse_name, subnet_of
-from namegraph.records import NodeKind
+from namegraph.model.names import parse_name, subnet_of
+from namegraph.model.operations import ChildKind, CreateGroup, JoinArc, LeaveArc
+from namegraph.model.rows import NodeKind
 from resolver.membership import MembershipResolver
 from tests.brute_force import Model
 from tests.cores import CoreUnderTest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nameserver.settings import load_settings
+from nameserver.config.settings import load_settings
 from storage.urls import parse_database_url
 from tests.postgres import find_binaries
 from tests.project.container_files import (

@@ -56,7 +56,7 @@ def test_the_time_of_day_is_read_only_to_be_shown():
         if re.search(r"\btime\.time\b|\btime_ns\b|datetime\.(?:now|utcnow|today)\b", source.read_text())
     ]
     # It gives links the hour that `shadowtree peers` shows.
-    assert readers == ["nameserver/peers/transport.py"]
+    assert readers == ["nameserver/transport/peer_transport.py"]
 
 
 def test_no_file_names_the_place_it_was_written_at():

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc
-from namegraph.names import NodeId, subnet_of
-from namegraph.records import NodeKind
-from namegraph.refusals import Refusal
+from namegraph.model.names import NodeId, subnet_of
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.refusals import Refusal
+from namegraph.model.rows import NodeKind
 from tests.brute_force import Model, expected_effects
 from tests.placements import FOREIGN, subnet
 from tests.universe import Universe

@@ -9,23 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from namegraph.ancestry import CACHE_LIMIT_BYTES, AncestorSets
-from namegraph.events import (
-    ChildKind,
-    Committed,
-    CreateGroup,
-    DeleteGroup,
-    EffectKind,
-    JoinArc,
-    LeaveArc,
-)
-from namegraph.graph import ArcState
-from namegraph.names import NodeId
-from namegraph.records import NodeKind
-from namegraph.refusals import Reason, Refusal
+from namegraph.graph.ancestor_sets import CACHE_LIMIT_BYTES, AncestorSets
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.names import NodeId
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed, EffectKind
+from namegraph.model.refusals import Reason, Refusal
+from namegraph.model.rows import NodeKind
 from resolver.census import Census
 from resolver.membership import MembershipResolver
-from simulation.invariants import check_all
+from simulation.checks.invariants import check_all
 from tests.brute_force import Model, expected_effects
 from tests.cores import CoreUnderTest
 
@@ -210,7 +203,7 @@ class NameGraphMachine(RuleBasedStateMachine):
 
     def _attach(self):
         core = self.server.core
-        core._site.ancestors = AncestorSets(core.graph, cache_limit_bytes=self.cache_limit_bytes)
+        core._context.ancestors = AncestorSets(core.graph, cache_limit_bytes=self.cache_limit_bytes)
         self.resolver = MembershipResolver(core)
 
     # What clients do
@@ -420,9 +413,9 @@ class TightLimitsMachine(NameGraphMachine):
         super().__init__()
         self.patches = ExitStack()
         for limit, value in (
-            ("namegraph.commit.AFFECTED_COMPARED_LIMIT", 2),
-            ("namegraph.commit.CHANGED_TAILS_LISTED_LIMIT", 1),
-            ("namegraph.virtual_nodes.ANCESTOR_SETS_USED_LIMIT", 0),
+            ("namegraph.graph.apply_delta.AFFECTED_COMPARED_LIMIT", 2),
+            ("namegraph.graph.apply_delta.CHANGED_TAILS_LISTED_LIMIT", 1),
+            ("namegraph.graph.virtual_node_changes.ANCESTOR_SETS_USED_LIMIT", 0),
         ):
             self.patches.enter_context(patch(limit, value))
 

@@ -6,8 +6,8 @@ import networkx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namegraph.events import CreateGroup, JoinArc
-from namegraph.names import NodeId, subnet_of
+from namegraph.model.names import NodeId, subnet_of
+from namegraph.model.operations import CreateGroup, JoinArc
 from resolver.membership import MembershipResolver
 from tests.cores import CoreUnderTest
 from tests.several_servers import Servers

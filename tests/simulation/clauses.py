@@ -4,14 +4,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from namegraph import coordinator
-from namegraph.ancestry_records import AncestryRecords
-from namegraph.control import Sinks
-from namegraph.coordinator import Coordinator
-from namegraph.graph import NameGraph
-from namegraph.ordering import Entries, Entry
-from namegraph.participant import Participant
-from simulation import flight
+from namegraph.graph.controlled_sinks import Sinks
+from namegraph.graph.name_graph import NameGraph
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.update import coordinator
+from namegraph.update.coordinator import Coordinator
+from namegraph.update.order_queue import Entries, Entry
+from namegraph.update.participant import Participant
+from simulation.checks import in_flight_walks
 
 
 def _earliest_of_all(entries):
@@ -45,7 +45,7 @@ def _compare_all_affected(participant, commit):
 
 
 def _look_no_further_than_others(entries, entry, coming):
-    graph, leaving = entries._site.graph, entries._records.leaving
+    graph, leaving = entries._context.graph, entries._records.leaving
     with pytest.MonkeyPatch.context() as patch:
         below = [{} if node in leaving else children for node, children in enumerate(graph.children)]
         patch.setattr(graph, "children", below)
@@ -54,13 +54,13 @@ def _look_no_further_than_others(entries, entry, coming):
 
 def _lead_as_if_open(entries, *of_part):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entries._site, "is_open", True)
+        patch.setattr(entries._context, "view_active", True)
         return _LEADS_FROM(entries, *of_part)
 
 
 def _lead_to_children_alone(entries, *of_part):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entries._site, "is_open", False)
+        patch.setattr(entries._context, "view_active", False)
         return _LEADS_FROM(entries, *of_part)
 
 
@@ -74,12 +74,12 @@ CLAUSES = {
     "who holds a handed-on entry is told": (Coordinator, "holding", lambda *_: None),
     "votes count arcs of ready joins": (Entries, "_coming_arcs", lambda *_: {}),
     "a commit is about what was ready": (Entry, "narrow", lambda _: None),
-    "a difference that does not fit is dropped": (AncestryRecords, "drop_unless_at", lambda *_, **__: None),
+    "a difference that does not fit is dropped": (AncestryStore, "drop_unless_at", lambda *_, **__: None),
     "nothing is pruned while an update is ready": (Participant, "_prune_and_follow", _prune_always),
     "answers that come before the last vote are kept": (Coordinator, "_keep_early", lambda *_: None),
     "ancestor sets follow what records say": (NameGraph, "recorded_children", lambda graph, node: graph.children[node]),
     "control is compared with what it was when ready": (Participant, "commit", _compare_with_right_before),
-    "who is ready says that it is in doubt": (flight, "_doubtful_nodes", lambda _: frozenset()),
+    "who is ready says that it is in doubt": (in_flight_walks, "_doubtful_nodes", lambda _: frozenset()),
     "only what was affected when ready is compared": (Participant, "commit", _compare_all_affected),
     "servers further below are named while the view is open alone": (Entries, "_leads_from", _lead_as_if_open),
     "servers further below are named": (Entries, "_leads_from", _lead_to_children_alone),

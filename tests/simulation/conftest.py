@@ -2,7 +2,7 @@
 
 import pytest
 
-from namegraph.events import JoinArc
+from namegraph.model.operations import JoinArc
 from tests.simulation.scene import A, B, C, G, Scene
 
 

@@ -2,24 +2,17 @@
 
 import random
 
-from namegraph.events import (
-    ChildKind,
-    Committed,
-    CreateGroup,
-    ImportCommand,
-    JoinArc,
-    RemovePeer,
-    RetirePeer,
-    UpdateCommand,
-)
-from namegraph.messages import Commit
-from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.records import RequestId
-from simulation.checkers import check_all, check_quiet
-from simulation.cluster import WORLD, Cluster
-from simulation.links import Links
-from simulation.networks import Channel, Errand, RandomNetwork
-from simulation.serial import TrueGraph
+from namegraph.events import ImportCommand, RemovePeer, RetirePeer, UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import ChildKind, CreateGroup, JoinArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import RequestId
+from namegraph.wire.update_messages import Commit
+from simulation.checks.cluster_invariants import check_all, check_quiet
+from simulation.cluster.cluster import WORLD, Cluster
+from simulation.cluster.connections import BreakingConnections
+from simulation.cluster.networks import Channel, Errand, RandomNetwork
+from simulation.oracle.serial_model import TrueGraph
 
 A, B, C = (ServerId(f"{name}.example") for name in "abc")
 G = {server: NodeId(f"g@{server}") for server in (A, B, C)}
@@ -38,7 +31,7 @@ class Scene:
         self.commands = {}
         for server in servers:
             self.done(server, *(CreateGroup(NodeId(f"{name}@{server}")) for name in "gh"))
-        self.links = Links(self.cluster, self.network, chance)
+        self.links = BreakingConnections(self.cluster, self.network, chance)
         self.cluster.connections = self.links
 
     def ask(self, server, *operations):

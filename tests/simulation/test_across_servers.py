@@ -4,25 +4,18 @@ import random
 
 import pytest
 
-from namegraph.events import (
-    ChildKind,
-    Committed,
-    CreateGroup,
-    DeleteGroup,
-    EffectKind,
-    JoinArc,
-    LeaveArc,
-    UpdateCommand,
-)
-from namegraph.message_parts import ArcId
-from namegraph.names import NodeId, ServerId, Subnet, parse_name, subnet_of
-from namegraph.records import NodeKind, RequestId
-from namegraph.refusals import Reason
+from namegraph.events import UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet, parse_name, subnet_of
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed, EffectKind
+from namegraph.model.refusals import Reason
+from namegraph.model.rows import NodeKind, RequestId
+from namegraph.wire.message_parts import ArcId
 from resolver.membership import MembershipResolver
-from simulation.checkers import check_all
-from simulation.cluster import Cluster
-from simulation.networks import RandomNetwork
-from simulation.serial import TrueGraph
+from simulation.checks.cluster_invariants import check_all
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import RandomNetwork
+from simulation.oracle.serial_model import TrueGraph
 
 
 class Caller:

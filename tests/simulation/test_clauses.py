@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from simulation.faults import FAULTS
+from simulation.cluster.failures import FAULTS
 from simulation.run import run_seed
-from simulation.scenario import read_scenario
-from simulation.staging import Stage
+from simulation.scenario.runner import ScenarioRunner
+from simulation.scenario.schedule import read_scenario
 from tests.simulation.clauses import without
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -56,7 +56,7 @@ def test_a_seed_with_faults_fails_without_it(clause):
 
 
 def test_a_stale_record_does_harm_unless_a_difference_that_does_not_fit_drops_it():
-    stage = Stage(read_scenario(STALE_RECORD_KEPT))
+    stage = ScenarioRunner(read_scenario(STALE_RECORD_KEPT))
     with without("a difference that does not fit is dropped"), pytest.raises(FAULTS):
         stage.run()
 
@@ -65,10 +65,10 @@ def test_nodes_handed_on_since_harm_nobody_even_if_a_commit_is_about_them_too():
     """What is compared for control was fixed when the update became ready; all else of an outcome names its nodes."""
     path = SCENARIOS / "entry_node_that_came_and_went.txt"
     with without("a commit is about what was ready"):
-        Stage(read_scenario(path.read_text(encoding="utf-8"))).run()
+        ScenarioRunner(read_scenario(path.read_text(encoding="utf-8"))).run()
 
 
 def test_a_stale_record_harms_nobody_even_if_all_is_pruned_at_once():
     """`Ready` names versions of what the update brings below others alone; all else is relayed."""
     with without("nothing is pruned while an update is ready"):
-        Stage(read_scenario(STALE_RECORD_KEPT)).run()
+        ScenarioRunner(read_scenario(STALE_RECORD_KEPT)).run()

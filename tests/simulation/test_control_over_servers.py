@@ -4,12 +4,15 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import ChildKind, Committed, EffectKind, ImportCommand, JoinArc, PeerMessage, UpdateCommand
-from namegraph.message_parts import UpdateId
-from namegraph.messages import Done, encode
-from namegraph.names import NodeId, ServerId
-from namegraph.records import RequestId
-from simulation.invariants import InvariantViolatedError
+from namegraph.events import ImportCommand, PeerMessage, UpdateCommand
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import ChildKind, JoinArc
+from namegraph.model.outcomes import Committed, EffectKind
+from namegraph.model.rows import RequestId
+from namegraph.wire.codec import encode
+from namegraph.wire.message_parts import UpdateId
+from namegraph.wire.update_messages import Done
+from simulation.oracle.violation import InvariantViolatedError
 from simulation.run import SeedRun
 from tests.universe import Universe
 
@@ -56,7 +59,7 @@ def test_a_foreign_process_is_a_sink_of_the_servers_where_it_was_joined(diamond)
 
 
 def test_beyond_the_limit_only_the_children_of_the_updates_arcs_are_compared(diamond):
-    with patch("namegraph.participant.AFFECTED_COMPARED_LIMIT", 1):
+    with patch("namegraph.update.participant.AFFECTED_COMPARED_LIMIT", 1):
         assert told(diamond.join(TOP, RIGHT)) == []
         assert told(diamond.join(TOP, SINK)) == []
         assert told(diamond.leave(RIGHT, SINK)) == []
@@ -88,7 +91,7 @@ def test_an_import_reports_none_of_it(diamond):
 def test_for_a_caller_who_does_not_ask_it_is_neither_computed_nor_told(diamond):
     command = UpdateCommand(-1, RequestId("quietly"), (join(TOP, RIGHT),))
     diamond.cluster.submit(ServerId("a"), command)
-    with patch("namegraph.participant.controlled_among", side_effect=AssertionError("nobody wants to know")):
+    with patch("namegraph.update.participant.controlled_among", side_effect=AssertionError("nobody wants to know")):
         diamond.cluster.run()
     assert told(diamond.cluster.answers[-1]) == []
 
@@ -103,5 +106,8 @@ def test_a_server_may_not_say_it_of_a_node_of_another(diamond):
 
 def test_the_simulator_notices_what_is_not_told():
     run = SeedRun(SEED_THAT_CONTROLS)
-    with patch("namegraph.coordinator.united", lambda _: ()), pytest.raises(InvariantViolatedError, match="was told"):
+    with (
+        patch("namegraph.update.coordinator.united_reports", lambda _: ()),
+        pytest.raises(InvariantViolatedError, match="was told"),
+    ):
         run.run()

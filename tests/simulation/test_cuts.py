@@ -5,13 +5,14 @@ import random
 
 import pytest
 
-from namegraph.events import Committed, CutCommand
-from namegraph.names import ServerId, Subnet
-from namegraph.server_core import ServerCore
-from simulation.checkers import check_all
-from simulation.cluster import Cluster
+from namegraph.core import ServerCore
+from namegraph.events import CutCommand
+from namegraph.model.names import ServerId, Subnet
+from namegraph.model.outcomes import Committed
+from simulation.checks.cluster_invariants import check_all
+from simulation.cluster.cluster import Cluster
+from simulation.oracle.serial_model import TrueGraph
 from simulation.run import SeedRun
-from simulation.serial import TrueGraph
 
 CUT_TICKETS = 900_000_000
 """Beyond those of the simulator's own commands."""

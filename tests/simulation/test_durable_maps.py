@@ -6,29 +6,29 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from namegraph.coordinator import COORDINATED
-from namegraph.records import Records
-from namegraph.server_core import ServerCore
-from simulation.disk import Disk
+from namegraph.core import ServerCore
+from namegraph.model.rows import Records
+from namegraph.update.coordinator import COORDINATED
+from simulation.cluster.disk import Disk
 from simulation.run import run_seed
 
 
 def rows_of(core, *, but=frozenset()):
     """The rows of all that a core holds in durable maps."""
-    maps = core._site.durable.maps.values()
+    maps = core._context.durable.maps.values()
     rows = [each.row(key) for each in maps for key in each]
     return {(row.part, row.key): row.value for row in rows if (row.part, row.key) not in but}
 
 
 def put_off(core):
     """The rows that wait for the next one that must be written."""
-    rows = [each.row(key) for each in core._site.durable.maps.values() for key in each.changed]
+    rows = [each.row(key) for each in core._context.durable.maps.values() for key in each.changed]
     return {(row.part, row.key) for row in rows}
 
 
 def of_undecided(core):
     """The rows of updates that come to nothing when their coordinator starts again."""
-    coordinated = core._site.durable.maps[COORDINATED]
+    coordinated = core._context.durable.maps[COORDINATED]
     undecided = [coordinated.row(key) for key, running in coordinated.items() if not running.is_decided]
     return {(row.part, row.key) for row in undecided}
 
@@ -62,7 +62,7 @@ class Written:
         disk = self.disks.setdefault(core, Disk(core.server))
         effects = self._step(core, event, now)
         disk.write(effects.records)
-        assert not core._site.durable.must_write
+        assert not core._context.durable.must_write
         again, waiting = self._restore(disk.read(), subnets=core.subnets), put_off(core)
         remembered = rows_of(again, but=waiting)
         assert remembered == rows_of(core, but=waiting | of_undecided(core)), event

@@ -2,20 +2,13 @@
 
 import pytest
 
-from namegraph.events import (
-    ChildKind,
-    Committed,
-    CreateGroup,
-    DeleteGroup,
-    JoinArc,
-    LeaveArc,
-    ReadCommand,
-    UpdateCommand,
-)
-from namegraph.names import NodeId
-from namegraph.records import RequestId
-from namegraph.refusals import Reason, RefusedError
-from namegraph.revisions import Wait
+from namegraph.events import ReadCommand, UpdateCommand
+from namegraph.model.names import NodeId
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.rows import RequestId
+from namegraph.update.causal_reads import Wait
 from resolver.membership import MembershipResolver
 from tests.simulation.scene import FIRST_READ, A, B, C, G, H, Scene, cut_off_before_the_commit
 

@@ -5,26 +5,19 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import (
-    Committed,
-    CreateGroup,
-    Effects,
-    JoinArc,
-    PeerLost,
-    PeerMessage,
-    PeerMet,
-    UpdateCommand,
-)
-from namegraph.messages import Open
-from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.records import Records, RequestId
-from namegraph.refusals import Reason
-from simulation import links
-from simulation.checkers import check_quiet
-from simulation.cluster import WORLD, Cluster
-from simulation.disk import Held, Queue, Taken
-from simulation.links import Links
-from simulation.networks import Arrival, Channel, Errand, RandomNetwork, Sent
+from namegraph.events import Effects, PeerLost, PeerMessage, PeerMet, UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import CreateGroup, JoinArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.refusals import Reason
+from namegraph.model.rows import Records, RequestId
+from namegraph.wire.view_messages import Open
+from simulation.checks.cluster_invariants import check_quiet
+from simulation.cluster import connections
+from simulation.cluster.cluster import WORLD, Cluster
+from simulation.cluster.connections import BreakingConnections
+from simulation.cluster.disk import Held, Queue, Taken
+from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork, Sent
 
 A, B, C = (ServerId(f"{name}.example") for name in "abc")
 GROUPS = {server: NodeId(f"g@{server}") for server in (A, B, C)}
@@ -41,7 +34,7 @@ class Scene:
         for server, group in GROUPS.items():
             self.ask(server, CreateGroup(group))
         self.cluster.run()
-        self.links = Links(self.cluster, self.network, chance)
+        self.links = BreakingConnections(self.cluster, self.network, chance)
         self.cluster.connections = self.links
         self.begin = self.cluster.now
 
@@ -86,7 +79,7 @@ def both(one, other):
 
 def test_a_cut_that_nobody_notices_only_delays_what_is_on_its_way():
     scene = Scene()
-    with patch.object(links, "NOTICED_AFTER", (1e9,)):
+    with patch.object(connections, "NOTICED_AFTER", (1e9,)):
         scene.cut(*both(A, B), begin=1.0, end=100.0)
         ticket = scene.join(A, B, at=2.0)
         scene.cluster.on_answer = lambda *_: answered.append(scene.cluster.now - scene.begin)
@@ -111,7 +104,7 @@ def test_each_end_of_a_cut_is_told_at_its_own_time_and_meets_the_other_again():
 
 def test_one_way_loss_ends_what_needs_both_ways_and_delivers_what_goes_the_other():
     scene = Scene()
-    with patch.object(links, "NOTICED_AFTER", (30.0,)):
+    with patch.object(connections, "NOTICED_AFTER", (30.0,)):
         scene.cut(Channel(B, A), begin=1.0, end=1000.0)
         ticket = scene.join(A, B, at=1.5)
         scene.run()
@@ -202,7 +195,7 @@ def test_a_client_that_has_gone_learns_the_outcome_by_its_request_id(crash_step,
     steps = iter(range(1, 100))
     scene.cluster.crash_within = lambda server: 0.0 if server == A and next(steps) == crash_step else None
     ticket = scene.join(A, B, at=1.0)
-    with patch("simulation.cluster.GONE_SHARE", 1.0):
+    with patch("simulation.cluster.cluster.GONE_SHARE", 1.0):
         scene.cluster.run()
     assert ticket in scene.cluster.unknown
     scene.run()

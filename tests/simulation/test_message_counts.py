@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulation.checkers import check_all
-from simulation.serial import TrueGraph
+from simulation.checks.cluster_invariants import check_all
+from simulation.oracle.serial_model import TrueGraph
 from simulation.worst_case import measure
 
 KINDS = {"Order", "Vote", "Final", "Ready", "Commit", "Done"}

@@ -7,8 +7,9 @@ import random
 
 import pytest
 
-from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc
-from namegraph.records import NodeKind
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import NodeKind
 from tests.simulation.scene import G, H, Scene, cut_off_before_the_commit
 from tests.simulation.test_scenes_at_random import MISSING, PEOPLE, SERVERS, home_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from namegraph.server_core import ServerCore
+from namegraph.core import ServerCore
 from simulation.run import SeedRun
 
 LETTERS_THAT_COME_AGAIN = {"repeated", "out of order"}

@@ -1,8 +1,9 @@
 """Arcs that are joined while the server of the other end is out of reach."""
 
-from namegraph.events import ChildKind, DeleteGroup, JoinArc, LeaveArc, PeerLeaving
-from namegraph.names import NodeId
-from namegraph.refusals import Reason
+from namegraph.events import PeerLeaving
+from namegraph.model.names import NodeId
+from namegraph.model.operations import ChildKind, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.refusals import Reason
 from resolver.membership import MembershipResolver
 from tests.simulation.scene import A, B, C, G, H, Scene
 

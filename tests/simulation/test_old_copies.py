@@ -7,27 +7,20 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import (
-    ChildKind,
-    Committed,
-    CreateGroup,
-    DeleteGroup,
-    JoinArc,
-    LeaveArc,
-    ReadCommand,
-    Restored,
-    UpdateCommand,
-)
-from namegraph.incarnations import Incarnations
-from namegraph.messages import Commit, Offer
-from namegraph.names import NodeId
-from namegraph.records import RequestId
-from namegraph.refusals import Reason, RefusedError
-from namegraph.revisions import Wait
+from namegraph.events import ReadCommand, Restored, UpdateCommand
+from namegraph.model.names import NodeId
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.rows import RequestId
+from namegraph.state.incarnations import Incarnations
+from namegraph.update.causal_reads import Wait
+from namegraph.wire.update_messages import Commit
+from namegraph.wire.view_messages import HintedOutcome
 from resolver.membership import MembershipResolver
-from simulation.disk import Disk
-from simulation.faults import FAULTS
-from simulation.invariants import InvariantViolatedError
+from simulation.cluster.disk import Disk
+from simulation.cluster.failures import FAULTS
+from simulation.oracle.violation import InvariantViolatedError
 from simulation.run import SeedRun, run_seed
 from tests.simulation.scene import RING, A, B, C, G, H, Scene
 
@@ -123,9 +116,9 @@ def test_what_it_had_yet_to_tell_of_a_group_is_old_news_once_all_are_healed(loop
     loop.meet([A, B], [C])
     assert loop.refused(C, DeleteGroup(H[C])) is Reason.GROUP_NOT_FOUND, "this was offered, and taken"
     loop.done(C, CreateGroup(H[C]), JoinArc(H[C], G[A]))
-    offers = len(loop.sent(Offer))
+    offers = len(loop.sent(HintedOutcome))
     loop.go_back(A, old)
-    assert len(loop.sent(Offer)) > offers
+    assert len(loop.sent(HintedOutcome)) > offers
     loop.check(*RING, (H[C], G[A]))
 
 
@@ -272,7 +265,7 @@ def test_an_ordered_read_says_that_something_may_be_missing_that_was_forgotten(l
 
     def ask_once_healed_with_one():
         core = loop.core(A)
-        is_healed_with_b = core.members == (A, B) and core._site.is_healed
+        is_healed_with_b = core.members == (A, B) and core._context.is_healed
         if not asked and core.incarnations.own and is_healed_with_b and core.is_behind:
             asked.append(ReadCommand(500, H[A]))
             loop.cluster.submit(A, asked[0])

@@ -4,14 +4,15 @@ import random
 
 import pytest
 
-from namegraph.events import CreateGroup, JoinArc, UpdateCommand
-from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.records import RequestId
-from simulation.checkers import check_all
-from simulation.cluster import Cluster
-from simulation.conversation import update_of
-from simulation.networks import RandomNetwork
-from simulation.serial import TrueGraph
+from namegraph.events import UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import CreateGroup, JoinArc
+from namegraph.model.rows import RequestId
+from simulation.checks.cluster_invariants import check_all
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.message_text import update_of
+from simulation.cluster.networks import RandomNetwork
+from simulation.oracle.serial_model import TrueGraph
 
 A, B = ServerId("a.example"), ServerId("b.example")
 TOP, BELOW = NodeId("top@a.example"), NodeId("below@b.example")

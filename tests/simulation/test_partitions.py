@@ -4,18 +4,21 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import ChildKind, Committed, CreateGroup, DeleteGroup, JoinArc, LeaveArc, PeerLost, UpdateCommand
-from namegraph.graph import ArcState
-from namegraph.message_parts import ArcId
-from namegraph.messages import Commit, Done, Install, Open, Order, Propose
-from namegraph.names import NodeId, ServerId
-from namegraph.records import RequestId
-from namegraph.refusals import Reason
-from namegraph.suspension import known_arc
+from namegraph.events import PeerLost, UpdateCommand
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.refusals import Reason
+from namegraph.model.rows import RequestId
+from namegraph.state.known_arcs import known_arc
+from namegraph.wire.message_parts import ArcId
+from namegraph.wire.update_messages import Commit, Done, Order
+from namegraph.wire.view_messages import Install, Open, Propose
 from resolver.census import Census
 from resolver.membership import MembershipResolver
-from simulation import links
-from simulation.networks import Channel
+from simulation.cluster import connections
+from simulation.cluster.networks import Channel
 from tests.simulation.scene import RING, A, B, C, G, H, Scene
 
 
@@ -39,7 +42,7 @@ def test_who_missed_what_was_suspended_hears_of_it_though_its_coordinator_had_no
 
 
 def test_nobody_agrees_on_anything_while_nobody_is_lost(loop):
-    assert loop.cluster.counts().keys().isdisjoint({"Reach", "Propose", "Install", "Held"})
+    assert loop.cluster.counts().keys().isdisjoint({"Reach", "Propose", "Install", "ArcDigest"})
     assert loop.members(A) == set()
 
 
@@ -114,8 +117,8 @@ def test_a_server_that_was_alone_knows_nothing_for_sure_until_it_is_healed_with_
     loop.part([A], [B, C])
     resolver = MembershipResolver(loop.core(A))
     assert resolver.apart_above(G[A]) == [C]
-    loop.meet_until(lambda: loop.core(A).is_frozen, [A], [B, C])
-    while loop.core(A).is_frozen or not loop.core(A).is_healed:
+    loop.meet_until(lambda: loop.core(A).view_change_in_progress, [A], [B, C])
+    while loop.core(A).view_change_in_progress or not loop.core(A).is_healed:
         assert resolver.has_gaps
         assert resolver.apart_above(G[A]) == [B, C]
         loop.cluster.take(loop.network.next())
@@ -175,9 +178,9 @@ def test_both_ends_know_the_same_of_an_arc_that_one_of_them_left_more_often(loop
     loop.done(often, JoinArc(*arc, ChildKind.GROUP, offline=True))
     loop.done(often, LeaveArc(*arc))
     loop.meet([A], [B, C])
-    known = [known_arc(loop.core(server)._site, ArcId(*arc)) for server in (A, C)]
+    known = [known_arc(loop.core(server)._context, ArcId(*arc)) for server in (A, C)]
     assert known[0] == known[1]
-    assert not any(loop.core(server)._site.left_apart for server in (A, C))
+    assert not any(loop.core(server)._context.unilateral_leaves for server in (A, C))
     loop.done(C, JoinArc(*arc))
     loop.check(*RING)
 
@@ -250,7 +253,7 @@ def test_a_group_is_deleted_before_its_server_hears_that_it_was_left():
 
 
 def test_a_server_that_is_back_before_it_is_missed_resumes_without_any_of_this(loop):
-    with patch.object(links, "NOTICED_AFTER", (1e9,)), patch.object(links, "LOST_AFTER", (1e9,)):
+    with patch.object(connections, "NOTICED_AFTER", (1e9,)), patch.object(connections, "LOST_AFTER", (1e9,)):
         loop.cluster.crash(C, down_for=0.0)
         loop.cluster.run()
     assert not [happened for happened in loop.cluster.sent if type(happened.message).__name__ == "Install"]

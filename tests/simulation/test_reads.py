@@ -2,11 +2,13 @@
 
 import random
 
-from namegraph.events import Committed, CreateGroup, JoinArc, LeaveArc, ReadCommand, UpdateCommand
-from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.records import RequestId
-from simulation.cluster import Cluster
-from simulation.networks import RandomNetwork
+from namegraph.events import ReadCommand, UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import RequestId
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import RandomNetwork
 from simulation.run import run_seed
 from tests.universe import Universe
 
@@ -46,7 +48,7 @@ def test_no_request_of_a_client_has_the_id_of_a_read():
     below = [NodeId(f"y{number}@b") for number in range(12)]
     for group in ["x@a", *below]:
         universe.ask(CreateGroup(NodeId(group)))
-    counter = universe.servers["a"]._site.counter
+    counter = universe.servers["a"]._context.counter
     updates = [
         universe.submit(JoinArc(NodeId("x@a"), child), request_id=f"read {counter + number}")
         for number, child in enumerate(below, start=2 * len(below))  # A vote takes a number too.

@@ -4,14 +4,16 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Member, ReadCommand
-from namegraph.graph import ArcState
-from namegraph.messages import HeldToo
-from namegraph.names import NodeId
-from namegraph.records import NodeKind
-from namegraph.refusals import Reason
+from namegraph.events import ReadCommand
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.names import NodeId
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Member
+from namegraph.model.refusals import Reason
+from namegraph.model.rows import NodeKind
+from namegraph.wire.view_messages import DigestReply
 from resolver.membership import MembershipResolver
-from simulation import links
+from simulation.cluster import connections
 from tests.simulation.scene import (
     FIRST_READ,
     FROM_NOBODY,
@@ -174,7 +176,7 @@ def test_a_rejected_arc_is_joined_by_itself_once_the_group_is_created(arc, kind,
 def test_a_rejected_arc_is_joined_in_the_ordinary_way_where_nobody_remembers_that_it_waits():
     arc, kind, at = TO_NOBODY
     scene = rejected_where(arc, kind, at=at)
-    with patch.object(links, "NOTICED_AFTER", (1e9,)), patch.object(links, "LOST_AFTER", (1e9,)):
+    with patch.object(connections, "NOTICED_AFTER", (1e9,)), patch.object(connections, "LOST_AFTER", (1e9,)):
         scene.cluster.crash(C, down_for=0.0)
         scene.cluster.run()
         scene.done(C, CreateGroup(NOBODY[C]))
@@ -189,7 +191,9 @@ def test_a_group_that_is_created_while_servers_heal_gets_the_arcs_that_waited_fo
     scene.part([A], [B, C])
     scene.done(A, JoinArc(G[A], NOBODY[C], ChildKind.GROUP, offline=True))
     scene.meet_until(
-        lambda: any(isinstance(one.message, HeldToo) and one.message.arcs for one in scene.cluster.sent), [A], [B, C]
+        lambda: any(isinstance(one.message, DigestReply) and one.message.arcs for one in scene.cluster.sent),
+        [A],
+        [B, C],
     )
     scene.done(C, CreateGroup(NOBODY[C]))
     scene.cluster.run()

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 from resolver.parts import Parts
 from resolver.resolution import Resolution
-from simulation.invariants import InvariantViolatedError
+from simulation.oracle.violation import InvariantViolatedError
 from simulation.run import run_seed
 
 SEEDS_ENOUGH_TO_GO_WRONG = 400

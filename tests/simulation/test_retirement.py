@@ -2,12 +2,14 @@
 
 import pytest
 
-from namegraph.events import AddPeer, Committed, JoinArc, LeaveArc, RemovePeer, RetirePeer
-from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.refusals import Reason
+from namegraph.events import AddPeer, RemovePeer, RetirePeer
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.refusals import Reason
 from resolver.membership import MembershipResolver
-from simulation.checkers import check_all, check_quiet
-from simulation.serial import TrueGraph
+from simulation.checks.cluster_invariants import check_all, check_quiet
+from simulation.oracle.serial_model import TrueGraph
 from tests.simulation.scene import FIRST_READ, A, B, C, G, H, Scene
 
 KIM, ANN, GUEST = NodeId(f"kim@{A}"), NodeId(f"ann@{C}"), NodeId("guest@nowhere")
@@ -91,7 +93,7 @@ def test_only_a_server_that_is_out_of_reach_is_retired():
 def test_a_server_that_is_back_before_it_was_retired_keeps_what_it_has(with_one_gone):
     scene = with_one_gone
     ticket = FIRST_READ
-    scene.meet_until(lambda: scene.core(A).is_frozen, [A, B], [C])
+    scene.meet_until(lambda: scene.core(A).view_change_in_progress, [A, B], [C])
     scene.cluster.submit(A, RetirePeer(ticket, Subnet(C)))
     scene.cluster.run()
     assert scene.cluster.answers.pop(ticket).reason in (Reason.UNAVAILABLE, Reason.INVALID_REQUEST)

@@ -5,15 +5,17 @@ from itertools import count
 
 import pytest
 
-from namegraph.coordinator import ROOTS_LIMIT
-from namegraph.events import Committed, CreateGroup, ImportCommand, JoinArc, LeaveArc, UpdateCommand
-from namegraph.messages import Order
-from namegraph.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.records import RequestId
-from simulation.checkers import check_all
-from simulation.cluster import Cluster
-from simulation.networks import Arrival
-from simulation.serial import TrueGraph
+from namegraph.events import ImportCommand, UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import RequestId
+from namegraph.update.coordinator import ROOTS_LIMIT
+from namegraph.wire.update_messages import Order
+from simulation.checks.cluster_invariants import check_all
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import Arrival
+from simulation.oracle.serial_model import TrueGraph
 from tests.simulation.clauses import without
 
 GROUP_KIND = 1

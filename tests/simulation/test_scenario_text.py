@@ -2,8 +2,8 @@
 
 import pytest
 
-from simulation.scenario import ScenarioSyntaxError, read_scenario, write_scenario
-from simulation.staging import ScenarioFailedError, Stage
+from simulation.scenario.runner import ScenarioFailedError, ScenarioRunner
+from simulation.scenario.schedule import ScenarioSyntaxError, read_scenario, write_scenario
 
 EVERY_STEP = """\
 servers a b
@@ -38,7 +38,7 @@ START = "servers a b\ngroups x@a y@b\n"
 
 
 def run(text, **options):
-    Stage(read_scenario(START + text), **options).run()
+    ScenarioRunner(read_scenario(START + text), **options).run()
 
 
 def test_what_is_written_is_read_back():

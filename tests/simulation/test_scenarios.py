@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from simulation.faults import FAULTS
-from simulation.scenario import read_scenario
-from simulation.staging import Stage
+from simulation.cluster.failures import FAULTS
+from simulation.scenario.runner import ScenarioRunner
+from simulation.scenario.schedule import read_scenario
 from tests.simulation.clauses import without
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -52,7 +52,7 @@ WITH_MANY_ENTRY_NODES = {"arc_left_before_an_earlier_commit": "all are told the 
 
 
 def stage(name):
-    return Stage(read_scenario((SCENARIOS / f"{name}.txt").read_text(encoding="utf-8")))
+    return ScenarioRunner(read_scenario((SCENARIOS / f"{name}.txt").read_text(encoding="utf-8")))
 
 
 def test_every_scenario_is_here():

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from namegraph.events import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
-from namegraph.names import NodeId, ServerId
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from tests.simulation.scene import A, B, C, G, H, Scene
 
 SERVERS = (A, B, C)

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from namegraph.names import Subnet
-from simulation.clients import populate, submit_burst
-from simulation.cluster import Cluster
-from simulation.networks import RandomNetwork
+from namegraph.model.names import Subnet
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import RandomNetwork
 from simulation.run import create_groups, run_seed
+from simulation.workload.clients import populate, submit_burst
 
 
 def test_all_invariants_hold_whenever_nothing_is_under_way():

@@ -2,11 +2,11 @@
 
 import pytest
 
-from simulation.faults import FAULTS, kind_of
+from simulation.cluster.failures import FAULTS, kind_of
 from simulation.run import SeedRun
-from simulation.scenario import Quiet, read_scenario, write_scenario
-from simulation.shrink import NotReproducedError, shrink
-from simulation.staging import Stage
+from simulation.scenario.runner import ScenarioRunner
+from simulation.scenario.schedule import Quiet, read_scenario, write_scenario
+from simulation.scenario.shrink import NotReproducedError, shrink
 from tests.simulation.clauses import without
 
 WITHOUT_CRASHES = 32
@@ -51,10 +51,10 @@ def test_a_failing_seed_becomes_a_short_scenario_that_needs_the_clause():
         recorded = failed_run(0).recorded()
         text = write_scenario(shrink(recorded, time_used=Attempts(400).used))
         with pytest.raises(FAULTS):
-            Stage(read_scenario(text)).run()
+            ScenarioRunner(read_scenario(text)).run()
     assert len(text.splitlines()) <= 30
     assert len(read_scenario(text).asks) < len(recorded.asks)
-    Stage(read_scenario(text)).run()
+    ScenarioRunner(read_scenario(text)).run()
 
 
 def test_what_has_no_part_in_a_failure_goes():
@@ -70,7 +70,7 @@ def test_a_run_replays_from_its_record_arrival_for_arrival():
     run = SeedRun(WITHOUT_CRASHES)
     run.run()
     recorded = run.recorded()
-    stage = Stage(recorded, walks=False)
+    stage = ScenarioRunner(recorded, walks=False)
     stage.run()
     assert [step for step in stage.done if step in set(recorded.steps)] == [*recorded.steps, Quiet()]
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from namegraph import snapshot as snapshot_module
-from namegraph.server_core import ServerCore
-from nameserver.services.snapshot_chunks import encode_end, encode_piece
+from namegraph.core import ServerCore
+from namegraph.snapshot import reader as snapshot_module
+from nameserver.wire.snapshot_columns import encode_end, encode_piece
 from shadowtree.client.snapshots.tables import SnapshotCollector
 from shadowtree.v1 import admin_pb2
 from simulation.run import run_seed

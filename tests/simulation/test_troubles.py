@@ -9,25 +9,27 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.channels import Channels
-from namegraph.coordinator import Coordinator
-from namegraph.events import Committed, CreateGroup, JoinArc, UpdateCommand
-from namegraph.groups_apart import GroupsApart
-from namegraph.healing import Healing
-from namegraph.message_parts import FIRST_VIEW
-from namegraph.names import NodeId, ServerId, Subnet
-from namegraph.records import RequestId
-from namegraph.server_core import ServerCore
+from namegraph.core import ServerCore
+from namegraph.events import UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import CreateGroup, JoinArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import RequestId
+from namegraph.reconcile.reconciliation import Reconciliation
+from namegraph.state.group_versions import GroupVersions
+from namegraph.state.reliable_channels import Channels
+from namegraph.update.coordinator import Coordinator
+from namegraph.wire.message_parts import FIRST_VIEW
 from resolver.parts import Parts
-from simulation.checkers import check_all, check_quiet
-from simulation.cluster import NOTHING_DURABLE, Cluster
-from simulation.faults import FAULTS
-from simulation.links import Links
-from simulation.networks import RandomNetwork
+from simulation.checks.cluster_invariants import check_all, check_quiet
+from simulation.cluster.cluster import NOTHING_DURABLE, Cluster
+from simulation.cluster.connections import BreakingConnections
+from simulation.cluster.failures import FAULTS
+from simulation.cluster.networks import RandomNetwork
+from simulation.faults.fault_plan import Trouble
+from simulation.oracle.serial_model import TrueGraph, run_serially
 from simulation.run import SeedRun, Tally, run_seed
-from simulation.serial import TrueGraph, run_serially
-from simulation.shrink import NotReproducedError, shrink
-from simulation.troubles import Trouble
+from simulation.scenario.shrink import NotReproducedError, shrink
 from tests.simulation.test_shrink import Attempts
 
 SEEDS_ENOUGH_TO_GO_WRONG = 300
@@ -108,15 +110,15 @@ def letters_leave_at_once(cluster, arrival, event, crash_at, step=Cluster._step)
         taken.effects.messages.clear()
 
 
-def view_opened_for_all(healing, view_opened=Healing.view_opened):
+def view_opened_for_all(healing, view_opened=Reconciliation.view_opened):
     view_opened(healing)
-    site = healing._site
-    healing._answers_due.update(dict.fromkeys(server for server in site.table.servers() if server != site.server))
+    context = healing._context
+    healing._answers_due.update(dict.fromkeys(server for server in context.table.servers() if server != context.server))
 
 
 def committed_without_effects(coordinator, running, decision, committed=Coordinator._committed):
     answer = committed(coordinator, running, decision)
-    return answer if coordinator._site.view == FIRST_VIEW else Committed(answer.revision, counts=answer.counts)
+    return answer if coordinator._context.view == FIRST_VIEW else Committed(answer.revision, counts=answer.counts)
 
 
 def all_suspended_from(core, node):
@@ -131,13 +133,17 @@ def all_suspended_from(core, node):
         pytest.param(Cluster, "_step", letters_leave_at_once, 4, id="letters leave only when they are durable"),
         pytest.param(Parts, "_ready_for", lambda *_: None, 17, id="a ready server is in doubt"),
         pytest.param(Coordinator, "restore", lambda *_: [], 21, id="a coordinator takes up what was decided"),
-        pytest.param(Healing, "view_opened", view_opened_for_all, 0, id="nobody waits for who is away, to be healed"),
-        pytest.param(GroupsApart, "is_deleted_since", lambda *_: False, 5, id="a group made anew has no old arcs"),
-        pytest.param(Healing, "_is_as_settled", lambda *_: True, 27, id="what an end declines is compared again"),
+        pytest.param(
+            Reconciliation, "view_opened", view_opened_for_all, 0, id="nobody waits for who is away, to be healed"
+        ),
+        pytest.param(GroupVersions, "is_deleted_since", lambda *_: False, 5, id="a group made anew has no old arcs"),
+        pytest.param(
+            Reconciliation, "_is_as_settled", lambda *_: True, 27, id="what an end declines is compared again"
+        ),
         pytest.param(
             ServerCore, "doubted_below", lambda *_: [], 5, id="what may be done without a server is incomplete"
         ),
-        pytest.param(ServerCore, "apart_from", all_suspended_from, 7, id="what is rejected is in no answer"),
+        pytest.param(ServerCore, "suspended_children", all_suspended_from, 7, id="what is rejected is in no answer"),
         pytest.param(Coordinator, "_committed", committed_without_effects, 0, id="what is told of loops is so"),
     ],
 )
@@ -177,7 +183,7 @@ class OneUpdate:
         a, b, c, d = NAMES
         self.ask(*(CreateGroup(name) for name in NAMES))
         self.ask(JoinArc(a, b), JoinArc(b, c), JoinArc(c, d))
-        self.cluster.connections = Links(self.cluster, network, self.chance)
+        self.cluster.connections = BreakingConnections(self.cluster, network, self.chance)
         self.cluster.down_for = lambda: self.chance.choice([1.0, 50.0])
         self.cluster.crash_within = self.crash_within
         self.server_of_step = []

@@ -4,11 +4,12 @@ import random
 
 import pytest
 
-from namegraph.events import CreateGroup, JoinArc, PeerLost, PeerMet
-from namegraph.names import NodeId
-from namegraph.refusals import Reason
-from simulation.networks import Channel
-from simulation.unwritable import UnwritableDisks
+from namegraph.events import PeerLost, PeerMet
+from namegraph.model.names import NodeId
+from namegraph.model.operations import CreateGroup, JoinArc
+from namegraph.model.refusals import Reason
+from simulation.cluster.networks import Channel
+from simulation.faults.write_failures import WriteFailures
 from tests.simulation.test_links import GROUPS, A, B, C, Scene
 
 LASTS = 400.0
@@ -21,7 +22,7 @@ SHORT = 0.05
 class UnwritableScene(Scene):
     def __init__(self, seed=1):
         super().__init__(seed)
-        self.disks = UnwritableDisks(self.cluster, self.network, self.links, random.Random(seed))
+        self.disks = WriteFailures(self.cluster, self.network, self.links, random.Random(seed))
 
     def fail(self, server, *, begin, lasts=LASTS):
         self.at(begin, lambda: self.disks.begin(server, lasts))

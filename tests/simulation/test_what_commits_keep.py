@@ -4,13 +4,15 @@ import random
 
 import pytest
 
-from namegraph.ancestry import AncestorSets
-from namegraph.events import Committed, CreateGroup, JoinArc, LeaveArc, UpdateCommand
-from namegraph.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.records import NodeIndex, RequestId
+from namegraph.events import UpdateCommand
+from namegraph.graph.ancestor_sets import AncestorSets
+from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
+from namegraph.model.rows import NodeIndex, RequestId
 from resolver.plans import PlanCache
-from simulation.cluster import Cluster
-from simulation.networks import RandomNetwork
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import RandomNetwork
 
 SUBNETS = [Subnet(f"{name}.example") for name in "abc"]
 

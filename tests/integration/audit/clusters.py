@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from spark_graph_jobs.synthetic import Arc
+from spark_graph_jobs.snapshot.synthetic import Arc
 
 OWNERS = {"a.x": "a", "b.x": "b", "c.x": "c"}
 

@@ -3,9 +3,9 @@
 import pytest
 
 from spark_graph_jobs.database_copy import find_driver
-from spark_graph_jobs.engines.jar import find_jar
-from spark_graph_jobs.jars import Jar, NoJar
-from spark_graph_jobs.session import start
+from spark_graph_jobs.engines.graphframes_jar import find_jar
+from spark_graph_jobs.spark.jars import Jar, NoJar
+from spark_graph_jobs.spark.session import start
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_graph_jobs.synthetic import snapshots_of, write
+from spark_graph_jobs.snapshot.synthetic import snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, whole_cluster
 from tests.integration.audit.faults import FAULTS
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import shadowtree
-from namegraph.records import ArcRecord, NodeIndex, NodeKind, NodeRecord, Records
-from shadowtree.cli.unused_ports import unused_ports
+from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind, NodeRecord, Records
+from shadowtree.cli.support.free_ports import unused_ports
 from shadowtree.client.snapshots.schema import TABLES
 from spark_graph_jobs import database_copy
 from spark_graph_jobs.database_copy import CopyRequest, copy_database

@@ -6,7 +6,7 @@ import pytest
 from spark_graph_jobs.engines.choice import choose
 from spark_graph_jobs.engines.interface import EngineRefusedError
 from spark_graph_jobs.engines.on_driver import DriverEngine
-from spark_graph_jobs.jars import NoJar
+from spark_graph_jobs.spark.jars import NoJar
 
 GRAPHS = {
     "lone vertex": (["a"], []),

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_graph_jobs import agreement, ancestry, levels, updates, virtual_nodes
+from spark_graph_jobs.audits import acyclic, agreement, ancestry, in_flight, virtual_nodes
 from spark_graph_jobs.results import Verdict
 from spark_graph_jobs.run import run
-from spark_graph_jobs.schema import DELIVERIES, DELIVERIES_SCHEMA
-from spark_graph_jobs.snapshots import read_collection
-from spark_graph_jobs.synthetic import snapshots_of, write
+from spark_graph_jobs.snapshot.discovery import read_collection
+from spark_graph_jobs.snapshot.schema import DELIVERIES, DELIVERIES_SCHEMA
+from spark_graph_jobs.snapshot.synthetic import snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, random_clusters, whole_cluster
 from tests.integration.audit.faults import FAULTS
 
@@ -63,7 +63,7 @@ def test_a_planted_fault_is_found_and_nothing_else_is(name, found):
 
 def test_every_audit_of_snapshots_has_its_faults():
     named = {audit for fault in FAULTS.values() for audit, _ in fault.found}
-    assert named == {one.AUDIT for one in (levels, virtual_nodes, ancestry, agreement, updates)}
+    assert named == {one.AUDIT for one in (acyclic, virtual_nodes, ancestry, agreement, in_flight)}
 
 
 def test_nothing_is_found_in_the_cluster_where_nothing_was_planted(found):

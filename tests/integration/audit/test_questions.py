@@ -24,9 +24,9 @@ from spark_graph_jobs.questions import (
 )
 from spark_graph_jobs.questions.asking import Wishes, ask_all
 from spark_graph_jobs.questions.whole import whole
-from spark_graph_jobs.snapshots import read_collection
-from spark_graph_jobs.synthetic import Arc, snapshots_of, write
-from spark_graph_jobs.tables import load
+from spark_graph_jobs.snapshot.discovery import read_collection
+from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
+from spark_graph_jobs.snapshot.tables import load
 from tests.integration.audit.clusters import OWNERS as CLUSTER_OWNERS
 from tests.integration.audit.clusters import Cluster, whole_cluster
 from tests.integration.audit.faults import FAULTS

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_graph_jobs import updates
-from spark_graph_jobs.schema import DELIVERIES, TABLES
-from spark_graph_jobs.snapshots import UnreadableError, read_collection
-from spark_graph_jobs.synthetic import snapshots_of, write
+from spark_graph_jobs.audits import in_flight
+from spark_graph_jobs.snapshot.discovery import UnreadableError, read_collection
+from spark_graph_jobs.snapshot.schema import DELIVERIES, TABLES
+from spark_graph_jobs.snapshot.synthetic import snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, whole_cluster
 
 
@@ -171,6 +171,6 @@ def test_what_a_participant_waits_for_is_no_error_where_snapshots_show_no_one_in
     row = {"update": "u", "coordinator": "a", "role": "participant", "state": "ready", "waits_for": ["a"]}
     snapshots["b"].rows["updates"].append(row | {"priority_counter": None, "priority_server": None})
     write(snapshots, tmp_path)
-    (finding,) = updates.audit(read_collection(tmp_path))
+    (finding,) = in_flight.audit(read_collection(tmp_path))
     assert finding.severity.value == "warning"
     assert finding.message.startswith("stale")

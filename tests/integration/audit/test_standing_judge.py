@@ -4,7 +4,7 @@ import pytest
 
 from simulation.run import SeedRun
 from spark_graph_jobs.run import Verdict, run
-from spark_graph_jobs.snapshots import read_collection
+from spark_graph_jobs.snapshot.discovery import read_collection
 from tests.snapshots import write
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from namegraph.names import subnet_of
+from namegraph.model.names import subnet_of
 
 NOBODY = "nobody@nowhere.example"
 

@@ -4,7 +4,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from shadowtree.cli.unused_ports import unused_ports
+from shadowtree.cli.support.free_ports import unused_ports
 from tests.integration.nameserver.server_process import ServerProcess
 from tests.integration.nameserver.several_servers import SeveralServers
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
 import shadowtree
-from namegraph.events import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
-from namegraph.names import parse_name, subnet_of
-from namegraph.priorities import parse_revision
+from namegraph.model.names import parse_name, subnet_of
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.priorities import parse_revision
 from tests.brute_force import Model
 from tests.integration.nameserver.server_process import wait_until
 

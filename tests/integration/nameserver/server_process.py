@@ -25,7 +25,7 @@ WRITABLE_BYTES = 4096
 PROGRAM = """
 import json, os, sys
 from nameserver.server import StartError, run
-from nameserver.settings import SettingsError, load_settings
+from nameserver.config.settings import SettingsError, load_settings
 if "LOOP_REPORT" in os.environ:
     from tests.loop_watch import watch_server
     watch_server(os.environ["LOOP_REPORT"])

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 import shadowtree
-from nameserver.services import arc_records
+from nameserver.reads import duplication_records
 from shadowtree.cli.main import status_of
 from shadowtree.v1 import peer_pb2 as messages
 from shadowtree.v1.peer_pb2_grpc import PeerServiceStub
@@ -161,7 +161,7 @@ async def test_each_server_concerned_is_asked_once_and_no_other(filled):
 async def test_arcs_are_asked_for_in_requests_of_limited_size(filled, monkeypatch):
     whole = await filled["b.x"].client.describe(RIGHT)
     filled.calls()
-    monkeypatch.setattr(arc_records, "DESCRIBED_ARCS_LIMIT", 1)
+    monkeypatch.setattr(duplication_records, "DESCRIBED_ARCS_LIMIT", 1)
     assert await filled["b.x"].client.describe(RIGHT) == whole
     assert filled.calls() == {"c.x": ["DescribeArcs"] * 2}
 
@@ -199,7 +199,7 @@ def saying(filled, monkeypatch):
         async def ask_part(*_, **__):
             return answer
 
-        monkeypatch.setattr(arc_records, "ask_part", ask_part)
+        monkeypatch.setattr(duplication_records, "ask_part", ask_part)
 
     return say
 
@@ -228,7 +228,7 @@ async def test_a_server_that_says_too_much_or_is_in_another_view_counts_as_out_o
 
 
 async def test_a_record_too_large_to_be_listed_is_cut_off_where_it_is_told(filled, monkeypatch):
-    monkeypatch.setattr("nameserver.services.peer_questions.RD_ANCESTORS_LIMIT", 0)
+    monkeypatch.setattr("nameserver.reads.peer_queries.RD_ANCESTORS_LIMIT", 0)
     monkeypatch.setattr("resolver.descriptions.RD_ANCESTORS_LIMIT", 0)
     found = await filled["b.x"].client.describe(RIGHT)
     assert (found.rd_records, found.rd_records_truncated, found.unreachable) == ((), True, ())
@@ -242,7 +242,7 @@ async def test_an_arc_that_comes_while_others_are_asked_for_is_asked_for_too(fil
     await names.join(TOP, LOW)
     await names.join(LOW, new)
     asked = []
-    ask_part = arc_records.ask_part
+    ask_part = duplication_records.ask_part
 
     async def ask_and_join(forwarder, server, method, request, *others, **options):
         asked.append(list(request.children))
@@ -250,7 +250,7 @@ async def test_an_arc_that_comes_while_others_are_asked_for_is_asked_for_too(fil
             await names.join(RIGHT, new)
         return await ask_part(forwarder, server, method, request, *others, **options)
 
-    monkeypatch.setattr(arc_records, "ask_part", ask_and_join)
+    monkeypatch.setattr(duplication_records, "ask_part", ask_and_join)
     found = await names.describe(RIGHT)
     assert asked == [[ANN, LOW], [new]]
     assert new in [record.child for record in found.rd_records]
@@ -258,12 +258,12 @@ async def test_an_arc_that_comes_while_others_are_asked_for_is_asked_for_too(fil
 
 async def test_servers_of_arcs_that_never_stop_coming_count_as_out_of_reach(filled, monkeypatch):
     names = filled["b.x"].client
-    people = iter([f"p{number}@c.x" for number in range(arc_records.ROUNDS)])
-    ask_part = arc_records.ask_part
+    people = iter([f"p{number}@c.x" for number in range(duplication_records.ROUNDS)])
+    ask_part = duplication_records.ask_part
 
     async def ask_and_join(*asked, **options):
         await names.join(RIGHT, next(people), "process")
         return await ask_part(*asked, **options)
 
-    monkeypatch.setattr(arc_records, "ask_part", ask_and_join)
+    monkeypatch.setattr(duplication_records, "ask_part", ask_and_join)
     assert (await names.describe(RIGHT)).unreachable == ("c.x",)

@@ -6,13 +6,13 @@ import time
 import pytest
 import pytest_asyncio
 
-from nameserver.peers import conversation as conversation_module
-from nameserver.peers import watch as watch_module
-from nameserver.peers.phi import DetectorLimits
-from nameserver.peers.pulse import LONGEST_INTERVALS
-from nameserver.peers.watch import Life
-from nameserver.peers.writing import STEADY_SECONDS
-from shadowtree.cli.unused_ports import unused_ports
+from nameserver.detector import liveness as watch_module
+from nameserver.detector.liveness import Life
+from nameserver.detector.phi import DetectorLimits
+from nameserver.detector.write_health import STEADY_SECONDS
+from nameserver.session.heartbeats import LONGEST_INTERVALS
+from nameserver.transport import session_runner as conversation_module
+from shadowtree.cli.support.free_ports import unused_ports
 from tests.fakes.peer_cluster import PeerCluster, lost
 from tests.fakes.peer_core import FakeDisk, FakePeerCore
 from tests.fakes.peer_server import FakeServer, until

@@ -5,7 +5,7 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from nameserver import import_pieces
+from nameserver.routing import import_chunks
 from shadowtree.v1 import name_service_pb2 as m
 from tests.fakes.name_servers import NameServers
 
@@ -93,8 +93,8 @@ async def test_a_graph_of_one_other_home_goes_there(servers):
 
 
 async def test_it_travels_in_pieces(servers, monkeypatch):
-    monkeypatch.setattr(import_pieces, "NAMES_OF_A_PIECE", 2)
-    monkeypatch.setattr(import_pieces, "ARCS_OF_A_PIECE", 1)
+    monkeypatch.setattr(import_chunks, "NAMES_OF_A_PIECE", 2)
+    monkeypatch.setattr(import_chunks, "ARCS_OF_A_PIECE", 1)
     await bring(servers["a.example"])
     assert len(await exported(servers["a.example"])) == 8
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import shadowtree
-from shadowtree.cli.demo_loops import arc_to_turn_round
-from shadowtree.cli.demo_part import write_part
-from shadowtree.cli.demo_servers import deal
+from shadowtree.cli.demo.example_part import write_part
+from shadowtree.cli.demo.loops import arc_to_turn_round
+from shadowtree.cli.demo.servers import deal
 
 EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
 GROUP = "forensics-full@team-pkg-security.tracker.debian.org"

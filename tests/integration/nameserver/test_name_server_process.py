@@ -14,7 +14,7 @@ from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
-from namegraph.records import ArcRecord, NodeIndex, Records
+from namegraph.model.rows import ArcRecord, NodeIndex, Records
 from shadowtree.v1 import admin_pb2
 from shadowtree.v1 import name_service_pb2 as m
 from storage import open_store

@@ -328,11 +328,11 @@ def test_a_request_that_is_no_protobuf_is_refused_and_the_server_goes_on(shared_
 
 
 def test_every_method_of_the_contract_is_served():
-    from namegraph.server_core import ServerCore
-    from nameserver.services.admin_service import admin_service_handlers
-    from nameserver.services.name_service import name_service_handlers
-    from nameserver.services.peer_questions import peer_question_handlers
-    from nameserver.services.peer_service import peer_service_handlers
+    from namegraph.core import ServerCore
+    from nameserver.admin_service import admin_service_handlers
+    from nameserver.calls.peer_service import peer_service_handlers
+    from nameserver.name_service import name_service_handlers
+    from nameserver.reads.peer_queries import peer_question_handlers
     from resolver.membership import MembershipResolver
     from resolver.parts import Parts
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 import shadowtree
-from shadowtree.cli.unused_ports import unused_ports
+from shadowtree.cli.support.free_ports import unused_ports
 from tests.fakes.tcp_proxy import NetworkInThread, Passage
 from tests.integration.nameserver.server_process import wait_until
 

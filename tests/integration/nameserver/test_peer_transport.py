@@ -8,11 +8,10 @@ import pytest
 import pytest_asyncio
 
 from namegraph.events import AddPeer, RemovePeer
-from namegraph.refusals import Reason, RefusedError
-from nameserver.peers import conversation as conversation_module
-from nameserver.peers import directory as directory_module
-from nameserver.peers import watch as watch_module
-from nameserver.peers.frames import (
+from namegraph.model.refusals import Reason, RefusedError
+from nameserver.detector import liveness as watch_module
+from nameserver.detector.liveness import Life
+from nameserver.session.frames import (
     PROTOCOL_VERSION,
     Goodbye,
     GoodbyeReason,
@@ -23,10 +22,11 @@ from nameserver.peers.frames import (
     decode,
     encode,
 )
-from nameserver.peers.session import FRAME_BYTES_LIMIT
-from nameserver.peers.streams import CONVERSE_METHOD, DialledStream
-from nameserver.peers.watch import Life
-from shadowtree.cli.unused_ports import unused_ports
+from nameserver.session.session import FRAME_BYTES_LIMIT
+from nameserver.transport import peer_directory as directory_module
+from nameserver.transport import session_runner as conversation_module
+from nameserver.transport.peer_streams import CONVERSE_METHOD, DialledStream
+from shadowtree.cli.support.free_ports import unused_ports
 from tests.fakes.peer_core import FakeDisk, FakePeerCore
 from tests.fakes.peer_server import PATIENCE_SECONDS, FakeServer, until
 

@@ -6,7 +6,7 @@ import pytest
 
 import shadowtree
 from shadowtree import Arc, Join, UnknownServer
-from shadowtree.cli.unused_ports import unused_ports
+from shadowtree.cli.support.free_ports import unused_ports
 from tests.integration.nameserver.server_process import wait_until
 
 

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from zlib import crc32
 
 import shadowtree
-from shadowtree.cli.demo_servers import deal
+from shadowtree.cli.demo.servers import deal
 from tests.extra_data import require_extra_data
 from tests.integration.nameserver.recorded_updates import all_at_once
 from tests.integration.nameserver.server_process import wait_until

@@ -6,9 +6,9 @@ import time
 import pytest
 import pytest_asyncio
 
-from nameserver.peers.phi import DetectorLimits
-from nameserver.peers.session import FRAME_BYTES_LIMIT
-from nameserver.peers.watch import Life
+from nameserver.detector.liveness import Life
+from nameserver.detector.phi import DetectorLimits
+from nameserver.session.session import FRAME_BYTES_LIMIT
 from tests.fakes.peer_cluster import PeerCluster, lost
 from tests.fakes.peer_server import until
 from tests.fakes.tcp_proxy import Passage

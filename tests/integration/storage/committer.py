@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from namegraph.records import Records
+from namegraph.model.rows import Records
 from storage import open_store
 from tests.integration.storage.rows import ANNA, arc, deleted_arc, node, outcome, protocol_row
 

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from namegraph.names import ServerId
+from namegraph.model.names import ServerId
 from storage import Store, open_store
 from storage.memory import MemoryDatabase, MemoryStore
 from tests.integration.storage.rows import ANNA

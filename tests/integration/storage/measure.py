@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from namegraph.records import Records
+from namegraph.model.rows import Records
 from storage import Store, open_store
 from tests.integration.storage.rows import ANNA, arc, node, outcome, protocol_row
 from tests.postgres import running_postgresql

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from namegraph.names import NodeId, ServerId
-from namegraph.records import (
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.rows import (
     ArcRecord,
     NodeIndex,
     NodeKind,

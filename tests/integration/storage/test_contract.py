@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from namegraph.names import LOCAL_PART_LIMIT, parse_name
-from namegraph.records import NodeKind, Records
+from namegraph.model.names import LOCAL_PART_LIMIT, parse_name
+from namegraph.model.rows import NodeKind, Records
 from storage import StorageError
 from storage.errors import DatabaseInUseError, ServerIdentityError, ServerNotNamedError
 from tests.integration.storage.rows import (

@@ -7,8 +7,8 @@ import unicodedata
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from namegraph.names import InvalidNameError, NodeId, ServerId, parse_name
-from namegraph.records import (
+from namegraph.model.names import InvalidNameError, NodeId, ServerId, parse_name
+from namegraph.model.rows import (
     ArcRecord,
     NodeIndex,
     NodeKind,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from namegraph.records import Records
+from namegraph.model.rows import Records
 from storage import StorageError, open_store
 from storage.errors import DatabaseDamagedError
 from tests.integration.storage.rows import (

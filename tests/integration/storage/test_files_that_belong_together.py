@@ -18,8 +18,8 @@ import pytest
 from alembic import command
 from sqlalchemy import create_engine
 
-from namegraph.names import ServerId
-from namegraph.records import Records
+from namegraph.model.names import ServerId
+from namegraph.model.rows import Records
 from storage import StorageError, Store, open_store
 from storage import sqlite as storage_sqlite
 from storage.errors import (

@@ -13,7 +13,7 @@ from typing import IO
 import psycopg
 import pytest
 
-from namegraph.records import Records
+from namegraph.model.rows import Records
 from storage import open_store
 from storage.errors import DatabaseInUseError
 from tests.integration.storage.committer import ROWS_PER_BATCH, batch

@@ -8,7 +8,7 @@ import sys
 import psycopg
 import pytest
 
-from namegraph.records import Records
+from namegraph.model.rows import Records
 from storage import open_store
 from storage.errors import (
     DatabaseFullError,

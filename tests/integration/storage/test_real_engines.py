@@ -18,7 +18,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import DataError, IntegrityError
 
-from namegraph.records import ArcRecord, NodeRecord, OutcomeRecord, ProtocolRow, Records, VirtualNodeRecord
+from namegraph.model.rows import ArcRecord, NodeRecord, OutcomeRecord, ProtocolRow, Records, VirtualNodeRecord
 from storage import open_store, sql_store
 from storage.errors import DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES, Base

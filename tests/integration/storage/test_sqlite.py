@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import create_engine
 
-from namegraph.records import Records
+from namegraph.model.rows import Records
 from storage import StorageError, Store, open_store
 from storage.errors import (
     DatabaseDamagedError,

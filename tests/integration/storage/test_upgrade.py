@@ -10,9 +10,9 @@ from alembic.config import Config
 from sqlalchemy import MetaData, create_engine, insert, inspect, select
 from sqlalchemy.engine import Engine
 
-from namegraph.names import Subnet, parse_name
-from namegraph.records import Records, StoredState
-from namegraph.server_core import ServerCore
+from namegraph.core import ServerCore
+from namegraph.model.names import Subnet, parse_name
+from namegraph.model.rows import Records, StoredState
 from resolver.membership import MembershipResolver
 from storage import open_store, sql_store
 from storage.models import SERVER_KEY

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shadowtree.cli.demo_loops import arc_to_turn_round, draw_loop, loops_of
-from shadowtree.cli.terminal import show_description
-from shadowtree.cli.tree import draw_walk
+from shadowtree.cli.demo.loops import arc_to_turn_round, draw_loop, loops_of
+from shadowtree.cli.render.terminal import show_description
+from shadowtree.cli.render.walk_tree import draw_walk
 from shadowtree.results import Child, GroupDescription, WalkStep
 
 

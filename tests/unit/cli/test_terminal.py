@@ -2,7 +2,7 @@
 
 import pytest
 
-from shadowtree.cli.terminal import show_peers, show_status
+from shadowtree.cli.render.terminal import show_peers, show_status
 from shadowtree.results import Peer, PeerList, PeerState, ServerStatus, UnknownServer
 
 MANY = tuple(f"s{number:02}.example" for number in range(50))

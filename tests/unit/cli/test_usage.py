@@ -131,7 +131,7 @@ def test_an_interrupt_has_the_status_of_shells(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("shadowtree.cli.options.Session.connect", interrupt)
+    monkeypatch.setattr("shadowtree.cli.support.options.Session.connect", interrupt)
     assert status_of(["status"]) == 130
 
 
@@ -139,7 +139,8 @@ def test_an_interrupt_has_the_status_of_shells(monkeypatch, capsys):
 def test_an_interrupt_is_all_there_is_to_see_whatever_it_left_half_made(becomes):
     program = f"""
 import signal, sys, threading
-from shadowtree.cli import main, options
+from shadowtree.cli import main
+from shadowtree.cli.support import options
 
 class HalfMade:
     def __init__(self):
@@ -165,7 +166,8 @@ main.run()
 def test_a_mistake_in_the_program_does_not_have_the_status_of_a_no():
     program = """
 import sys
-from shadowtree.cli import main, options
+from shadowtree.cli import main
+from shadowtree.cli.support import options
 options.Session.connect = lambda *_: 1 / 0
 sys.argv[1:] = ["check", "g@x.example", "ann@x.example"]
 main.run()
@@ -179,7 +181,8 @@ main.run()
 def test_an_interrupt_that_is_held_up_ends_by_a_second_one_or_by_itself(again):
     program = f"""
 import signal, sys, threading
-from shadowtree.cli import main, options
+from shadowtree.cli import main
+from shadowtree.cli.support import options
 
 def hold_up(*_):
     try:
@@ -269,7 +272,7 @@ def test_a_fault_of_another_file_is_not_taken_for_one_of_the_output(monkeypatch)
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("shadowtree.cli.options.Session.connect", fail)
+    monkeypatch.setattr("shadowtree.cli.support.options.Session.connect", fail)
     with pytest.raises(OSError, match="No space left"):
         status_of(["status"])
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shadowtree.cli.validation_file import read_steps
+from shadowtree.cli.validation.steps_file import read_steps
 from shadowtree.errors import BadFile
 
 GOOD = """

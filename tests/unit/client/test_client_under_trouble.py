@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 import shadowtree
-from shadowtree.cli.unused_ports import unused_ports
+from shadowtree.cli.support.free_ports import unused_ports
 from shadowtree.client import retry
 from tests.fakes.awaited_client import AwaitedClient
 from tests.fakes.name_service import FakeGraph, serve_fake

@@ -5,7 +5,7 @@ import pytest
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
-from namegraph.refusals import Reason
+from namegraph.model.refusals import Reason
 from shadowtree import errors
 from shadowtree.client.failures import read_failure
 

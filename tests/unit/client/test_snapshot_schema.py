@@ -1,7 +1,7 @@
 """The client writes what the audit reads: each has the tables written down for itself."""
 
 from shadowtree.client.snapshots import schema as written
-from spark_graph_jobs import schema as read
+from spark_graph_jobs.snapshot import schema as read
 
 
 def test_client_and_audit_have_the_same_tables():

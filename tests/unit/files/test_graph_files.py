@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namegraph.names import InvalidNameError, parse_name
+from namegraph.model.names import InvalidNameError, parse_name
 from shadowtree.client.files.formats import FileFormat, format_of
 from shadowtree.client.files.graph_reader import read_graph
 from shadowtree.client.files.graph_writer import graph_writer

@@ -6,11 +6,11 @@
 
 import pytest
 
-from namegraph.events import JoinArc
-from namegraph.graph import ArcState
-from namegraph.refusals import Reason
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.operations import JoinArc
+from namegraph.model.refusals import Reason
 from resolver.membership import MembershipResolver
-from simulation.invariants import ExternalView, check_all
+from simulation.checks.invariants import ExternalView, check_all
 from tests.cores import CoreUnderTest
 from tests.small_graphs import SmallGraph, node_id
 

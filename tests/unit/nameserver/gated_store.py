@@ -2,7 +2,7 @@
 
 import threading
 
-from namegraph.names import ServerId
+from namegraph.model.names import ServerId
 from storage.errors import DatabaseFullError, DatabaseLostError
 from storage.memory import MemoryDatabase, MemoryStore
 

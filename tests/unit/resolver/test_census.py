@@ -2,10 +2,11 @@
 
 import random
 
-from namegraph.events import CreateGroup, JoinArc, UpdateCommand
+from namegraph.events import UpdateCommand
+from namegraph.model.operations import CreateGroup, JoinArc
 from resolver.census import Census, Counts
-from simulation.cluster import Cluster
-from simulation.networks import RandomNetwork
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import RandomNetwork
 
 GROUPS = ("g1@a.example", "g2@a.example", "h1@b.example", "h2@b.example")
 ARCS = (

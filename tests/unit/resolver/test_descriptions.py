@@ -2,8 +2,8 @@
 
 from unittest.mock import patch
 
-from namegraph.graph import ArcState
-from namegraph.records import NodeKind
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.rows import NodeKind
 from resolver.descriptions import RdRecord
 from resolver.membership import MembershipResolver
 from tests.small_graphs import SmallGraph, node_id

@@ -2,9 +2,9 @@
 
 import pytest
 
-from namegraph.names import parse_name
-from namegraph.records import NodeKind
-from namegraph.refusals import Reason, RefusedError
+from namegraph.model.names import parse_name
+from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.rows import NodeKind
 from resolver.membership import ExportRow, MembershipResolver
 from tests.cores import CoreUnderTest
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from namegraph.events import CreateGroup, DeleteGroup, JoinArc, LeaveArc, ReadCommand
-from namegraph.names import NodeId, ServerId
-from namegraph.refusals import Reason, RefusedError
+from namegraph.events import ReadCommand
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.refusals import Reason, RefusedError
 from resolver.parts import InDoubt, Part, PartRequest, Parts, Unchanged
 from resolver.plans import Onward, PlanCache
 from tests.several_servers import Servers

@@ -5,10 +5,10 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import DeleteGroup, JoinArc, LeaveArc
-from namegraph.graph import NameGraph
-from namegraph.names import NodeId
-from namegraph.records import NodeIndex
+from namegraph.graph.name_graph import NameGraph
+from namegraph.model.names import NodeId
+from namegraph.model.operations import DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.rows import NodeIndex
 from resolver.membership import MembershipResolver
 from resolver.plans import PlanCache, make_plan, walk
 from tests.cores import CoreUnderTest
@@ -80,7 +80,7 @@ def test_plans_survive_updates_that_change_nothing(graph):
 
 
 def test_a_plan_from_before_the_log_of_changes_is_made_anew_though_it_may_still_hold(graph):
-    with patch("namegraph.graph.CHANGE_LOG_LIMIT", 3):
+    with patch("namegraph.graph.name_graph.CHANGE_LOG_LIMIT", 3):
         small = NameGraph()
     assert small.changed_tails.maxlen == 3
     graph.core.graph.changed_tails = small.changed_tails
@@ -97,7 +97,7 @@ def test_a_plan_from_before_the_log_of_changes_is_made_anew_though_it_may_still_
 def test_an_update_too_large_to_list_is_taken_to_change_every_plan(graph):
     cache = PlanCache(graph.core)
     (before,) = plans_of(graph, "a", cache)
-    with patch("namegraph.commit.CHANGED_TAILS_LISTED_LIMIT", 1):
+    with patch("namegraph.graph.apply_delta.CHANGED_TAILS_LISTED_LIMIT", 1):
         graph.join("x>.eve y>.eve")
     assert plans_of(graph, "a", cache) != [before]
 

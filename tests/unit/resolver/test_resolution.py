@@ -2,10 +2,10 @@
 
 import pytest
 
-from namegraph.graph import ArcState
-from namegraph.message_parts import UpdateId
-from namegraph.names import NodeId, ServerId
-from namegraph.records import NodeKind
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.rows import NodeKind
+from namegraph.wire.message_parts import UpdateId
 from resolver.parts import InDoubt, Part, PartRequest, Unchanged
 from resolver.plans import Onward, WalkStep
 from resolver.resolution import Ask, Resolution, Resolved, WalkAgain

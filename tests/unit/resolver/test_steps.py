@@ -2,9 +2,9 @@
 
 from itertools import pairwise
 
-from namegraph.graph import ArcState
-from namegraph.names import NodeId
-from namegraph.records import NodeKind
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.names import NodeId
+from namegraph.model.rows import NodeKind
 from resolver.plans import WalkStep
 from resolver.steps import Delivery, assemble
 

@@ -1,6 +1,6 @@
 """Remembered walks stay within their limit."""
 
-from namegraph.names import NodeId, ServerId
+from namegraph.model.names import NodeId, ServerId
 from resolver.parts import Part
 from resolver.plans import Onward
 from resolver.resolution import AgreedWalk, Resolved

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from spark_graph_jobs import set_files
-from spark_graph_jobs.node_arrays import NUMBERS_OF_SERVER, open_nodes, write_nodes
-from spark_graph_jobs.set_files import open_sets, write_sets
+from spark_graph_jobs.snapshot import set_files
+from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER, open_nodes, write_nodes
+from spark_graph_jobs.snapshot.set_files import open_sets, write_sets
 
 AT = 1
 HERE = AT * NUMBERS_OF_SERVER

@@ -5,8 +5,8 @@ import io
 import pytest
 
 from spark_graph_jobs import database_copy
-from spark_graph_jobs.engines.jar import coordinates, find_jar
-from spark_graph_jobs.jars import Jar, NoJar, look_for
+from spark_graph_jobs.engines.graphframes_jar import coordinates, find_jar
+from spark_graph_jobs.spark.jars import Jar, NoJar, look_for
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from spark_graph_jobs.questions.weak_points import QUESTION as LOOPS
 from spark_graph_jobs.report import drawings
 from spark_graph_jobs.report.page import FINDINGS_SHOWN_LIMIT, write_report
 from spark_graph_jobs.results import AuditResult, Result, Verdict
-from spark_graph_jobs.snapshots import Collection, Snapshot
+from spark_graph_jobs.snapshot.discovery import Collection, Snapshot
 
 NASTY = "<script>alert(1)</script>\"&'@x.example"
 

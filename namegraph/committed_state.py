@@ -1,0 +1,100 @@
+"""What readers see of a core: its state between steps, also while a long step goes on, and until that is durable.
+
+    loop's thread     hold --> reads, of the state before --------------> let_go
+    another thread        \\--- step, which changes the core ---/
+
+What is held shares all that the step does not change (`NameGraph.hold`), so that holding takes a few milliseconds and
+little memory, however large the graph is. Between steps readers see the core itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from copy import copy
+from typing import Any
+
+from namegraph.core import ServerCore
+from namegraph.events import (
+    Event,
+    ImportCommand,
+    PeerLost,
+    PeerMessage,
+    PeerMet,
+    PeerReceived,
+    PeerRestored,
+    Restored,
+    RetirePeer,
+    Tick,
+)
+from namegraph.queries import CoreQueries
+
+LONG_FROM_BYTES = 64 * 1024
+"""A letter of this size makes thousands of objects."""
+
+LONG_FROM_ARCS = 2_000
+"""So many arcs between servers take more than some milliseconds when a view ends, or heals."""
+
+
+class CommittedState(CoreQueries):
+    """A core as its readers see it: as it was before the first of the long steps that are not durable."""
+
+    def __init__(self, core: ServerCore) -> None:
+        self._core = core
+        self._held: deque[dict[str, Any]] = deque()
+        """The states before each of these steps, the earliest first."""
+        self._show()
+
+    def may_take_long(self, event: Event) -> bool:
+        """Whether the step of an event may take more than some milliseconds: then it is to leave the loop's thread."""
+        core = self._core
+        if isinstance(event, PeerReceived | Tick):
+            return False
+        if isinstance(event, ImportCommand) or core.has_large_updates:
+            return True
+        if isinstance(event, PeerMessage) and len(event.encoded) > LONG_FROM_BYTES:
+            return True
+        ends_view = isinstance(event, PeerLost | PeerMet | PeerRestored | Restored | RetirePeer)
+        arcs_between_servers = len(core.records.leaving) + len(core.graph.suspended)
+        return (ends_view or not core.is_steady) and arcs_between_servers > LONG_FROM_ARCS
+
+    def hold(self) -> None:
+        """A long step begins: show no later state than this one until it is durable."""
+        core = self._core
+        context = copy(core._context)
+        context.__dict__.update({name: copy(value) for name, value in vars(context).items() if isinstance(value, dict)})
+        context.graph = core.graph.hold()
+        context.ancestors = core.ancestors.hold(context.graph)
+        records = core.records.hold(context)
+        held = {
+            "graph": context.graph,
+            "_site": context,
+            "records": records,
+            "entries": core.entries.hold(context, records),
+            "_held_revision": core.revision,
+        }
+        self._held.append(self._core_state() | held)
+        self._show()
+
+    def let_go(self, *, earliest: bool) -> None:
+        """The earliest long step is durable; or the latest one has left nothing to be made durable."""
+        self._held.popleft() if earliest else self._held.pop()
+        self._core.graph.let_go()
+        self._show()
+
+    @property
+    def revision(self) -> str:
+        """Names the newest update that was committed here, or what is to be told instead."""
+        return self._core.told_revision or self._held_revision or self._core.revision
+
+    def _show(self) -> None:
+        self.__dict__.update(self._held[0] if self._held else self._core_state())
+
+    def _core_state(self) -> dict[str, Any]:
+        state = {name: value for name, value in vars(self._core).items() if name in _READ}
+        return {**state, "_held_revision": None}
+
+    _held_revision: str | None
+
+
+_READ = CoreQueries.__annotations__.keys()
+"""What reads rest on."""

@@ -1,0 +1,567 @@
+"""One name server's protocol state, driven by `step`. This file only routes: each idea has a file of its own.
+What may be asked of it between two steps is in `queries.py`.
+
+    command --> concerns this server alone (scope)?
+                  yes --> collect (changes) -> compute (virtual_nodes) -> commit --------> records, replies
+                  no  --> coordinator <== messages ==> participants of all servers ------> messages, later replies
+
+An update of one participant runs through the upper line in one step: it is ordered by the priority counter, and nothing
+that it affects is under way. Source: protocol.md sections 3 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import assert_never
+
+from msgspec import structs
+
+from namegraph.events import (
+    AddPeer,
+    Cut,
+    CutCommand,
+    Effects,
+    Event,
+    ImportCommand,
+    PeerLeaving,
+    PeerLost,
+    PeerMessage,
+    PeerMet,
+    PeerReceived,
+    PeerRestored,
+    ReadCommand,
+    RemovePeer,
+    Reply,
+    Restored,
+    RetirePeer,
+    Tick,
+    UpdateCommand,
+)
+from namegraph.graph.apply_delta import commit, name_effects
+from namegraph.graph.delta import GraphDelta
+from namegraph.graph.name_graph import NameGraph
+from namegraph.graph.virtual_node_changes import compute_topology
+from namegraph.model.names import ServerId, Subnet
+from namegraph.model.operations import JoinArc, LeaveArc, Operation
+from namegraph.model.outcomes import Committed, ImportCounts, Outcome
+from namegraph.model.ownership import OwnershipTable
+from namegraph.model.priorities import Priority, parse_revision, revision_of
+from namegraph.model.refusals import Reason, Refusal, RefusedError, refuse
+from namegraph.model.rows import NodeKind, Records, RequestId, StoredState
+from namegraph.queries import CoreQueries
+from namegraph.reconcile.suspended_arcs import suspended_with_subnet
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.snapshot.consistent_cut import MarkersPending
+from namegraph.state.context import NEVER, ServerContext
+from namegraph.state.durable_maps import DurableState
+from namegraph.state.future_view_buffer import FutureViewBuffer
+from namegraph.state.incarnations import FIRST_INCARNATION, Incarnations
+from namegraph.state.peer_table import PeerTable
+from namegraph.state.pending_requests import Asked, PendingRequests, own_request
+from namegraph.state.recovery import InconsistentStateError, restore_graph
+from namegraph.state.reliable_channels import Channels
+from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, digest_of
+from namegraph.update.admission import Collector, collect_import
+from namegraph.update.commit_share import own_part
+from namegraph.update.coordinator import Coordinator
+from namegraph.update.import_plan import ImportOperations
+from namegraph.update.locality import (
+    concerns_one_server,
+    import_concerns_one_server,
+    names_in,
+    not_for_this_server,
+    require_kinds_of_waiting,
+)
+from namegraph.update.order_queue import Entries
+from namegraph.update.participant import Participant
+from namegraph.update.transaction import Plan
+from namegraph.verify.sender_rules import NOT_LEGAL, fault_in
+from namegraph.views.view_change import ViewChange
+from namegraph.wire.codec import InView, Message, NotAMessageError, decode_in_view, encode
+from namegraph.wire.update_messages import (
+    Abort,
+    Commit,
+    Done,
+    Drop,
+    Final,
+    Holding,
+    Order,
+    Ready,
+    Refuse,
+    TakeCut,
+    Vote,
+)
+from namegraph.wire.value_limits import are_legal
+from namegraph.wire.view_messages import HintedOutcome
+
+RETIRED_AT_ONCE = 5_000
+"""Arcs with a server that is gone for good which are left by one update: others wait for it."""
+
+UNREADABLE = "unreadable message"
+"""A fault of a peer."""
+
+
+class ServerCore(CoreQueries):
+    """The state of one server. `name_graph` and `ancestors` may be read by everybody and are changed by `step`
+    alone."""
+
+    def __init__(
+        self, *, server: ServerId, subnets: Iterable[Subnet], peers: Mapping[Subnet, ServerId] | None = None
+    ) -> None:
+        """`peers` names the owners of all other subnets that are known."""
+        table = OwnershipTable({**(peers or {}), **dict.fromkeys(subnets, server)})
+        self._start(ServerContext(server=server, table=table, graph=NameGraph()), configured={})
+        self._outcomes = RequestLog()
+
+    @classmethod
+    def restore(
+        cls, state: StoredState, *, subnets: Iterable[Subnet], peers: Mapping[Subnet, str] | None = None
+    ) -> ServerCore:
+        """The core as it was when `state` was written; raises `InconsistentStateError`.
+
+        `peers`: where the configuration says that the servers of other subnets are. What must be told to other servers
+        about updates that did not survive is among `channels.kept`; feed a `Tick` to have it durable.
+        """
+        core = cls.__new__(cls)
+        table = OwnershipTable(dict.fromkeys(subnets, state.server))
+        durable = DurableState(state.protocol)
+        context = ServerContext(server=state.server, table=table, graph=NameGraph(), durable=durable)
+        core._start(context, configured=peers or {})
+        if durable.parts_left():
+            raise InconsistentStateError(f"rows of parts that are not known: {', '.join(durable.parts_left())}")
+        restore_graph(state, context)
+        context.counter = state.counter
+        core.records.restore()
+        core._outcomes = RequestLog(state.outcomes)
+        core._participant.restore()
+        core._restore_requests()
+        return core
+
+    def _start(self, context: ServerContext, *, configured: Mapping[Subnet, str]) -> None:
+        self.server = context.server
+        self.told_revision = None
+        self.graph = context.graph
+        self._context = context
+        self._table = context.table
+        self.peers = PeerTable(context, configured=configured)
+        self.channels = Channels(context.durable)
+        self.channels.met(context.server)
+        self.incarnations = Incarnations(context.durable)
+        context.has_gone_back = self.incarnations.own != FIRST_INCARNATION
+        self.records = AncestryStore(context)
+        self.entries = Entries(context, self.records)
+        self._participant = Participant(context, self.records, self.entries)
+        self._coordinator = Coordinator(context, self._participant)
+        self._views = ViewChange(context, self._participant, self._coordinator)
+        self._early = FutureViewBuffer(context.durable)
+        self._requests = PendingRequests()
+        self._cuts_waiting = MarkersPending(self.channels)
+        self._cuts_taken: list[Cut] = []
+        """In this step."""
+        self._turns_wait_since = None
+
+    def _restore_requests(self) -> None:
+        for found in self._coordinator.restore():
+            digest = self._outcomes.digest_of_first(found.request_id)
+            if digest is None:
+                # So many updates since that its outcome was forgotten: nobody can ask for it again.
+                digest = ""
+            asked = Asked(found.request_id, digest, [], place=found.final)
+            asked.outcome = self._outcomes.first_answer(found.request_id, digest) if digest else None
+            self._requests.begin(found.update_id, asked)
+
+    def leave_own_parts_for_later(self) -> None:
+        """Do this server's own part of every update that it coordinates as that of a large one is done: in a step of
+        its own. For simulations, whose updates are small."""
+        self._coordinator.own_share_later_from = 0
+
+    def step(self, event: Event, now: float) -> Effects:
+        """Take one event in; return what the shell must make durable and then let out. `now` is in seconds."""
+        effects = Effects(Records())
+        counter = self._context.counter
+        match event:
+            case UpdateCommand() | ImportCommand():
+                reply = self._take_update(event, now, effects.records)
+                if reply is not None:
+                    effects.replies.append(reply)
+                    if not (self.entries.by_update or self._views.healing.has_new_groups):
+                        return effects
+            case ReadCommand():
+                self._read(event, now, effects)
+            case CutCommand():
+                self._cut(event, now, effects)
+            case RetirePeer():
+                self._retire(event, now, effects)
+            case PeerMessage():
+                self._take_letter(event)
+            case PeerReceived(peer, through):
+                self.channels.received(peer, through)
+            case PeerMet(peer, subnets):
+                self.channels.met(peer)
+                self.peers.met(peer, subnets)
+                self._views.met(peer)
+            case PeerLeaving(peer, why):
+                self._context.lost[peer] = why
+            case PeerLost(peer, why):
+                self._context.lost[peer] = why
+                self._coordinator.peer_lost(peer)
+                self._views.agreement.lost(peer)
+            case Restored(incarnation):
+                self._go_back(incarnation)
+            case PeerRestored(peer, incarnation):
+                self.incarnations.heard_of(peer, incarnation)
+                self._begin_again_with(peer, "it goes on from an older copy of its database")
+                self._views.agreement.lost(peer)
+            case AddPeer() | RemovePeer():
+                effects.replies.append(Reply(event.ticket, self._change_peers(event)))
+                self._views.agreement.reconsider()
+            case Tick():
+                self._coordinator.tick(now)
+            case _:
+                assert_never(event)
+        self._finish_step(effects, counter)
+        self._turns_wait_since = now if effects.cuts else None
+        return effects
+
+    def _take_update(self, command: UpdateCommand | ImportCommand, now: float, records: Records) -> Reply | None:
+        """The reply, or None where it must wait for others."""
+        try:
+            return self._first_answer_or_outcome(command, now, records)
+        except RefusedError as error:
+            return Reply(command.ticket, error.refusal)
+
+    def _place_of(self, outcome: Outcome) -> Priority:
+        """Where in the order an outcome of this step stands: a refusal right after all that was seen here."""
+        if isinstance(outcome, Committed):
+            return parse_revision(outcome.revision).final
+        return Priority(self._context.counter + 1, NEVER.server)
+
+    def _first_answer_or_outcome(
+        self, command: UpdateCommand | ImportCommand, now: float, records: Records
+    ) -> Reply | None:
+        """None where the answer must wait for others.
+
+        Raises `RefusedError` where nothing is to be remembered: the request itself is at fault, or the time.
+        """
+        if not (0 < len(command.request_id) <= REQUEST_ID_LENGTH_LIMIT and command.request_id.isprintable()):
+            raise refuse(
+                Reason.INVALID_REQUEST, f"a request id has 1 to {REQUEST_ID_LENGTH_LIMIT} printable characters"
+            )
+        digest = digest_of(command)
+        if self._requests.wait_with(command.request_id, digest, command.ticket):
+            return None
+        first = self._outcomes.first_answer(command.request_id, digest)
+        if first is not None:
+            place = self._place_of(first) if isinstance(first, Committed) else None
+            return Reply(command.ticket, first, place)
+        if command.deadline is not None and now > command.deadline:
+            raise _deadline_passed()
+        if not self._context.is_alone and not self._concerns_this_server_alone(command):
+            plan = _plan_of(command, self._context)
+            update_id = self._coordinator.start(plan, request_id=command.request_id, deadline=command.deadline)
+            self._requests.begin(update_id, Asked(command.request_id, digest, [command.ticket]))
+            return None
+        outcome = self._execute(command, records)
+        if _left_no_trace(outcome):
+            return Reply(command.ticket, outcome)
+        self._outcomes.remember(command.request_id, digest, outcome, records)
+        return Reply(command.ticket, outcome, self._place_of(outcome))
+
+    def _concerns_this_server_alone(self, command: UpdateCommand | ImportCommand) -> bool:
+        """Raises `RefusedError` where another server must be asked, or one is needed that was never met."""
+        context = self._context
+        match command:
+            case UpdateCommand(operations=operations):
+                names = names_in(operations)
+                first = names[:1]
+                concerns_one = concerns_one_server(context, self.records, self.entries, operations)
+            case ImportCommand(names=names):
+                first = [names[position] for position in (*command.parents[:1], *command.groups[:1])]
+                concerns_one = import_concerns_one_server(context, self.records, self.entries, command)
+        if isinstance(command, UpdateCommand):
+            require_kinds_of_waiting(context, command.operations)
+        for name in names:
+            self.peers.require_met(name)
+        if first and context.home_of(first[0]) != self.server and not self._stands_in(command):
+            raise not_for_this_server(context, first[0])
+        return concerns_one
+
+    def _stands_in(self, command: UpdateCommand | ImportCommand) -> bool:
+        """Whether an update is of an arc whose child is at home here, and of which its parent's home cannot know."""
+        context = self._context
+        match command:
+            case UpdateCommand(operations=(LeaveArc(parent, child), *_)) if context.is_suspended(parent, child):
+                return context.is_unconfirmed(parent, child) or context.may_leave_below_unilaterally(
+                    parent=parent, child=child
+                )
+            case UpdateCommand(operations=(JoinArc(parent, child, offline=True), *_)):
+                return context.acts_for_parent_home(parent=parent, child=child)
+        return False
+
+    def _read(self, command: ReadCommand, now: float, effects: Effects) -> None:
+        group = command.group
+        try:
+            self.peers.require_met(group)
+            if command.deadline is not None and now > command.deadline:
+                raise _deadline_passed()
+            if self._context.home_of(group) != self.server:
+                raise not_for_this_server(self._context, group)
+        except RefusedError as error:
+            effects.replies.append(Reply(command.ticket, error.refusal))
+            return
+        update_id = self._coordinator.start(
+            Plan((), 0, read=group), request_id=RequestId(""), deadline=command.deadline
+        )
+        self._requests.begin(update_id, Asked(own_request("read", update_id), "", [command.ticket]))
+
+    def _cut(self, command: CutCommand, now: float, effects: Effects) -> None:
+        try:
+            self.peers.require_all_met()
+            if command.deadline is not None and now > command.deadline:
+                raise _deadline_passed()
+        except RefusedError as error:
+            effects.replies.append(Reply(command.ticket, error.refusal))
+            return
+        update_id = self._coordinator.start(
+            Plan((), 0, cut=command.name), request_id=RequestId(""), deadline=command.deadline
+        )
+        self._requests.begin(update_id, Asked(own_request("cut", update_id), "", [command.ticket]))
+
+    def _retire(self, command: RetirePeer, now: float, effects: Effects) -> None:
+        context = self._context
+        try:
+            server = self.peers.retire(command.subnet)
+            if command.deadline is not None and now > command.deadline:
+                raise _deadline_passed()
+        except RefusedError as error:
+            effects.replies.append(Reply(command.ticket, error.refusal))
+            return
+        arcs = suspended_with_subnet(context, command.subnet)[:RETIRED_AT_ONCE]
+        if not arcs:
+            effects.replies.append(Reply(command.ticket, Committed(self.revision)))
+            return
+        steps = tuple((1, _marked(LeaveArc(*arc, if_needed=True), context)) for arc in arcs)
+        plan = Plan(steps, 1, without=server)
+        update_id = self._coordinator.start(plan, request_id=RequestId(""), deadline=command.deadline)
+        self._requests.begin(update_id, Asked(own_request("retire", update_id), "", [command.ticket]))
+
+    def _change_peers(self, command: AddPeer | RemovePeer) -> Outcome:
+        try:
+            match command:
+                case AddPeer(_, subnet, address):
+                    self.peers.add(subnet, address)
+                case RemovePeer(_, subnet):
+                    if self.peers.is_anothers(subnet):
+                        self.records.forget_unused(subnet)
+                    self.peers.remove(subnet)
+        except RefusedError as error:
+            return error.refusal
+        return Committed(self.revision)
+
+    def _go_back(self, incarnation: int) -> None:
+        """Go on from an older copy of the database, apart from all others until they are met."""
+        context = self._context
+        context.counter = self.incarnations.begin(incarnation, counter=context.counter)
+        context.go_back()
+        for server in self.servers_met:
+            self._begin_again_with(server, "this server goes on from an older copy of its database")
+        self._views.agreement.begin_again(leap=incarnation)
+
+    def _begin_again_with(self, server: ServerId, why: str) -> None:
+        self._context.lost[server] = why
+        for encoded in self.channels.begin_again(server):
+            _, message = decode_in_view(encoded)
+            if isinstance(message, HintedOutcome):
+                self._views.healing.offer_again(server, message)
+        self._coordinator.peer_lost(server)
+
+    def _take_letter(self, letter: PeerMessage) -> None:
+        sender = letter.sender
+        if not self.channels.take(sender, letter.number):
+            return
+        try:
+            view, message = decode_in_view(letter.encoded)
+        except NotAMessageError:
+            self.channels.faults[sender, UNREADABLE] += 1
+            return
+        if isinstance(message, InView) and (view != self._context.view or self._context.view_change_in_progress):
+            self._early.keep(view, sender, letter.encoded, context=self._context)
+            return
+        self._receive_from(sender, message)
+
+    def _receive_from(self, sender: ServerId, message: Message) -> None:
+        if not are_legal(message, self._table):
+            self.channels.faults[sender, NOT_LEGAL] += 1
+            return
+        if isinstance(message, Commit):
+            try:
+                message = own_part(message, self._context)
+            except NotAMessageError:
+                self.channels.faults[sender, UNREADABLE] += 1
+                return
+        fault = fault_in(message, sender=sender, context=self._context, entries=self.entries)
+        if fault is None and isinstance(message, Commit):
+            fault = self._participant.fault_in(message)
+        if fault is None and isinstance(message, Ready | Refuse):
+            fault = self._coordinator.fault_in(message, sender=sender)
+        if fault is not None:
+            self.channels.faults[sender, fault] += 1
+            if isinstance(message, Ready):
+                self._coordinator.give_up(message.update_id, sender, fault)
+            return
+        self._receive(sender, message)
+
+    def _finish_step(self, effects: Effects, counter_before: int) -> None:
+        """Handle the server's messages to itself and all turns that have come; then let the rest out."""
+        context, records = self._context, effects.records
+        self._take_turns(effects)
+        while ready := self._cuts_waiting.take_ready():
+            for update_id in ready:
+                self._participant.ready_for_cut(update_id)
+            self._take_turns(effects)
+        effects.cuts.extend(self._cuts_taken)
+        self._cuts_taken.clear()
+        coordinator, requests = self._coordinator, self._requests
+        for before, now in coordinator.begun_again:
+            requests.begun_again(before, now)
+        for ended in coordinator.ended:
+            asked = requests.ended(ended.update_id, ended.outcome, ended.place)
+            if asked.digest and not _left_no_trace(ended.outcome):
+                self._outcomes.remember(asked.request_id, asked.digest, ended.outcome, records)
+        for update_id in coordinator.answerable:
+            # What became controlled is known by this step alone, until it is durable.
+            is_confirmed = update_id in coordinator.confirmed and update_id not in coordinator.controlled
+            if update_id in coordinator.controlled:
+                asked = requests.complete(update_id, coordinator.controlled[update_id])
+                self._outcomes.complete(asked.request_id, asked.outcome, records)
+            effects.replies.extend(requests.answer(update_id, is_confirmed=is_confirmed))
+        coordinator.begun_again.clear()
+        coordinator.ended.clear()
+        coordinator.answerable.clear()
+        coordinator.confirmed.clear()
+        coordinator.controlled.clear()
+        if context.counter != counter_before:
+            records.counter = context.counter
+        self.records.take_rows(records)
+        self._views.note_view()
+        records.protocol += context.durable.take_rows()
+        self.channels.faults.update(context.faults)
+        context.faults = []
+
+    def _take_turns(self, effects: Effects) -> None:
+        context = self._context
+        self._views.advance()
+        while context.loopback or (not self._cuts_taken and self._has_more_to_do()):
+            while context.loopback:
+                self._receive(self.server, context.loopback.popleft())
+            for sender, message in self._early.take(context):
+                self._receive_from(sender, message)
+            self._views.advance()
+        for receiver, message, view in context.outbox:
+            effects.messages.append(self.channels.send(receiver, encode(message, view)))
+        context.outbox.clear()
+        participant = self._participant
+        self._cuts_waiting.add(participant.cuts_turned, filter(context.is_in_view, self.servers_met))
+        participant.cuts_turned.clear()
+
+    def _has_more_to_do(self) -> bool:
+        return self._early.has_come(self._context) or self._participant.take_next_turn()
+
+    def _receive(self, sender: ServerId, message: Message) -> None:
+        if self._context.view_change_in_progress and isinstance(message, InView):
+            return  # The view that it belongs to is given up.
+        match message:
+            case Order():
+                self._participant.order(message)
+            case Vote():
+                self._coordinator.vote(sender, message)
+            case Final():
+                self._participant.final(message)
+            case Ready():
+                self._coordinator.ready(sender, message)
+            case Refuse():
+                self._coordinator.refuse(sender, message)
+            case Commit():
+                self._participant.commit(message)
+            case Done():
+                self._coordinator.done(sender, message)
+            case Abort():
+                self._participant.abort(message)
+            case Holding():
+                self._coordinator.holding(sender, message)
+            case Drop():
+                self._participant.drop(message)
+            case TakeCut(update_id):
+                cut = self._participant.take_cut(update_id)
+                if cut is not None:
+                    self._cuts_taken.append(cut)
+            case _:
+                self._views.receive(sender, message)
+
+    def _execute(self, command: UpdateCommand | ImportCommand, records: Records) -> Outcome:
+        graph = self.graph
+        interned_from = len(graph.ids)
+        try:
+            changes = self._collect(command)
+        except RefusedError as error:
+            graph.forget_interned(interned_from)
+            return error.refusal
+        final_priority = Priority(self._context.counter + 1, self.server)
+        for node, kind in changes.kinds.items():
+            if NodeKind.GROUP in (kind, graph.kind(node)):
+                self._context.note_group(graph.ids[node], final_priority, is_present=kind is NodeKind.GROUP)
+        topology = compute_topology(graph, self.ancestors, changes, final_priority=final_priority)
+        written, effects = commit(
+            graph,
+            self.ancestors,
+            changes,
+            topology,
+            final_priority=final_priority,
+            interned_from=interned_from,
+            reports_control=isinstance(command, UpdateCommand) and command.reports_control,
+        )
+        self._context.counter = final_priority.counter
+        self.records.all_recorded()
+        records.extend(written)
+        records.protocol += self._context.durable.take_rows()
+        revision = revision_of(final_priority, coordinator=self.server)
+        if isinstance(command, ImportCommand):
+            counts = ImportCounts(len(changes.added), changes.groups_created, changes.already_there)
+            return Committed(revision, counts=counts)
+        return Committed(revision, name_effects(graph, self._table, self.server, effects))
+
+    def _collect(self, command: UpdateCommand | ImportCommand) -> GraphDelta:
+        match command:
+            case UpdateCommand():
+                operations = command.operations
+                return Collector(self._context).collect(list(enumerate(operations, start=1)), size=len(operations))
+            case ImportCommand():
+                return collect_import(self.graph, self._table, self.server, command)
+
+
+def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> Plan:
+    match command:
+        case UpdateCommand(operations=operations):
+            if context.unconfirmed:
+                operations = tuple(_marked(operation, context) for operation in operations)
+            numbered = tuple(enumerate(operations, start=1))
+            return Plan(numbered, len(operations), reports_control=command.reports_control)
+        case ImportCommand():
+            # To those who asked for it, it is one operation.
+            return Plan(ImportOperations(context, command), 1, is_import=True)
+
+
+def _marked(operation: Operation, context: ServerContext) -> Operation:
+    match operation:
+        case LeaveArc(parent, child) if context.is_unconfirmed(parent, child):
+            return structs.replace(operation, is_unconfirmed=True)
+    return operation
+
+
+def _left_no_trace(outcome: Outcome) -> bool:
+    """Whether an update was given up because of the time or of a server: asked for again, it is tried again."""
+    return isinstance(outcome, Refusal) and outcome.reason in (Reason.DEADLINE_EXCEEDED, Reason.UNAVAILABLE)
+
+
+def _deadline_passed() -> RefusedError:
+    return refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before the update's turn came; nothing was done")

@@ -1,0 +1,1 @@
+"""The name graph of one server and everything that is derived from it alone."""

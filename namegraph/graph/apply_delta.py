@@ -1,0 +1,164 @@
+"""Committing an update: the graph changes in one step, and the rows that make the change durable come out of it.
+
+Ancestor sets follow the change. The sinks of duplication loops are compared before and after, where a caller wants to
+know what became controlled.
+
+Source: NG 4.5 to 4.7; protocol.md section 5, items 4 to 6.
+"""
+
+from __future__ import annotations
+
+from namegraph.graph.ancestor_sets import AncestorSets
+from namegraph.graph.controlled_sinks import AFFECTED_COMPARED_LIMIT, controlled_among
+from namegraph.graph.delta import GraphDelta
+from namegraph.graph.name_graph import NameGraph, VirtualNode
+from namegraph.graph.virtual_node_changes import Topology
+from namegraph.model.names import ServerId
+from namegraph.model.outcomes import EffectKind, GraphEffect
+from namegraph.model.ownership import OwnershipTable
+from namegraph.model.priorities import Priority
+from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind, NodeRecord, Records, VirtualNodeRecord
+
+CHANGED_TAILS_LISTED_LIMIT = 10_000
+"""An update that changed more parents than this is remembered as one that changed everything."""
+
+
+def commit(
+    graph: NameGraph,
+    ancestors: AncestorSets,
+    changes: GraphDelta,
+    topology: Topology,
+    *,
+    final_priority: Priority,
+    interned_from: int,
+    reports_control: bool,
+) -> tuple[Records, list[tuple[EffectKind, list[NodeIndex]]]]:
+    """Apply the update; return its rows, and its effects as (kind, groups or processes).
+
+    Nodes numbered `interned_from` and above are new since the update was collected. Without `reports_control` (an
+    import) what became controlled or released is not looked for.
+    """
+    compared = _compared(graph, changes) if reports_control else set()
+    controlled_before = controlled_among(graph, ancestors, compared)
+
+    records = Records(counter=final_priority.counter)
+    touched = _apply_arcs(graph, changes, records, counter=final_priority.counter)
+    touched |= _apply_kinds(graph, changes)
+    touched |= _apply_topology(graph, topology, records)
+    touched.update(map(NodeIndex, range(interned_from, len(graph.ids))))
+    _record_nodes(graph, records, sorted(touched), counter=final_priority.counter)
+    _log_changed_tails(graph, changes)
+    ancestors.follow(
+        added=[(parent, child) for parent, child, _ in changes.added],
+        removed=changes.removed,
+        regrouped=[component for group in (*topology.dissolved, *topology.formed) for component in group.components],
+    )
+
+    controlled_after = controlled_among(graph, ancestors, compared)
+    effects = [(kind, list(components)) for kind, components in topology.effects]
+    effects.append((EffectKind.CONTROLLED, sorted(controlled_after - controlled_before)))
+    effects.append((EffectKind.RELEASED, sorted(controlled_before - controlled_after)))
+    return records, [(kind, nodes) for kind, nodes in effects if nodes]
+
+
+def name_effects(
+    graph: NameGraph,
+    subnets: OwnershipTable,
+    server: ServerId,
+    effects: list[tuple[EffectKind, list[NodeIndex]]],
+) -> tuple[GraphEffect, ...]:
+    """Effects as callers see them: ids and the servers that own them."""
+    named = []
+    for kind, nodes in effects:
+        ids = sorted(graph.ids[node] for node in nodes)
+        servers = sorted({subnets.home_of(name) or server for name in ids})
+        named.append(GraphEffect(kind, tuple(ids), tuple(servers)))
+    return tuple(named)
+
+
+def _compared(graph: NameGraph, changes: GraphDelta) -> set[NodeIndex]:
+    """The nodes that may become sinks of duplication loops, or cease to be; the heads alone where they are too many."""
+    heads = {child for _, child, _ in changes.added} | {child for _, child in changes.removed}
+    # Complete before and after alike: whatever the update puts below a head is below another head.
+    affected = graph.descendants(heads, limit=AFFECTED_COMPARED_LIMIT)
+    return heads if affected is None else affected
+
+
+def _apply_arcs(graph: NameGraph, changes: GraphDelta, records: Records, *, counter: int) -> set[NodeIndex]:
+    """Add and remove the arcs; return the nodes whose ancestry record that changes."""
+    tombstones = graph.tombstones
+    # Where nobody reads what was before, without a call for each of half a million arcs.
+    arcs_out = graph.arcs_out if graph.is_held else graph.children.__getitem__
+    arcs_in = graph.arcs_in if graph.is_held else graph.parents.__getitem__
+    new_row = tuple.__new__  # half the time of calling the class, and an import makes half a million
+    touched: set[NodeIndex] = set()
+    for parent, child in changes.removed:
+        old = arcs_out(parent).pop(child)
+        arcs_in(child).pop(parent, None)  # The home of the child may have told otherwise.
+        tombstone = ArcRecord(parent, child, old.cost, old.version + 1, counter, present=False, suspended=False)
+        tombstones[parent, child] = tombstone
+        records.arcs.append(tombstone)
+        touched.add(child)
+    for parent, child, cost in changes.added:
+        buried = tombstones.pop((parent, child), None) if tombstones else None
+        version = 1 if buried is None else buried.version + 1
+        arc = new_row(ArcRecord, (parent, child, cost, version, counter, True, False))
+        arcs_out(parent)[child] = arc
+        arcs_in(child)[parent] = arc
+        records.arcs.append(arc)
+        touched.add(child)
+    return touched
+
+
+def _apply_kinds(graph: NameGraph, changes: GraphDelta) -> set[NodeIndex]:
+    groups_changed = False
+    for node, kind in changes.kinds.items():
+        before = graph.kinds[node]
+        groups_changed |= NodeKind.GROUP in (kind, before)
+        graph.kinds[node] = kind
+    graph.group_changes += groups_changed
+    return set(changes.kinds)
+
+
+def _apply_topology(graph: NameGraph, topology: Topology, records: Records) -> set[NodeIndex]:
+    touched: set[NodeIndex] = set()
+    for virtual_node in topology.dissolved:
+        graph.forget_shadow_tree(virtual_node)
+        del graph.virtual_nodes[virtual_node.number]
+        for component in virtual_node.components:
+            del graph.virtual_node_of[component]
+        touched.update(virtual_node.components)
+        records.virtual_nodes.append(_virtual_node_row(virtual_node, present=False))
+    for virtual_node in topology.formed:
+        graph.virtual_nodes[virtual_node.number] = virtual_node
+        for component in virtual_node.components:
+            graph.virtual_node_of[component] = virtual_node
+        touched.update(virtual_node.components)
+        graph.next_virtual_node = max(graph.next_virtual_node, virtual_node.number + 1)
+        records.virtual_nodes.append(_virtual_node_row(virtual_node, present=True))
+    for virtual_node in topology.changed:
+        graph.forget_shadow_tree(virtual_node)
+    return touched
+
+
+def _virtual_node_row(virtual_node: VirtualNode, *, present: bool) -> VirtualNodeRecord:
+    counter, server = virtual_node.made_at
+    return VirtualNodeRecord(virtual_node.number, virtual_node.smallest, counter, server, present)
+
+
+def _record_nodes(graph: NameGraph, records: Records, nodes: list[NodeIndex], *, counter: int) -> None:
+    versions, ids, owner = graph.versions, graph.ids, graph.virtual_node_of
+    servers = graph.version_servers
+    for node in nodes:
+        versions[node] = counter
+        if servers:
+            servers.pop(node, None)
+        virtual_node = owner.get(node)
+        number = None if virtual_node is None else virtual_node.number
+        records.nodes.append(NodeRecord(node, ids[node], graph.kind(node), number, counter, None))
+
+
+def _log_changed_tails(graph: NameGraph, changes: GraphDelta) -> None:
+    graph.update_count += 1
+    tails = frozenset({parent for parent, _, _ in changes.added} | {parent for parent, _ in changes.removed})
+    graph.changed_tails.append((graph.update_count, tails if len(tails) <= CHANGED_TAILS_LISTED_LIMIT else None))

@@ -1,0 +1,21 @@
+"""The net change that an update makes to the external group view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from namegraph.model.rows import NodeIndex, NodeKind
+
+ArcKey = tuple[NodeIndex, NodeIndex]
+
+
+@dataclass(slots=True)
+class GraphDelta:
+    """The net change that an update makes to the external group view. Groups of `kinds` are created or deleted."""
+
+    kinds: dict[NodeIndex, NodeKind] = field(default_factory=dict)
+    added: list[tuple[NodeIndex, NodeIndex, int]] = field(default_factory=list)
+    """(parent, child, communication cost)."""
+    removed: list[ArcKey] = field(default_factory=list)
+    already_there: int = 0
+    groups_created: int = 0

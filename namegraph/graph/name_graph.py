@@ -1,0 +1,394 @@
+"""The name graph as one server knows it: the external group view, and which virtual nodes its loops became.
+
+Every node has a dense number. The arcs of a node are two dictionaries, by child and by parent, that share one immutable
+`ArcRecord` an arc. A *derived node* is a virtual node or a group or process that is in none; its `representative` (the
+component of the smallest number) stands for it wherever a number is needed. Reading is free to everybody; only
+`namegraph.graph.apply_delta` changes a graph.
+
+    external group view                  derived graph
+
+    a -> b -> c -> a                     [a b c] -> d
+              c -> d
+
+Source: NG 3.2.1, 4.4.1; protocol.md sections 1 and 3.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+
+from namegraph.graph.spanning_tree import spanning_tree
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.priorities import Priority
+from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
+
+
+class ArcState(Enum):
+    """The state of an arc in the internal group view."""
+
+    NORMAL = 1
+    SHADOW = 2
+    FADE = 3
+    SUSPENDED = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VirtualNode:
+    """A strongly connected component of two or more groups. Its id is (`smallest`, `made_at`)."""
+
+    number: int
+    smallest: NodeId
+    made_at: Priority
+    components: tuple[NodeIndex, ...]
+    """Sorted by number."""
+
+    @property
+    def representative(self) -> NodeIndex:
+        """The component that stands for the whole."""
+        return self.components[0]
+
+    @property
+    def vnid(self) -> str:
+        """The id as text; never a legal name, so it cannot be taken for a group."""
+        return f"{self.smallest}#{self.made_at.counter}.{self.made_at.server}"
+
+
+CHANGE_LOG_LIMIT = 20_000
+"""Updates whose changed tails are remembered, so that readers can tell whether what they keep still holds."""
+
+
+_KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Which arcs a graph no longer shares with the one that is held: those of copied nodes, and of new ones."""
+
+    length: int
+    copied_out: set[NodeIndex]
+    copied_in: set[NodeIndex]
+
+
+class _IndexBefore(Mapping[NodeId, NodeIndex]):
+    """The numbers of ids below a limit. The ids themselves stay where they are: there may be millions."""
+
+    def __init__(self, index: Mapping[NodeId, NodeIndex], limit: int) -> None:
+        self._index = index
+        self._limit = limit
+
+    def __getitem__(self, name: NodeId) -> NodeIndex:
+        found = self._index[name]
+        if found >= self._limit:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return islice(iter(self._index), self._limit)
+
+    def __len__(self) -> int:
+        return self._limit
+
+
+class NameGraph:
+    """Nodes, present arcs, tombstones and virtual nodes."""
+
+    def __init__(self) -> None:
+        self.ids: list[NodeId] = []
+        self._numbers: dict[NodeId, NodeIndex] = {}
+        self.index: Mapping[NodeId, NodeIndex] = self._numbers
+        """Numbers by id."""
+        self.kinds = bytearray()
+        self.versions = array("Q")
+        self.version_servers: dict[NodeIndex, ServerId] = {}
+        """The server of a version's priority, where it may be another one than this."""
+        self.children: list[dict[NodeIndex, ArcRecord]] = []
+        self.parents: list[dict[NodeIndex, ArcRecord]] = []
+        self.tombstones: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
+        self.suspended: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
+        """Suspended arcs: their ends are apart. They are kept for users, and left out of resolution."""
+        self.suspended_from: dict[NodeIndex, dict[NodeIndex, None]] = {}
+        """Children of suspended arcs, by parent."""
+        self.suspended_into: dict[NodeIndex, dict[NodeIndex, None]] = {}
+        """Parents of suspended arcs, by child."""
+        self.divergent_children: dict[NodeIndex, dict[NodeIndex, None]] = {}
+        """Children by parent, where `children` and `parents` differ about an arc: while updates over several servers
+        are under way, the ancestry record of the child can be ahead of what is true at the parent, or behind it."""
+        self.virtual_nodes: dict[int, VirtualNode] = {}
+        self.virtual_node_of: dict[NodeIndex, VirtualNode] = {}
+        self.next_virtual_node = 0
+        self.update_count = 0
+        """How many updates were committed since start; with `changed_tails`, tells readers what is stale."""
+        self.group_changes = 0
+        """How many updates created or deleted groups."""
+        self.changed_tails: deque[tuple[int, frozenset[NodeIndex] | None]] = deque(maxlen=CHANGE_LOG_LIMIT)
+        """(update count, tails of changed arcs; None: too many to list) of recent updates, oldest first."""
+        self._shadow_trees: dict[int, frozenset[tuple[NodeIndex, NodeIndex]]] = {}
+        self._holders = 0
+        self._shared: _Shared | None = None
+        """While somebody reads the graph as it was: what no longer belongs to both."""
+
+    def hold(self) -> NameGraph:
+        """The graph as it is now, for readers: it stays so while this one changes, until `let_go`.
+
+        Arcs are shared node by node until they change (`arcs_out`, `arcs_in`), so holding costs a pointer for each
+        node. Tombstones are no reader's concern: they are shared.
+        """
+        held = NameGraph()
+        held.__dict__.update(
+            self.__dict__,
+            ids=self.ids.copy(),
+            index=_IndexBefore(self.index, len(self.ids)),
+            kinds=self.kinds.copy(),
+            versions=self.versions[:],
+            children=self.children.copy(),
+            parents=self.parents.copy(),
+            suspended=self.suspended.copy(),
+            suspended_from={node: ends.copy() for node, ends in self.suspended_from.items()},
+            suspended_into={node: ends.copy() for node, ends in self.suspended_into.items()},
+            divergent_children={node: ends.copy() for node, ends in self.divergent_children.items()},
+            virtual_nodes=self.virtual_nodes.copy(),
+            virtual_node_of=self.virtual_node_of.copy(),
+            changed_tails=self.changed_tails.copy(),
+            _shadow_trees={},
+        )
+        self._holders += 1
+        self._shared = _Shared(len(self.ids), set(), set())
+        return held
+
+    def let_go(self) -> None:
+        """Whoever held the graph reads it no more."""
+        self._holders -= 1
+        if not self._holders:
+            self._shared = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody reads the graph as it was."""
+        return self._shared is not None
+
+    def arcs_out(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
+        """The arcs that leave a node, by child, to be changed."""
+        shared = self._shared
+        if shared is not None and node < shared.length and node not in shared.copied_out:
+            shared.copied_out.add(node)
+            self.children[node] = self.children[node].copy()
+        return self.children[node]
+
+    def arcs_in(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
+        """The arcs in the ancestry record of a node, by parent, to be changed."""
+        shared = self._shared
+        if shared is not None and node < shared.length and node not in shared.copied_in:
+            shared.copied_in.add(node)
+            self.parents[node] = self.parents[node].copy()
+        return self.parents[node]
+
+    @property
+    def virtual_node_count(self) -> int:
+        """How many virtual nodes there are."""
+        return len(self.virtual_nodes)
+
+    def kind(self, node: NodeIndex) -> NodeKind:
+        """What the node stands for at present."""
+        return _KINDS[self.kinds[node]]
+
+    def group(self, name: NodeId) -> NodeIndex | None:
+        """The number of a group that exists."""
+        node = self.index.get(name)
+        return node if node is not None and self.kinds[node] == NodeKind.GROUP else None
+
+    def representative(self, node: NodeIndex) -> NodeIndex:
+        """The number that stands for the derived node of `node`."""
+        virtual_node = self.virtual_node_of.get(node)
+        return node if virtual_node is None else virtual_node.components[0]
+
+    def components(self, node: NodeIndex) -> tuple[NodeIndex, ...]:
+        """All nodes of the derived node of `node`."""
+        virtual_node = self.virtual_node_of.get(node)
+        return (node,) if virtual_node is None else virtual_node.components
+
+    def label(self, node: NodeIndex) -> str:
+        """The id of the derived node of `node`: a vnid, or the node's own id."""
+        virtual_node = self.virtual_node_of.get(node)
+        return self.ids[node] if virtual_node is None else virtual_node.vnid
+
+    def parent_representatives(self, node: NodeIndex) -> set[NodeIndex]:
+        """The derived nodes immediately above the derived node of `node`."""
+        owner = self.virtual_node_of
+        virtual_node = owner.get(node)
+        if virtual_node is None:
+            above: Iterable[NodeIndex] = self.parents[node]
+        else:
+            above = set().union(*(self.parents[component] for component in virtual_node.components))
+            above.difference_update(virtual_node.components)
+        found = set()
+        for parent in above:
+            inside = owner.get(parent)
+            found.add(parent if inside is None else inside.components[0])
+        return found
+
+    def entering_arcs(self, node: NodeIndex) -> list[ArcRecord]:
+        """The normal arcs into the derived node of `node`, parallel ones included, in no order."""
+        virtual_node = self.virtual_node_of.get(node)
+        if virtual_node is None:
+            return list(self.parents[node].values())
+        return [
+            arc
+            for component in virtual_node.components
+            for arc in self.parents[component].values()
+            if self.virtual_node_of.get(arc.parent) is not virtual_node
+        ]
+
+    def entering_tails(self, node: NodeIndex) -> Iterator[NodeIndex]:
+        """The tails of the normal arcs into the derived node of `node`; one comes again for each parallel arc."""
+        virtual_node = self.virtual_node_of.get(node)
+        if virtual_node is None:
+            yield from self.parents[node]
+            return
+        for component in virtual_node.components:
+            for parent in self.parents[component]:
+                if self.virtual_node_of.get(parent) is not virtual_node:
+                    yield parent
+
+    def arc_state(self, arc: ArcRecord) -> ArcState:
+        """The state of a present arc."""
+        if arc.suspended:
+            return ArcState.SUSPENDED
+        virtual_node = self.virtual_node_of.get(arc.parent)
+        if virtual_node is None or self.virtual_node_of.get(arc.child) is not virtual_node:
+            return ArcState.NORMAL
+        return ArcState.SHADOW if (arc.parent, arc.child) in self.shadow_tree(virtual_node) else ArcState.FADE
+
+    def shadow_tree(self, virtual_node: VirtualNode) -> frozenset[tuple[NodeIndex, NodeIndex]]:
+        """The arcs (parent, child) of the spanning shadow tree; computed when first asked for."""
+        tree = self._shadow_trees.get(virtual_node.number)
+        if tree is None:
+            tree = spanning_tree(
+                sorted(virtual_node.components, key=self.ids.__getitem__), self._inner_arcs(virtual_node)
+            )
+            self._shadow_trees[virtual_node.number] = tree
+        return tree
+
+    def forget_shadow_tree(self, virtual_node: VirtualNode) -> None:
+        """Say that arcs inside a virtual node changed, or that it is gone."""
+        self._shadow_trees.pop(virtual_node.number, None)
+
+    def descendants(self, starts: Iterable[NodeIndex], *, limit: int | None = None) -> set[NodeIndex] | None:
+        """The starts and all nodes reachable from them; None where they are more than `limit`."""
+        return _closure(self.children, starts, limit)
+
+    def ancestors(self, starts: Iterable[NodeIndex]) -> set[NodeIndex]:
+        """The starts and all nodes from which they are reachable."""
+        found = _closure(self.parents, starts, None)
+        assert found is not None
+        return found
+
+    def is_unchanged_at(self, nodes: Set[NodeIndex], *, since: int) -> bool:
+        """Whether no update after the count `since` changed arcs that leave these nodes, as far as is remembered."""
+        expected = self.update_count
+        for update_count, tails in reversed(self.changed_tails):
+            if update_count <= since:
+                return True
+            if update_count != expected or tails is None or not nodes.isdisjoint(tails):
+                return False
+            expected -= 1
+        return expected == since
+
+    def present_arcs(self) -> Iterator[ArcRecord]:
+        """All present arcs, in no order that means anything."""
+        for arcs in self.children:
+            yield from arcs.values()
+
+    def arc(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
+        """The arc, where it is present."""
+        return self.children[parent].get(child)
+
+    def suspend(self, arc: ArcRecord) -> None:
+        """Remember an arc that is suspended."""
+        self.suspended[arc.parent, arc.child] = arc
+        self.suspended_from.setdefault(arc.parent, {})[arc.child] = None
+        self.suspended_into.setdefault(arc.child, {})[arc.parent] = None
+
+    def unsuspend(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
+        """Forget a suspended arc, and return it; None where it was not suspended."""
+        arc = self.suspended.pop((parent, child), None)
+        if arc is not None:
+            for ends, one, other in ((self.suspended_from, parent, child), (self.suspended_into, child, parent)):
+                del ends[one][other]
+                if not ends[one]:
+                    del ends[one]
+        return arc
+
+    def arcs_from(self, node: NodeIndex) -> list[tuple[NodeIndex, ArcRecord]]:
+        """All children of a node with their arcs, suspended ones too."""
+        apart = self.suspended_from.get(node, ())
+        return [*self.children[node].items(), *((child, self.suspended[node, child]) for child in apart)]
+
+    def arcs_into(self, node: NodeIndex) -> list[tuple[NodeIndex, ArcRecord]]:
+        """All parents of a node with their arcs, suspended ones too."""
+        apart = self.suspended_into.get(node, ())
+        return [*self.parents[node].items(), *((parent, self.suspended[parent, node]) for parent in apart)]
+
+    def recorded_children(self, node: NodeIndex) -> Iterable[NodeIndex]:
+        """Those in whose ancestry record there is an arc from the node."""
+        divergent_children = self.divergent_children.get(node) if self.divergent_children else None
+        if divergent_children is None:
+            return self.children[node]
+        agreed = [child for child in self.children[node] if child not in divergent_children]
+        return agreed + [child for child in divergent_children if node in self.parents[child]]
+
+    def compare(self, parent: NodeIndex, child: NodeIndex) -> None:
+        """Note whether the two sides of an arc that may have changed agree that it is there."""
+        if (child in self.children[parent]) != (parent in self.parents[child]):
+            self.divergent_children.setdefault(parent, {})[child] = None
+        elif parent in self.divergent_children:
+            self.divergent_children[parent].pop(child, None)
+            if not self.divergent_children[parent]:
+                del self.divergent_children[parent]
+
+    def intern(self, name: NodeId) -> NodeIndex:
+        """The number of an id; a new one stands for nothing yet."""
+        node = self.index.get(name)
+        if node is None:
+            node = NodeIndex(len(self.ids))
+            self._numbers[name] = node
+            self.ids.append(name)
+            self.kinds.append(NodeKind.ABSENT)
+            self.versions.append(0)
+            self.children.append({})
+            self.parents.append({})
+        return node
+
+    def forget_interned(self, length: int) -> None:
+        """Forget the numbers from `length` on, of nodes that never stood for anything (a refused update)."""
+        for name in self.ids[length:]:
+            del self._numbers[name]
+        for column in (self.ids, self.kinds, self.versions, self.children, self.parents):
+            del column[length:]
+
+    def _inner_arcs(
+        self, virtual_node: VirtualNode
+    ) -> Iterator[tuple[tuple[int, NodeId, NodeId], NodeIndex, NodeIndex]]:
+        # By ancestry records: that an arc leads nowhere any more may be known here before all is known of the loop.
+        for component in virtual_node.components:
+            for arc in self.parents[component].values():
+                if self.virtual_node_of.get(arc.parent) is virtual_node:
+                    yield (arc.cost, self.ids[arc.parent], self.ids[arc.child]), arc.parent, arc.child
+
+
+def _closure(
+    neighbours: list[dict[NodeIndex, ArcRecord]], starts: Iterable[NodeIndex], limit: int | None
+) -> set[NodeIndex] | None:
+    # Whole levels at once: the union runs in C, which is several times faster than visiting arc by arc.
+    reached = set(starts)
+    frontier = reached
+    while frontier:
+        frontier = set().union(*[neighbours[node] for node in frontier]) - reached
+        reached |= frontier
+        if limit is not None and len(reached) > limit:
+            return None
+    return reached

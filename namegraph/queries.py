@@ -1,0 +1,294 @@
+"""What may be asked of a server's core between two steps: for the shell, the resolver and checkers. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping
+
+from namegraph.graph.ancestor_sets import AncestorSets
+from namegraph.graph.duplication_control import source_names
+from namegraph.graph.name_graph import ArcState, NameGraph
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.ownership import OwnershipTable
+from namegraph.model.priorities import Priority, revision_of
+from namegraph.model.refusals import RefusedError
+from namegraph.model.rows import NodeIndex, RequestId
+from namegraph.reconcile.suspended_arcs import suspended_arcs, suspended_with_subnet
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.snapshot.reader import Snapshot
+from namegraph.state.context import ServerContext, doubted_above, doubted_below
+from namegraph.state.incarnations import Incarnations
+from namegraph.state.peer_table import PeerTable
+from namegraph.state.request_log import RequestLog
+from namegraph.update.admission import may_be_created_by, no_group_here
+from namegraph.update.causal_reads import Wait, waits_for
+from namegraph.update.coordinator import Coordinator
+from namegraph.update.order_queue import Entries
+from namegraph.update.orphaned_prepares import OrphanedPrepares, orphaned_prepares
+from namegraph.views.view_change import ViewChange
+from namegraph.wire.message_parts import ArcId, UpdateId, ViewId
+
+
+class CoreQueries:
+    """The reading half of `ServerCore`, which holds all that is named here and changes it by `step` alone."""
+
+    server: ServerId
+    graph: NameGraph
+    peers: PeerTable
+    incarnations: Incarnations
+    records: AncestryStore
+    entries: Entries
+    told_revision: str | None
+    """What `revision` says instead of the newest update of this server."""
+
+    _context: ServerContext
+    _table: OwnershipTable
+    _coordinator: Coordinator
+    _views: ViewChange
+    _outcomes: RequestLog
+    _turns_wait_since: float | None
+    """The time of the last step, where that began no turn, because it took a cut."""
+
+    @property
+    def ancestors(self) -> AncestorSets:
+        """The ancestor sets of all nodes that are known here."""
+        return self._context.ancestors
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """The subnets this server owns, sorted."""
+        return self._table.owned_by(self.server)
+
+    @property
+    def peer_addresses(self) -> Mapping[Subnet, str]:
+        """Where the servers of other subnets are reached, by subnet."""
+        return self.peers.addresses
+
+    @property
+    def servers_met(self) -> list[ServerId]:
+        """All other servers that are known by name, sorted."""
+        return [server for server in self._table.servers() if server != self.server]
+
+    @property
+    def view(self) -> str:
+        """Names the view that this server is in; the same text at all that are in it."""
+        view = self._context.view
+        return f"{view.number}@{view.leader}" if view.number else ""
+
+    @property
+    def view_change_in_progress(self) -> bool:
+        """Whether a new view is being agreed on: updates over several servers wait."""
+        return self._context.view_change_in_progress
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether servers neither agree on a view nor settle what was done while they were apart."""
+        context = self._context
+        return context.view_active and context.is_healed and not context.view_change_in_progress
+
+    @property
+    def has_large_updates(self) -> bool:
+        """Whether an import is under way over several servers."""
+        return any(update.brought is not None for update in self.entries.updates.values())
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether all is known here that was done while servers were apart, and what this one may have forgotten."""
+        return self._context.is_healed and not self._context.unreconciled_servers()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether others may know what this server forgot when it went back to an older copy of its database."""
+        return bool(self._context.unreconciled_servers())
+
+    def unreconciled_servers(self) -> list[str]:
+        """These others: servers, and the subnets of servers not met; empty if this server never went back."""
+        return self._context.unreconciled_servers()
+
+    def may_know_better(self) -> list[str]:
+        """Servers, and subnets of servers not met, that may know of arcs unknown here; most often none."""
+        if self._context.view_change_in_progress or not self._context.is_healed:
+            # Also those outside the view: what enters from there may not be suspended yet.
+            return [*self.servers_met, *self._table.expected()]
+        return self._context.unreconciled_servers()
+
+    @property
+    def in_doubt_with(self) -> list[ServerId]:
+        """Coordinators that may have done updates which this server dropped when it was cut off; most often none."""
+        return self._context.doubts.servers()
+
+    @property
+    def in_doubt_about(self) -> Collection[NodeId]:
+        """The nodes that updates in doubt were to change."""
+        return self._context.doubts.nodes
+
+    def doubted_above(self, name: NodeId) -> list[ServerId]:
+        """Coordinators of updates in doubt that may have changed a node, or what is above it."""
+        return doubted_above(self._context, name) if self._context.doubts else []
+
+    def doubted_below(self, group: NodeIndex) -> list[ServerId]:
+        """Coordinators of updates in doubt that may have changed a group, or what is below it."""
+        return doubted_below(self._context, group) if self._context.doubts else []
+
+    def orphaned_prepares(self, unheard: Container[ServerId]) -> OrphanedPrepares:
+        """What updates that this server is ready for may have changed already.
+
+        `unheard`: the servers that may have gone on without this one, as far as is known outside the core.
+        """
+        return orphaned_prepares(self._context, self.entries, unheard)
+
+    @property
+    def members(self) -> tuple[ServerId, ...]:
+        """The servers of the view; empty while no server was ever lost."""
+        return tuple(self._context.members)
+
+    def is_in_view(self, server: ServerId) -> bool:
+        """Whether a server agrees with this one on being within reach."""
+        return self._context.is_in_view(server)
+
+    def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
+        """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
+        return self._context.is_unconfirmed(parent, child)
+
+    @property
+    def standing(self) -> tuple[ViewId, bool]:
+        """What tells, of suspended arcs that stay the same, whether they are rejected."""
+        return self._context.view, self._context.is_healed
+
+    def suspended_children(self, node: NodeIndex) -> list[NodeIndex]:
+        """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer."""
+        return self._context.suspended_children(node)
+
+    def suspended_parents(self, node: NodeIndex) -> list[NodeIndex]:
+        """The parents of suspended arcs that enter a node, but for rejected ones."""
+        return self._context.suspended_parents(node)
+
+    def may_be_group(self, node: NodeIndex) -> bool:
+        """Whether more is known here of a group than what it was taken for by arcs that are rejected."""
+        return not (self.graph.suspended and self._context.is_only_rejected(node))
+
+    def has_answered(self, request_id: str) -> bool:
+        """Whether this server remembers an outcome of this request id."""
+        return self._outcomes.digest_of_first(RequestId(request_id)) is not None
+
+    def suspended_with_subnet(self, subnet: Subnet) -> list[ArcId]:
+        """The suspended arcs between nodes of this server and those of another one's subnet; sorted."""
+        return suspended_with_subnet(self._context, subnet)
+
+    def suspended_arcs(self) -> list[tuple[ArcId, str]]:
+        """The suspended arcs with an end here, sorted, and why they are."""
+        return suspended_arcs(self._context, self._views.healing.rejected)
+
+    @property
+    def revision(self) -> str:
+        """Names the newest update that was committed here, or what is to be told instead."""
+        if self.told_revision is not None:
+            return self.told_revision
+        return revision_of(Priority(self._context.counter, self.server), coordinator=self.server)
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is due, on the clock of `step`'s `now`."""
+        if self._turns_wait_since is not None:
+            return self._turns_wait_since
+        return self._coordinator.next_deadline()
+
+    @property
+    def in_doubt(self) -> list[UpdateId]:
+        """The updates that this server is ready for and whose outcome it does not know, sorted."""
+        return sorted(update_id for update_id, entry in self.entries.by_update.items() if entry.is_ready)
+
+    def has_decided(self, update_id: UpdateId) -> bool:
+        """Whether this server coordinates an update that is decided, and not done everywhere."""
+        return self._coordinator.has_decided(update_id)
+
+    def home_of(self, node: NodeId) -> ServerId:
+        """The server that owns a node that exists here."""
+        return self._context.home_of(node)
+
+    def owns(self, node: NodeIndex) -> bool:
+        """Whether a node that is known here lives here."""
+        return self._context.owns(node)
+
+    def owned(self, *, start: int) -> bytearray:
+        """Of each node from a number on, in their order: 1 where it lives here, else 0."""
+        return self._context.owned(start)
+
+    @property
+    def ownership_changes(self) -> int:
+        """How often a subnet got an owner, or lost it: nodes may live elsewhere since."""
+        return self._table.changes
+
+    def owner_of(self, subnet: Subnet) -> ServerId | None:
+        """The server that owns a subnet, where it was met."""
+        return self._table.owner_of(subnet)
+
+    def knows_subnet_of(self, name: NodeId) -> bool:
+        """Whether a server is known to own the name's subnet."""
+        return self._table.home_of(name) is not None or self._table.is_expected(name)
+
+    def no_group(self, group: NodeId, *, unheard: Container[ServerId] = ()) -> RefusedError:
+        """The refusal for a group that this server does not know.
+
+        UNAVAILABLE where it may have forgotten it, or somebody may have created it without this server; `unheard` as in
+        `orphaned_prepares`.
+        """
+        away = self.orphaned_prepares(unheard).about(group)
+        return may_be_created_by(away[0], group, self._context) if away else no_group_here(group, self._context)
+
+    def arcs_judged_elsewhere(self, group: NodeIndex) -> dict[ServerId, list[ArcId]]:
+        """The normal arcs from a group of this server of which other servers compute who must not cross them.
+
+        By the homes of their children, in order: this server owns no component of what they lead to.
+        """
+        graph, context = self.graph, self._context
+        found: dict[ServerId, list[ArcId]] = {}
+        for child, arc in graph.children[group].items():
+            is_normal = graph.arc_state(arc) is ArcState.NORMAL
+            if is_normal and not any(map(context.owns, graph.components(child))):
+                arc_id = ArcId(graph.ids[group], graph.ids[child])
+                found.setdefault(context.home_of(arc_id.child), []).append(arc_id)
+        return {server: sorted(found[server]) for server in sorted(found)}
+
+    def rd_record(self, arc: ArcId) -> tuple[NodeId, ...]:
+        """Who must not cross an arc to a node of this server: the minimal ones, each by its smallest component; sorted.
+
+        Nobody where there is no such normal arc. Their ancestors must not cross it either.
+        """
+        graph = self.graph
+        parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
+        record = None if parent is None or child is None else graph.parents[child].get(parent)
+        if record is None or graph.arc_state(record) is not ArcState.NORMAL:
+            return ()
+        return source_names(graph, self.ancestors, record)
+
+    def is_on_loop(self, group: NodeId) -> bool:
+        """Whether a group that is owned here is a component of a virtual node."""
+        node = self.graph.group(group)
+        return node is not None and node in self.graph.virtual_node_of
+
+    def snapshot(self) -> Snapshot:
+        """Begin to read the whole state; the snapshot must be told of every step until it is finished."""
+        return Snapshot(
+            context=self._context,
+            records=self.records,
+            entries=self.entries,
+            coordinator=self._coordinator,
+        )
+
+    def is_idle(self) -> bool:
+        """Whether no update is under way here."""
+        return not self.entries.by_update and not self._coordinator.under_way()
+
+    def is_finishing(self) -> bool:
+        """Whether an update is under way that servers which are there will bring to its end."""
+        return any(update_id.coordinator not in self._context.lost for update_id in self.entries.by_update)
+
+    def waits_for(self, revision: str) -> Wait:
+        """Whether the state here reflects a revision; raises `RefusedError` where it never can."""
+        return waits_for(
+            revision,
+            context=self._context,
+            incarnations=self.incarnations,
+            entries=self.entries,
+            coordinator=self._coordinator,
+        )

@@ -1,0 +1,470 @@
+"""Healing: what the two ends of an arc came to while they were apart is compared, and settled by ordinary updates.
+
+    parents' home -- ArcDigest --> children's home      the arcs between us that are suspended here
+                  <-- DigestReply --                       what is newer here, or suspended here and was not named
+    parents' home: ReconcileArc for each arc at its newest state, in batches
+
+What a coordinator decided and could not tell, it offers (`HintedOutcome`) as soon as it is in a view with whom it
+concerns. An arc whose child is not there, or is of another kind, stays suspended and is *rejected*: whoever made it
+sees why. So is one that was joined at its child's home (`ServerContext.unconfirmed`) where the group above it is not
+there. But a server that has gone back to an older copy of its database makes groups anew of which it has no trace,
+while others hold arcs with them.
+
+Source: protocol.md sections 6 and 7, *Heal*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
+
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import CreateGroup, DeleteGroup
+from namegraph.model.priorities import Priority
+from namegraph.model.rows import NodeKind, RequestId
+from namegraph.reconcile.suspended_arcs import left_with, suspended_with
+from namegraph.state.context import NEVER, ServerContext
+from namegraph.state.durable_maps import NUMBERS_OF_SERVERS, SERVERS, DurableMap, packed
+from namegraph.state.known_arcs import can_be_child, is_newer, known_arc
+from namegraph.update.coordinator import Coordinator
+from namegraph.update.participant import Participant
+from namegraph.update.transaction import Plan, Transaction
+from namegraph.wire.codec import decode
+from namegraph.wire.columns import unpack_arcs
+from namegraph.wire.message_parts import ArcId, GroupChange, KnownArc, ReconcileArc, Step, UpdateId
+from namegraph.wire.update_messages import Commit
+from namegraph.wire.view_messages import ArcDigest, DigestReply, HintedOutcome, MemberReconciled
+
+UNDELIVERED = "undelivered"
+"""Rows: what was decided and could not be told, by server and a number."""
+OFFERED = "offered"
+"""Rows: what others decided about nodes of this server and could not tell, by sender and a number."""
+HELD = "held"
+"""Rows: what others hold and have no answer to, by sender."""
+
+BATCH = 5_000
+"""Arcs that are settled by one update: others wait for it where they touch the same nodes."""
+
+
+class Reconciliation:
+    """What one server does when it meets servers that it was apart from."""
+
+    def __init__(self, context: ServerContext, participant: Participant, coordinator: Coordinator) -> None:
+        self._context = context
+        self._participant = participant
+        self._coordinator = coordinator
+        self.rejected: dict[ArcId, str] = {}
+        """Suspended arcs that could not be joined in this view, and why; `ServerContext.is_rejected` says which
+        ones."""
+        self._wanted: dict[NodeId, dict[ServerId, None]] = {}
+        """Groups of this server that are not there, by which others hold rejected arcs with them."""
+        self._group_changes = 0
+        """When these were last looked for."""
+        self._undelivered = DurableMap(context.durable, UNDELIVERED, NUMBERS_OF_SERVERS, packed(HintedOutcome))
+        self._offered = DurableMap(context.durable, OFFERED, NUMBERS_OF_SERVERS, packed(HintedOutcome))
+        self._parts_begun: dict[tuple[ServerId, int], int] = {}
+        """Of offers: how many of their parts were begun with in this view."""
+        self._waiting: dict[ServerId, list[ReconcileArc]] = {}
+        """What is still to be settled, by the children's home."""
+        self._answers_due: dict[ServerId, None] = {}
+        """Servers whose answer to a digest is still to come."""
+        self._under_way: dict[UpdateId, ServerId | tuple[ServerId, int]] = {}
+        """What an update settles: the arcs to a children's home, or an offer."""
+        self._settling: dict[UpdateId, list[ReconcileArc]] = {}
+        """Of these, the arcs to a children's home, as they are to be."""
+        self._held_by = DurableMap(context.durable, HELD, SERVERS, packed(ArcDigest))
+        """Digests without an answer yet: they may name groups that an offer still has to create."""
+        self._declined: dict[ReconcileArc, None] = {}
+        """Arcs that an end declined once in this view: a second decline rejects the arc."""
+        self._compared_after: dict[UpdateId, tuple[ServerId, ArcDigest | DigestReply]] = {}
+        """By the update that recreates groups: the digest to process once they exist."""
+        self._interrupted: list[Callable[[], None]] = []
+        """Steps to begin again that ended when a server was lost."""
+
+    def view_ended(self, undone: Sequence[Transaction]) -> None:
+        """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
+        context = self._context
+        self._waiting, self._under_way, self._settling, self._declined = {}, {}, {}, {}
+        self._answers_due, self._compared_after, self._parts_begun, self._interrupted = {}, {}, {}, []
+        self._held_by.clear()
+        context.group_versions.deleted_elsewhere((), NEVER)
+        self.rejected, self._wanted = {}, {}
+        for running in undone:
+            away = [server for server in sorted(running.not_done) if context.has_diverged(server)]
+            if not away:
+                continue
+            commit = decode(running.everything)
+            assert isinstance(commit, Commit)
+            for server in away:
+                offer = _offer_to(server, commit, context)
+                if offer.groups or offer.arcs:
+                    self.offer_again(server, offer)
+
+    def view_opened(self) -> None:
+        """Send every other member the arcs that are suspended here, and the outcomes that it missed."""
+        context = self._context
+        self._interrupted = []
+        self._answers_due = dict.fromkeys(server for server in sorted(context.members) if server != context.server)
+        for server in self._answers_due:
+            for key in [key for key in self._undelivered if key[0] == server]:
+                context.post(server, self._undelivered.pop(key))
+            self._say_held(server)
+        self._take_offers()
+        # After a restart this server is not told again.
+        for server in list(self._held_by):
+            self._compare_held(server)
+        self._say_if_healed()
+
+    def go_on(self) -> None:
+        """Everybody in the view is there again, before it came to an end: begin again what came to nothing."""
+        interrupted, self._interrupted = self._interrupted, []
+        for begin_again in interrupted:
+            begin_again()
+
+    @property
+    def has_new_groups(self) -> bool:
+        """Whether a group may have been created that rejected arcs wait for."""
+        return bool(self._wanted) and self._group_changes != self._context.graph.group_changes
+
+    def try_again(self) -> None:
+        """Compare again with whoever holds a rejected arc with a group that was created since.
+
+        That is for convenience: it may be forgotten, as a join of the arc tries it too, and the next view.
+        """
+        context = self._context
+        if not context.is_healed or context.view_change_in_progress:
+            # It is compared soon, or is being compared.
+            return
+        self._group_changes = context.graph.group_changes
+        created = [group for group in self._wanted if context.graph.group(group) is not None]
+        holders = [self._wanted.pop(group) for group in created]
+        for server in sorted(set().union(*holders)):
+            # Here as the home of parents, there as that of children: who holds nothing more has nothing to settle.
+            self._settle_again(server)
+            context.send(server, DigestReply(()))
+
+    def _want(self, group: NodeId, server: ServerId) -> None:
+        self._wanted.setdefault(group, {})[server] = None
+
+    def _say_held(self, server: ServerId) -> None:
+        self._context.send(server, ArcDigest(tuple(suspended_with(self._context, server, leaving=True))))
+
+    def _say_if_healed(self) -> None:
+        context = self._context
+        is_something_left = self._answers_due or self._waiting or self._under_way or self._offered or self._interrupted
+        if not (context.is_healed or is_something_left):
+            context.send(context.view.leader, MemberReconciled())
+
+    def offer_again(self, server: ServerId, offer: HintedOutcome) -> None:
+        """Keep an offer for when its receiver is met: it was not sent yet, or the channel to there began again."""
+        key = _free_key(self._undelivered, server, offer)
+        self._undelivered[key] = offer
+
+    def offer(self, sender: ServerId, offer: HintedOutcome) -> None:
+        """Another server's update was decided and could not be told."""
+        key = _free_key(self._offered, sender, offer)
+        self._offered[key] = offer
+        if self._context.view_active and not self._context.view_change_in_progress:
+            self._take_offers()
+
+    def held(self, sender: ServerId, held: ArcDigest) -> None:
+        """As the children's home: say what is known here that is newer, or was not named."""
+        self._held_by[sender] = held
+        self._compare_held(sender)
+
+    def _compare_held(self, sender: ServerId) -> None:
+        """Answer what a server holds, unless that has to wait."""
+        held = self._held_by.get(sender)
+        is_begun = (sender, held) in self._compared_after.values()
+        if held is None or is_begun or any(server == sender for server, _ in self._offered):
+            return
+        children = [(known.arc.child, known.writer) for known in held.arcs if known.kind is NodeKind.GROUP]
+        if not self._makes_anew(sender, held, children):
+            self._answer(sender, held)
+
+    def _answer(self, sender: ServerId, held: ArcDigest) -> None:
+        context = self._context
+        answer: list[KnownArc] = []
+        named = set()
+        for theirs in held.arcs:
+            named.add(theirs.arc)
+            ours = known_arc(context, theirs.arc)
+            if ours is not None and is_newer(ours, theirs):
+                answer.append(ours)
+            elif context.group_versions.is_deleted_since(theirs.arc.child, theirs.writer):
+                answer.append(_gone_with_group(theirs))
+            elif not can_be_child(context, theirs.arc.child, theirs.kind):
+                answer.append(theirs._replace(is_present=False, kind=NodeKind.ABSENT))
+                if theirs.kind is NodeKind.GROUP:
+                    self._want(theirs.arc.child, sender)
+        for ours in [ours for ours in suspended_with(context, sender, leaving=False) if ours.arc not in named]:
+            # When the group was deleted, who had not heard of the arc did not leave it. ABSENT would say: reject it.
+            is_gone = context.group_versions.is_deleted_since(ours.arc.child, ours.writer)
+            answer.append(_gone_with_group(ours._replace(kind=NodeKind.GROUP)) if is_gone else ours)
+        for left in left_with(context, sender, leaving=False):
+            if left.arc not in named and left.kind is not NodeKind.ABSENT:
+                answer.append(left)
+        unconfirmed = tuple(arc for arc in context.unconfirmed if context.home_of(arc.parent) == sender)
+        self._held_by.pop(sender, None)
+        context.send(sender, DigestReply(tuple(answer), unconfirmed))
+
+    def held_too(self, sender: ServerId, held: DigestReply) -> None:
+        """As the parents' home: settle each arc at its newest state."""
+        sure = [known for known in held.arcs if known.is_present and known.arc not in held.unconfirmed]
+        if not self._makes_anew(sender, held, [(known.arc.parent, known.writer) for known in sure]):
+            self._take_newest(sender, held)
+
+    def _take_newest(self, sender: ServerId, held: DigestReply) -> None:
+        context = self._context
+        ours_of_sender = [*suspended_with(context, sender, leaving=True), *left_with(context, sender, leaving=True)]
+        newest = {ours.arc: ours for ours in ours_of_sender}
+        for theirs in held.arcs:
+            ours = known_arc(context, theirs.arc)
+            if theirs.kind is NodeKind.ABSENT and not theirs.is_present and not is_newer(theirs, ours):
+                newest.pop(theirs.arc, None)
+                self._reject(
+                    theirs.arc, f"{theirs.arc.child} is not there, or something else than this arc takes it for"
+                )
+            elif ours is None:
+                newest[theirs.arc] = theirs
+            else:
+                newer, older = (theirs, ours) if is_newer(theirs, ours) else (ours, theirs)
+                # Who left an arc may not know any more what its child was.
+                kind = older.kind if newer.kind is NodeKind.ABSENT else newer.kind
+                newest[theirs.arc] = newer._replace(kind=kind)
+        for arc, known in [(arc, known) for arc, known in newest.items() if known.is_present]:
+            is_there = context.graph.group(arc.parent) is not None
+            if not is_there and arc in held.unconfirmed:
+                # It stays visible where it was joined.
+                del newest[arc]
+                self._want(arc.parent, sender)
+            elif not is_there or context.group_versions.is_deleted_since(arc.parent, known.writer):
+                newest[arc] = _gone_with_group(known)
+        self._waiting[sender] = [_settle(newest[arc]) for arc in sorted(newest)]
+        self._settle_next(sender)
+        self._answers_due.pop(sender, None)
+        self._say_if_healed()
+
+    def begun_again(self, before: UpdateId, now: UpdateId) -> None:
+        """An update that deletes a group goes on under another id: arcs are to be left first."""
+        what = self._under_way.pop(before, None)
+        if what is not None:
+            self._under_way[now] = what
+
+    def ended(self, update_id: UpdateId, *, is_done: bool) -> None:
+        """An update that settles something is over."""
+        compared = self._compared_after.pop(update_id, None)
+        what = self._under_way.pop(update_id, None)
+        settled = self._settling.pop(update_id, [])
+        if not is_done and self._is_somebody_lost():
+            # Either a view follows, or everybody is there again.
+            if compared is not None:
+                self._interrupted.append(partial(self._compare, *compared))
+            elif what is not None:
+                if isinstance(what, tuple):
+                    self._parts_begun.pop(what, None)
+                self._interrupted.append(partial(self._settle_again, what))
+            return
+        if compared is not None:
+            sender, held = compared
+            if isinstance(held, ArcDigest):
+                self._answer(sender, held)
+            else:
+                self._take_newest(sender, held)
+        if what is None:
+            return
+        if isinstance(what, tuple):
+            self._take_offers()
+        elif self._is_anything_new(settled):
+            # Something was done to an arc, or to a group, since all was compared.
+            self._waiting.pop(what, None)
+            self._settle_again(what)
+        else:
+            self._settle_next(what)
+        self._say_if_healed()
+
+    def _is_anything_new(self, settled: Iterable[ReconcileArc]) -> bool:
+        """Whether an end has declined something that is to be compared again; what it declines twice is rejected."""
+        declined = [settle for settle in settled if not self._is_as_settled(settle)]
+        new = [settle for settle in declined if settle not in self._declined]
+        self._declined.update(dict.fromkeys(new))
+        for settle in declined:
+            if settle not in new:
+                self._reject(ArcId(settle.parent, settle.child), f"{settle.child} is something else than this arc says")
+        return bool(new)
+
+    def _is_as_settled(self, settle: ReconcileArc) -> bool:
+        """Whether an arc that was to be joined is there: neither end has declined."""
+        context, arc = self._context, ArcId(settle.parent, settle.child)
+        if not settle.is_present:
+            return True
+        return not (is_newer(settle, known_arc(context, arc)) or context.is_suspended(*arc))
+
+    def _compare(self, sender: ServerId, held: ArcDigest | DigestReply) -> None:
+        if isinstance(held, ArcDigest):
+            self.held(sender, held)
+        else:
+            self.held_too(sender, held)
+
+    def _settle_again(self, what: ServerId | tuple[ServerId, int]) -> None:
+        if isinstance(what, tuple):
+            self._parts_begun.pop(what, None)
+            self._take_offers()
+        else:
+            self._answers_due[what] = None
+            self._say_held(what)
+
+    def _makes_anew(
+        self, sender: ServerId, held: ArcDigest | DigestReply, groups: Iterable[tuple[NodeId, int]]
+    ) -> bool:
+        """Whether some of the groups were lost with the newest state of this server: they are made anew first.
+
+        `groups` come with the counters of the updates that made arcs of them.
+        """
+        context = self._context
+        if not context.has_gone_back or sender in context.caught_up_with:
+            return False
+        lost = sorted({group for group, counter in groups if self._is_lost(group, counter)})
+        if lost:
+            self._compared_after[self._start(CreateGroup(group, if_needed=True) for group in lost)] = sender, held
+        return bool(lost)
+
+    def _is_lost(self, group: NodeId, counter: int) -> bool:
+        """Whether nothing is known here of a group, or that it was deleted before an update of this counter."""
+        graph = self._context.graph
+        node = graph.index.get(group)
+        if node is None or not graph.versions[node]:
+            return True
+        return graph.kind(node) is NodeKind.ABSENT and graph.versions[node] < counter
+
+    def _reject(self, arc: ArcId, why: str) -> None:
+        self.rejected[arc] = why
+
+    def _settle_next(self, server: ServerId) -> None:
+        waiting = self._waiting.pop(server, [])
+        if not waiting:
+            return
+        if len(waiting) > BATCH:
+            self._waiting[server] = waiting[BATCH:]
+        update_id = self._start(waiting[:BATCH])
+        self._under_way[update_id] = server
+        self._settling[update_id] = waiting[:BATCH]
+
+    def _start(self, steps: Iterable[Step]) -> UpdateId:
+        plan = Plan(tuple((1, step) for step in steps), 1, is_own=True)
+        return self._coordinator.start(plan, request_id=RequestId(""), deadline=None)
+
+    def _is_somebody_lost(self) -> bool:
+        return any(map(self._context.is_in_view, self._context.lost))
+
+    def _take_offers(self) -> None:
+        """Go on with the first offer that says something new."""
+        if any(isinstance(what, tuple) for what in self._under_way.values()):
+            return
+        for key, offer in sorted(self._offered.items()):
+            if self._begin_part(key, offer):
+                return
+            del self._offered[key]
+            self._parts_begun.pop(key, None)
+            self._compare_held(key[0])
+
+    def _begin_part(self, key: tuple[ServerId, int], offer: HintedOutcome) -> bool:
+        """Begin the next part of an offer that says something new, if there is one."""
+        parts = [self._arcs_left, self._groups_deleted, self._groups_made, self._arcs_joined]
+        begun = self._parts_begun.get(key, 0)
+        for number, part in enumerate(parts[begun:], start=begun + 1):
+            steps = part(offer)
+            if steps:
+                self._parts_begun[key] = number
+                self._under_way[self._start(steps)] = key
+                return True
+        return False
+
+    def _groups_made(self, offer: HintedOutcome) -> list[Step]:
+        made = [change.group for change in self._groups_of(offer) if change.is_present]
+        return [CreateGroup(group, if_needed=True) for group in made if self._context.graph.group(group) is None]
+
+    def _groups_deleted(self, offer: HintedOutcome) -> list[Step]:
+        """End the arcs of a deleted group that were joined by servers which had not heard of the deletion."""
+        context = self._context
+        deleted = [change.group for change in self._groups_of(offer) if not change.is_present]
+        deleted = [group for group in deleted if context.graph.group(group) is not None]
+        context.group_versions.deleted_elsewhere(deleted, offer.final)
+        return [DeleteGroup(group, force=True) for group in deleted]
+
+    def _groups_of(self, offer: HintedOutcome) -> list[GroupChange]:
+        """Those that were not made or deleted since."""
+        is_news = self._context.group_versions.is_news
+        return [change for change in offer.groups if is_news(change.group, offer.final)]
+
+    def _arcs_left(self, offer: HintedOutcome) -> list[Step]:
+        """Also those to processes that the update made groups of, and to groups that it deleted: it left them all."""
+        steps = self._settled([known for known in offer.arcs if not known.is_present])
+        for group, is_made in self._groups_of(offer):
+            for left in self._entering_before(group, NodeKind.PROCESS if is_made else NodeKind.GROUP, offer.final):
+                if self._context.is_suspended(*left.arc):
+                    self._participant.set_entering(left)
+                elif is_made:
+                    steps.append(_settle(left))
+        return steps
+
+    def _entering_before(self, child: NodeId, kind: NodeKind, final: Priority) -> list[KnownArc]:
+        """The arcs from other servers to a node of this kind that were there before an update, as that left them."""
+        context, graph = self._context, self._context.graph
+        node = graph.index.get(child)
+        if node is None or graph.kind(node) is not kind:
+            return []
+        arcs = [(ArcId(graph.ids[arc.parent], child), arc) for _, arc in graph.arcs_into(node)]
+        return [
+            KnownArc(name, False, kind, arc.cost, arc.version + 1, final.counter)
+            for name, arc in arcs
+            if arc.writer <= final.counter and not (context.owns(arc.parent) or context.is_unconfirmed(*name))
+        ]
+
+    def _arcs_joined(self, offer: HintedOutcome) -> list[Step]:
+        return self._settled([known for known in offer.arcs if known.is_present])
+
+    def _settled(self, arcs: Iterable[KnownArc]) -> list[Step]:
+        """Those that are news, as they are to be; what cannot be settled with their children's home is just noted."""
+        context = self._context
+        steps: list[Step] = []
+        for known in arcs:
+            if not is_newer(known, known_arc(context, known.arc)):
+                continue
+            if context.is_in_view(context.home_below(parent=known.arc.parent, child=known.arc.child)):
+                steps.append(_settle(known))
+            else:
+                self._participant.set_leaving(known)
+        return steps
+
+
+def _settle(known: KnownArc) -> ReconcileArc:
+    return ReconcileArc(
+        known.arc.parent, known.arc.child, known.is_present, known.kind, known.cost, known.version, known.writer
+    )
+
+
+def _gone_with_group(known: KnownArc) -> KnownArc:
+    """The state of an arc whose group was deleted by a server that did not know the arc: left."""
+    return known._replace(is_present=False, version=known.version + 1)
+
+
+def _offer_to(server: ServerId, commit: Commit, context: ServerContext) -> HintedOutcome:
+    """What an update makes of the groups of a server and of the arcs that leave them."""
+    return HintedOutcome(
+        commit.final,
+        tuple(change for change in commit.groups if context.home_of(change.group) == server),
+        tuple(
+            KnownArc(change.arc, change.is_present, change.kind, change.cost, change.version, commit.final.counter)
+            for change in unpack_arcs(commit.arcs)
+            if context.home_of(change.arc.parent) == server and not change.is_suspended
+        ),
+    )
+
+
+def _free_key(offers: Container[tuple[ServerId, int]], server: ServerId, offer: HintedOutcome) -> tuple[ServerId, int]:
+    """A key for one more offer: in the order of their priorities, of which several may have one counter."""
+    number = offer.final.counter
+    while (server, number) in offers:
+        number += 1
+    return server, number

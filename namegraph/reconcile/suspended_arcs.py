@@ -1,0 +1,84 @@
+"""What servers do to arcs by themselves: suspend them when the other end is out of reach, settle them when it is back.
+
+                 home of the child: SuspendArc                     home of the parent: ReconcileArc
+    present ------------------------------------> suspended --------------------------------------> present, or left
+
+Both are updates like any other, ordered with all that affect the same nodes, so that virtual nodes break and form by
+the one computation. An arc keeps its version while it is suspended; of what its two ends know, the highest version
+wins, removals too.
+
+Source: protocol.md section 7, *Heal*; NG 6.3 to 6.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from namegraph.model.names import ServerId, Subnet, subnet_of
+from namegraph.state.context import ServerContext
+from namegraph.state.known_arcs import known_arc
+from namegraph.wire.message_parts import ArcId, KnownArc
+
+UNEXPLAINED = "the home of its other end did not join it"
+"""Why an arc was rejected, where the reason is known at its other end alone, or was forgotten when a server stopped."""
+
+
+def suspended_with(context: ServerContext, server: ServerId, *, leaving: bool) -> list[KnownArc]:
+    """The suspended arcs between this server and another one: those that leave here, or those that enter; sorted."""
+    graph = context.graph
+    found = []
+    for (parent, child), arc in graph.suspended.items():
+        here, there = (parent, child) if leaving else (child, parent)
+        name = ArcId(graph.ids[parent], graph.ids[child])
+        if context.owns(here) and not context.owns(there) and context.home_of(graph.ids[there]) == server:
+            found.append(KnownArc(name, True, graph.kind(child), arc.cost, arc.version, arc.writer))
+    return sorted(found)
+
+
+def left_with(context: ServerContext, server: ServerId, *, leaving: bool) -> list[KnownArc]:
+    """As `suspended_with`: the arcs that this server has left alone, and that are not there since."""
+    found = []
+    for name in context.unilateral_leaves:
+        here, there = (name.parent, name.child) if leaving else (name.child, name.parent)
+        known = known_arc(context, name)
+        is_gone = known is not None and not known.is_present and not context.is_suspended(*name)
+        if (
+            known is not None
+            and is_gone
+            and context.home_of(here) == context.server
+            and context.home_of(there) == server
+        ):
+            found.append(known)
+    return sorted(found)
+
+
+def suspended_with_subnet(context: ServerContext, subnet: Subnet) -> list[ArcId]:
+    """The suspended arcs between nodes of this server and those of another one's subnet; sorted."""
+    graph = context.graph
+    found = []
+    for parent, child in graph.suspended:
+        away = [node for node in (parent, child) if not context.owns(node)]
+        if len(away) == 1 and subnet_of(graph.ids[away[0]]) == subnet:
+            found.append(ArcId(graph.ids[parent], graph.ids[child]))
+    return sorted(found)
+
+
+def suspended_arcs(context: ServerContext, why_rejected: Mapping[ArcId, str]) -> list[tuple[ArcId, str]]:
+    """The suspended arcs with an end here, sorted, each with the reason in one line."""
+    graph = context.graph
+    found = []
+    for (parent, child), arc in graph.suspended.items():
+        ends = [node for node in (parent, child) if not context.owns(node)]
+        name = ArcId(graph.ids[parent], graph.ids[child])
+        if len(ends) != 1:
+            continue
+        server = context.home_of(graph.ids[ends[0]])
+        if context.is_rejected(arc):
+            unknown = f"the group {name.parent} is not there" if name in context.unconfirmed else UNEXPLAINED
+            reason = f"rejected: {why_rejected.get(name, unknown)}"
+        elif context.is_away(server):
+            reason = f"the server {server} is out of reach"
+        else:
+            reason = f"being joined again with the server {server}"
+        found.append((name, reason))
+    return sorted(found)

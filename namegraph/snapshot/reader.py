@@ -1,0 +1,408 @@
+"""One server's whole state as rows, read in pieces while updates go on, and whole at one step in the end.
+
+    read: everything, piece by piece --> what changed meanwhile --> what changed meanwhile ... --> finish: the rest
+          (steps in between are noted)
+
+A piece may be out of date as soon as it is read. What a step changes it names in its records, which are noted here; it
+is read again in a later piece. Of the rows of one key those of the latest piece hold, so that after `finish`, which
+must not be interrupted, all of them together are the state of that step, and nobody had to wait for a copy.
+
+Ancestor sets are no records; `AncestorSets` says which it keeps anew or drops.
+
+Source: docs/snapshots.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from pyroaring import BitMap
+
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.priorities import Priority
+from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind, Records
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.state.context import NEVER, ServerContext
+from namegraph.update.coordinator import Coordinator
+from namegraph.update.order_queue import Entries
+from namegraph.update.transaction import Phase
+from namegraph.wire.message_parts import UpdateId
+
+PIECE_ROWS = 150
+"""Rows of a piece, about: a millisecond of work, after which others get their turn."""
+
+PIECE_ANCESTORS = 50_000
+"""Numbers in the ancestor sets of a piece."""
+
+REST_LIMIT = 200
+"""Changes that are left for `finish`: it delays others about as long as an update does."""
+
+ROUNDS_LIMIT = 12
+"""Rounds of changes that are read one by one: then it is `finish`, however much is left."""
+
+ArcKey = tuple[NodeIndex, NodeIndex]
+
+Key = TypeVar("Key")
+
+_STATES = {
+    Phase.WAITING: "waiting",
+    Phase.ORDER: "ordered",
+    Phase.READY: "ready",
+    Phase.DECIDED: "decided",
+}
+
+
+class NodeRow(NamedTuple):
+    """One node. `home` is None for a foreign process; `representative` stands for the derived node it is in."""
+
+    node: NodeIndex
+    node_id: NodeId
+    kind: NodeKind
+    home: ServerId | None
+    is_owned: bool
+    is_held: bool
+    """Whether its ancestry record is here."""
+    version: Priority | None
+    virtual_node: int | None
+    """Number of the virtual node it is a component of, where it is held."""
+    representative: NodeIndex
+
+
+class ArcRow(NamedTuple):
+    """One arc as the parent's home has it, or the record of its child, or both where these are the same.
+
+    Where neither has it any more there is a row that is neither.
+    """
+
+    parent: NodeIndex
+    child: NodeIndex
+    cost: int
+    version: int
+    writer: int
+    is_present: bool
+    is_suspended: bool
+    state: ArcState | None
+    is_truth: bool
+    is_record: bool
+
+
+class VirtualNodeRow(NamedTuple):
+    """One virtual node; one that is gone has no components."""
+
+    number: int
+    vnid: str
+    smallest: NodeId
+    components: tuple[NodeIndex, ...]
+
+
+class AncestorSetRow(NamedTuple):
+    """The ancestor set of a derived node, itself included."""
+
+    representative: NodeIndex
+    ancestors: BitMap
+
+
+class UpdateRow(NamedTuple):
+    """An update under way, as this server knows it."""
+
+    update: str
+    coordinator: ServerId
+    is_coordinator: bool
+    state: str
+    """`waiting`, `ordered`, `ready` or `decided`."""
+    final: Priority | None
+    waits_for: tuple[ServerId, ...]
+
+
+class Closing(NamedTuple):
+    """What a server says of itself at the step at which the snapshot was finished."""
+
+    server: ServerId
+    subnets: tuple[Subnet, ...]
+    counter: int
+    peers: tuple[tuple[ServerId, tuple[Subnet, ...]], ...]
+    """All other servers that were met."""
+    has_ancestor_sets: bool
+    """Whether there was room for all; else those that were read do not count."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """Some rows. Of the arcs of one key (parent, child) all rows are in one piece."""
+
+    nodes: list[NodeRow] = field(default_factory=list)
+    arcs: list[ArcRow] = field(default_factory=list)
+    virtual_nodes: list[VirtualNodeRow] = field(default_factory=list)
+    ancestor_sets: list[AncestorSetRow] = field(default_factory=list)
+    updates: list[UpdateRow] = field(default_factory=list)
+    """In the last piece alone."""
+
+    def is_full(self) -> bool:
+        """Whether it is time for others."""
+        return len(self.nodes) + len(self.arcs) + len(self.virtual_nodes) + len(self.ancestor_sets) >= PIECE_ROWS
+
+
+class Snapshot:
+    """One reading of a server's state. The owner tells it of every step (`note`) until it is finished."""
+
+    def __init__(
+        self, *, context: ServerContext, records: AncestryStore, entries: Entries, coordinator: Coordinator
+    ) -> None:
+        self._context = context
+        self._graph = context.graph
+        self._records = records
+        self._entries = entries
+        self._coordinator = coordinator
+        self._nodes: dict[NodeIndex, None] = {}
+        self._arcs: dict[ArcKey, None] = {}
+        self._virtual_nodes: dict[int, None] = {}
+        self._sets: dict[NodeIndex, None] = {}
+        """Derived nodes whose ancestor set may be another one than was read."""
+        self._sets_read: dict[NodeIndex, BitMap] = {}
+        context.ancestors.followers.append(self._sets)
+
+    def close(self) -> None:
+        """Say that nothing more will be read."""
+        followers = self._context.ancestors.followers
+        followers[:] = [follower for follower in followers if follower is not self._sets]
+
+    def note(self, records: Records) -> None:
+        """Learn what a step changed."""
+        for node in records.nodes:
+            self._nodes[node.node] = None
+        for arc in records.arcs:
+            self._arcs[arc.parent, arc.child] = None
+        for virtual_node in records.virtual_nodes:
+            self._virtual_nodes[virtual_node.number] = None
+
+    def read(self) -> Iterator[Piece]:
+        """Everything, then round by round what changed meanwhile, until little is left. Steps may come between."""
+        yield from self._everything()
+        for _ in range(ROUNDS_LIMIT):
+            if self._left() <= REST_LIMIT:
+                return
+            yield from self._changes()
+
+    def keep_up(self) -> Iterator[Piece]:
+        """What changed since, where that is more than `finish` should have to read; may be left to it at any time."""
+        if self._left() > REST_LIMIT:
+            yield from self._changes()
+
+    def finish(self) -> Iterator[Piece]:
+        """All that is left, and the updates under way: the rows of this step. No step may come between."""
+        yield from self._changes()
+        yield Piece(updates=list(self._updates()))
+
+    def closing(self) -> Closing:
+        """To be asked at the step of `finish`."""
+        context = self._context
+        return Closing(
+            context.server,
+            context.table.owned_by(context.server),
+            context.counter,
+            tuple(
+                (server, context.table.owned_by(server))
+                for server in context.table.servers()
+                if server != context.server
+            ),
+            context.ancestors.are_all_kept,
+        )
+
+    def _left(self) -> int:
+        return len(self._nodes) + len(self._arcs) + len(self._virtual_nodes) + len(self._sets)
+
+    def _everything(self) -> Iterator[Piece]:
+        graph, piece = self._graph, Piece()
+        for node in map(NodeIndex, range(len(graph.ids))):
+            piece.nodes.append(self._node(node))
+            owns_node = piece.nodes[-1].is_owned
+            divergent_children = graph.divergent_children.get(node, {})
+            for arc in list(graph.children[node].values()):
+                if arc.child in divergent_children or graph.parents[arc.child].get(node) is not arc:
+                    piece.arcs += self._arc_rows(node, arc.child)
+                else:
+                    state = graph.arc_state(arc) if node in graph.virtual_node_of else _plain_state(arc)
+                    is_record = self._is_recorded(arc, owns_parent=owns_node)
+                    piece.arcs.append(tuple.__new__(ArcRow, (*arc, state, owns_node, is_record)))
+                if piece.is_full():
+                    yield piece
+                    piece = Piece()
+            for child in list(divergent_children):
+                piece.arcs += self._arc_rows(node, child)
+        for parent, child in list(graph.tombstones):
+            piece.arcs += self._arc_rows(parent, child)
+            if piece.is_full():
+                yield piece
+                piece = Piece()
+        piece.virtual_nodes += map(self._virtual_node, list(graph.virtual_nodes))
+        yield piece
+        yield from self._ancestor_sets(self._from_the_roots())
+
+    def _changes(self) -> Iterator[Piece]:
+        """What is noted by now. Nobody need go on to the end: what was not read stays noted."""
+        self._note_arcs_within()
+        piece = Piece(virtual_nodes=list(map(self._virtual_node, _taken_from(self._virtual_nodes))))
+        for node in _taken_from(self._nodes):
+            piece.nodes.append(self._node(node))
+            self._sets[node] = None
+            if piece.is_full():
+                yield piece
+                piece = Piece()
+        for parent, child in _taken_from(self._arcs):
+            piece.arcs += self._arc_rows(parent, child)
+            if piece.is_full():
+                yield piece
+                piece = Piece()
+        yield piece
+        yield from self._ancestor_sets(self._with_changed_sets())
+
+    def _note_arcs_within(self) -> None:
+        """Arcs whose state may be another one since their virtual node formed, changed or broke."""
+        graph = self._graph
+        touched = {*self._nodes, *(end for arc in self._arcs for end in arc)}
+        numbers = {graph.virtual_node_of[node].number: None for node in touched if node in graph.virtual_node_of}
+        for number in [*numbers, *self._virtual_nodes]:
+            virtual_node = graph.virtual_nodes.get(number)
+            for component in () if virtual_node is None else virtual_node.components:
+                for child in graph.children[component]:
+                    if graph.virtual_node_of.get(child) is virtual_node:
+                        self._arcs[component, child] = None
+        # Of a virtual node that broke, all components were changed.
+        for node in self._nodes:
+            for child in graph.children[node].keys() & self._nodes.keys():
+                self._arcs[node, child] = None
+
+    def _ancestor_sets(self, nodes: Iterable[NodeIndex]) -> Iterator[Piece]:
+        """Of these derived nodes, the sets that were not read yet or are others now."""
+        ancestors, read = self._context.ancestors, self._sets_read
+        piece, members = Piece(), 0
+        for node in nodes:
+            if not ancestors.are_all_kept:
+                return
+            found = ancestors.of(node)
+            self._sets.pop(node, None)
+            if found == read.get(node):
+                continue
+            read[node] = found
+            piece.ancestor_sets.append(AncestorSetRow(node, found))
+            members += len(found)
+            if members > PIECE_ANCESTORS or piece.is_full():
+                yield piece
+                piece, members = Piece(), 0
+        yield piece
+
+    def _with_changed_sets(self) -> list[NodeIndex]:
+        """Derived nodes whose set may be another one; what stands for none any more is forgotten."""
+        representative = self._graph.representative
+        found = sorted({representative(node) for node in self._sets if self._has_set(node)})
+        gone = self._sets.keys() - found
+        for node in gone:
+            del self._sets[node]
+            self._sets_read.pop(node, None)
+        self._sets.update(dict.fromkeys(found))
+        return found
+
+    def _has_set(self, node: NodeIndex) -> bool:
+        return self._graph.kinds[node] != NodeKind.ABSENT and self._records.is_held(node)
+
+    def _from_the_roots(self) -> Iterator[NodeIndex]:
+        """The derived nodes that are held here, parents first, so that no set has many others to be computed before it.
+
+        While updates come between, or arcs are ahead of virtual nodes, some may come before their parents.
+        """
+        graph = self._graph
+        opened: set[NodeIndex] = set()
+        for node in map(NodeIndex, range(len(graph.ids))):
+            start = graph.representative(node)
+            if start in opened or not self._has_set(node):
+                continue
+            opened.add(start)
+            way = [(start, iter(graph.parent_representatives(start)))]
+            while way:
+                parent = next(way[-1][1], None)
+                if parent is None:
+                    yield way.pop()[0]
+                elif parent not in opened:
+                    opened.add(parent)
+                    way.append((parent, iter(graph.parent_representatives(parent))))
+
+    def _node(self, node: NodeIndex) -> NodeRow:
+        graph, records = self._graph, self._records
+        kind = graph.kind(node)
+        name = graph.ids[node]
+        home = self._context.table.home_of(name)
+        is_there = kind is not NodeKind.ABSENT
+        is_owned = is_there and (home is None or home == self._context.server)
+        is_held = is_there and (is_owned or node in records.above)
+        version = records.version_of(node)
+        virtual_node = graph.virtual_node_of.get(node) if is_held else None
+        return NodeRow(
+            node,
+            name,
+            kind,
+            home,
+            is_owned,
+            is_held,
+            None if version == NEVER else version,
+            None if virtual_node is None else virtual_node.number,
+            graph.representative(node),
+        )
+
+    def _is_recorded(self, arc: ArcRecord, *, owns_parent: bool) -> bool:
+        # What is no arc of an owned parent is known from the record of its child alone.
+        return not owns_parent or self._records.is_held(arc.child)
+
+    def _arc_rows(self, parent: NodeIndex, child: NodeIndex) -> list[ArcRow]:
+        graph = self._graph
+        owns_parent = self._context.owns(parent)
+        truth = graph.children[parent].get(child) if owns_parent else None
+        is_held = self._records.is_held(child)
+        record = graph.parents[child].get(parent) if is_held else None
+        if truth is not None and truth == record:
+            return [ArcRow(*truth, graph.arc_state(truth), is_truth=True, is_record=True)]
+        found = []
+        if truth is not None:
+            found.append(ArcRow(*truth, graph.arc_state(truth), is_truth=True, is_record=False))
+        if record is not None:
+            found.append(ArcRow(*record, graph.arc_state(record), is_truth=False, is_record=True))
+        if found:
+            return found
+        tombstone = graph.tombstones.get((parent, child))
+        if tombstone is None:
+            return [ArcRow(parent, child, 0, 0, 0, False, False, None, is_truth=False, is_record=False)]
+        return [ArcRow(*tombstone, None, is_truth=owns_parent, is_record=self._context.owns(child))]
+
+    def _virtual_node(self, number: int) -> VirtualNodeRow:
+        virtual_node = self._graph.virtual_nodes.get(number)
+        if virtual_node is None:
+            return VirtualNodeRow(number, "", NodeId(""), ())
+        return VirtualNodeRow(number, virtual_node.vnid, virtual_node.smallest, virtual_node.components)
+
+    def _updates(self) -> Iterator[UpdateRow]:
+        here = self._context.server
+        for update_id, entry in sorted(self._entries.by_update.items()):
+            state = "ready" if entry.is_ready else "ordered"
+            coordinator = update_id.coordinator
+            yield UpdateRow(_name(update_id), coordinator, False, state, entry.final, (coordinator,))
+        for running, waits_for in self._coordinator.all_running():
+            state = _STATES[running.phase]
+            yield UpdateRow(_name(running.update_id), here, True, state, running.known_final, waits_for)
+
+
+def _taken_from(noted: dict[Key, None]) -> Iterator[Key]:
+    """As many as are noted by now, the newest first; each is noted no longer once it is taken."""
+    for _ in range(len(noted)):
+        if noted:
+            yield noted.popitem()[0]
+
+
+def _plain_state(arc: ArcRecord) -> ArcState:
+    """The state of an arc that is in no virtual node."""
+    return ArcState.SUSPENDED if arc.suspended else ArcState.NORMAL
+
+
+def _name(update_id: UpdateId) -> str:
+    return f"{update_id.number}@{update_id.coordinator}"

@@ -1,0 +1,1 @@
+"""What one server remembers besides its graph, and what its other parts share."""

@@ -1,0 +1,327 @@
+"""What the parts of the update protocol share on one server: its graph, its counter, and where its messages go.
+
+Messages of a server to itself never leave: they wait in `loopback` and are handled before the step ends. What
+takes seconds is a letter like others instead (`send_via_log`): those to other servers leave before it is handled.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from namegraph.graph.ancestor_sets import AncestorSets
+from namegraph.graph.name_graph import NameGraph
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.ownership import OwnershipTable
+from namegraph.model.priorities import Priority
+from namegraph.model.refusals import Reason, RefusedError, refuse
+from namegraph.model.rows import ArcRecord, NodeIndex
+from namegraph.state.durable_maps import ARCS, PRESENCE, SERVERS, DurableMap, DurableState
+from namegraph.state.group_versions import GroupVersions
+from namegraph.state.in_doubt import UpdatesInDoubt
+from namegraph.wire.codec import Message
+from namegraph.wire.message_parts import FIRST_VIEW, ArcId, Cohort, ViewId
+
+CAUGHT_UP = "caught up"
+"""Rows: one for each server that this one has healed with since it went back to an older copy of its database."""
+UNCONFIRMED = "unconfirmed"
+"""Rows: one for each arc that the home of its parent knows nothing of."""
+LEFT_APART = "left apart"
+"""Rows: one for each arc that this server left while the home of its other end was in another view."""
+
+NEVER = Priority(0, ServerId(""))
+"""Below every priority: the version of what no update has changed."""
+
+
+class ServerContext:
+    """One server's place in the protocol."""
+
+    def __init__(
+        self, *, server: ServerId, table: OwnershipTable, graph: NameGraph, durable: DurableState | None = None
+    ) -> None:
+        """`durable`: what the server was started with, where it was not started afresh."""
+        self.server = server
+        self.durable = durable = DurableState() if durable is None else durable
+        self.table = table
+        self.graph = graph
+        self.ancestors = AncestorSets(graph)
+        self.counter = 0
+        self.has_gone_back = False
+        """Whether the database of this server ever turned out to be an older copy of itself."""
+        self.caught_up_with = DurableMap(durable, CAUGHT_UP, SERVERS, PRESENCE)
+        """Where it did: the servers that it has healed with since."""
+        self.group_versions = GroupVersions(durable)
+        self.doubts = UpdatesInDoubt(durable)
+        self.unilateral_leaves = DurableMap(durable, LEFT_APART, ARCS, PRESENCE)
+        """Arcs that this server left while the home of their other end was in another view, until both have healed.
+
+        Each end may have left the same arc by itself, one of them more often than the other. Both know the arc as gone
+        then, at different versions. Joined anew, it would be newer than what one end knew of it, and older than what
+        the other one did. So the ends settle these arcs too (protocol.md section 7, *Heal*).
+        """
+        self.outbox: list[tuple[ServerId, Message, ViewId]] = []
+        """Receiver, message, and the view it was sent in."""
+        self.loopback: deque[Message] = deque()
+        self.faults: list[tuple[ServerId, str]] = []
+        """What other servers did wrong, as it is found in this step where their messages fit together or do not."""
+        self.lost: dict[ServerId, str] = {}
+        """Servers out of reach, and why."""
+        self.retired: dict[ServerId, None] = {}
+        """Of these, those that are gone for good, as an operator says."""
+        self.view: ViewId = FIRST_VIEW
+        self.members: dict[ServerId, Cohort] = {}
+        """Who is in the view, and where each comes from. In the first view it is whoever was met."""
+        self.origin = Cohort(FIRST_VIEW, ServerId(""))
+        """What the state of this server comes from, for the next view."""
+        self.view_floor = NEVER
+        """Above the priorities of all updates of views before, below those of all updates of this one."""
+        self.promised: ViewId = FIRST_VIEW
+        """The highest view that was proposed here and accepted."""
+        self.view_active = True
+        """Whether updates of clients may begin: all members have suspended what is to be."""
+        self.is_healed = True
+        """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
+        self.unconfirmed = DurableMap(durable, UNCONFIRMED, ARCS, PRESENCE)
+        """Suspended arcs into nodes of this server that were joined here while their parents' homes were away."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other server is known."""
+        return not self.table.has_several_servers
+
+    def unreconciled_servers(self) -> list[str]:
+        """Who may know what this server forgot when it went back to an older copy of its database.
+
+        Servers, and the subnets of those that were not met since; nobody where it never did.
+        """
+        if not self.has_gone_back:
+            return []
+        others = (server for server in self.table.servers() if server != self.server)
+        return [*(server for server in others if server not in self.caught_up_with), *self.table.expected()]
+
+    @property
+    def view_change_in_progress(self) -> bool:
+        """Whether a new view is being agreed on: nothing of the present one goes on."""
+        return self.promised != self.view
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether some server that was met is in another view, or nowhere."""
+        return self.view != FIRST_VIEW and not self.members.keys() >= self.table.subnets_by_server.keys()
+
+    def is_in_view(self, server: ServerId) -> bool:
+        """Whether updates may involve a server."""
+        return self.view == FIRST_VIEW or server in self.members
+
+    def is_away(self, server: ServerId) -> bool:
+        """Whether a server is out of reach, or in another view."""
+        return server in self.lost or not self.is_in_view(server)
+
+    def has_met(self, server: ServerId) -> bool:
+        """Whether it is this server, or one that introduced itself. Others may know servers that are not known here."""
+        return server == self.server or server in self.table.subnets_by_server
+
+    def out_of_reach(self, server: ServerId) -> RefusedError:
+        """The refusal of an update that needs a server which is away, or is not known here."""
+        unknown = f"not known to {self.server}, which needs its address too"
+        why = self.lost.get(server, "no connection" if self.has_met(server) else unknown)
+        return refuse(
+            Reason.UNAVAILABLE,
+            f"the server {server} is out of reach ({why}); nothing was done",
+            unreachable=server,
+            server=server,
+        )
+
+    def has_diverged(self, server: ServerId) -> bool:
+        """Whether what a server knows does not fit what is known here: it comes from elsewhere."""
+        return self.view != FIRST_VIEW and self.members.get(server) != self.members[self.server]
+
+    @property
+    def cohort_leader(self) -> ServerId:
+        """The server that speaks for all servers of this one's origin: the smallest."""
+        return min((server for server in self.members if not self.has_diverged(server)), default=self.server)
+
+    def go_back(self) -> None:
+        """Learn that the database is an older copy of itself."""
+        self.has_gone_back = True
+        self.caught_up_with.clear()
+
+    def catch_up(self) -> None:
+        """The view is healed: what others in it know is known here too."""
+        self.is_healed = True
+        if self.has_gone_back:
+            new = [server for server in self.members if server not in self.caught_up_with]
+            self.caught_up_with.update(dict.fromkeys(new))
+        self.doubts.healed(self.members)
+        for arc in [arc for arc in self.unilateral_leaves if self.is_in_view(self.other_home_of(arc))]:
+            del self.unilateral_leaves[arc]
+
+    def note_group(self, group: NodeId, final: Priority, *, is_present: bool) -> None:
+        """A group of this server was created or deleted: others may not know, or know of arcs that it missed.
+
+        While nobody is away that matters only once one was deleted: who coordinated that may not hear that it is done.
+        """
+        is_again = not is_present or self.group_versions.is_noted(group)
+        if self.is_parted or not self.is_healed or (is_again and not self.is_alone):
+            self.group_versions.note(group, final, is_present=is_present)
+
+    def send(self, to: ServerId, message: Message) -> None:
+        """Let a message of the view leave when the step's records are durable; who is not in it gets none."""
+        if to == self.server:
+            self.loopback.append(message)
+        elif self.is_in_view(to):
+            self.outbox.append((to, message, self.view))
+
+    def post(self, to: ServerId, message: Message) -> None:
+        """As `send`, for messages about views: the receiver may be in another view."""
+        if to == self.server:
+            self.loopback.append(message)
+        else:
+            self.outbox.append((to, message, self.view))
+
+    def send_via_log(self, to: ServerId, message: Message) -> None:
+        """As `send`; this server handles its own message in a later step too, once it is durable."""
+        self.outbox.append((to, message, self.view))
+
+    def see(self, priority: Priority) -> None:
+        """Let the counter rise above a priority."""
+        self.counter = max(self.counter, priority.counter)
+
+    def next_priority(self) -> Priority:
+        """A priority above all that were seen here."""
+        self.counter += 1
+        return Priority(self.counter, self.server)
+
+    def home_below(self, *, parent: NodeId, child: NodeId) -> ServerId:
+        """The home of the child of an arc: a foreign process lives where its parent does."""
+        home = self.table.home_of(child)
+        return self.home_of(parent) if home is None else home
+
+    def other_home_of(self, arc: ArcId) -> ServerId:
+        """The home of that end of an arc of this server which is not here; this server, where both are."""
+        below = self.home_below(parent=arc.parent, child=arc.child)
+        return self.home_of(arc.parent) if below == self.server else below
+
+    def home_of(self, node: NodeId) -> ServerId:
+        """The home of a group, or of a node that is known here: what has no home lives here."""
+        home = self.table.home_of(node)
+        return self.server if home is None else home
+
+    def homes_of(self, *, parent: NodeId, child: NodeId) -> tuple[ServerId, ...]:
+        """The homes of both ends of an arc, each once."""
+        return tuple(dict.fromkeys((self.home_of(parent), self.home_below(parent=parent, child=child))))
+
+    def is_suspended(self, parent: NodeId, child: NodeId) -> bool:
+        """Whether an arc is known here and suspended."""
+        index = self.graph.index
+        return parent in index and child in index and (index[parent], index[child]) in self.graph.suspended
+
+    def is_rejected(self, arc: ArcRecord) -> bool:
+        """Whether a suspended arc cannot be: the homes of its ends have settled all between them, and did not join it.
+
+        What was made in this view was not compared yet: it waits for the next one.
+        """
+        if not self.is_healed or arc.writer >= self.view_floor.counter:
+            return False
+        ids = self.graph.ids
+        return self.is_in_view(self.home_of(ids[arc.parent])) and self.is_in_view(self.home_of(ids[arc.child]))
+
+    def suspended_children(self, node: NodeIndex) -> list[NodeIndex]:
+        """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer."""
+        suspended = self.graph.suspended
+        children = self.graph.suspended_from.get(node, ())
+        return [child for child in children if not self.is_rejected(suspended[node, child])]
+
+    def suspended_parents(self, node: NodeIndex) -> list[NodeIndex]:
+        """The parents of suspended arcs that enter a node, but for rejected ones."""
+        suspended = self.graph.suspended
+        parents = self.graph.suspended_into.get(node, ())
+        return [parent for parent in parents if not self.is_rejected(suspended[parent, node])]
+
+    def is_only_rejected(self, node: NodeIndex) -> bool:
+        """Whether all that is known here of a node of another server are arcs that are rejected."""
+        graph = self.graph
+        if not (node in graph.suspended_from or node in graph.suspended_into) or self.owns(node):
+            return False
+        return not (
+            graph.children[node] or graph.parents[node] or self.suspended_children(node) or self.suspended_parents(node)
+        )
+
+    def judge_of(self, *, parent: NodeId, child: NodeId) -> ServerId:
+        """The server that says whether an arc is there: the parent's home, or while that is away the child's."""
+        home = self.home_of(parent)
+        return home if self.is_in_view(home) else self.home_below(parent=parent, child=child)
+
+    def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
+        """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
+        return bool(self.unconfirmed) and ArcId(parent, child) in self.unconfirmed
+
+    def may_leave_unilaterally(self, *, parent: NodeId, child: NodeId) -> bool:
+        """Whether this server alone knows an arc that it joined, and no heal is about to tell the parent's home."""
+        is_settled = self.is_healed or not self.is_in_view(self.home_of(parent))
+        return is_settled and self.is_unconfirmed(parent, child)
+
+    def may_leave_below_unilaterally(self, *, parent: NodeId, child: NodeId) -> bool:
+        """Whether this server, the home of the child, may leave a suspended arc while the parent's home is away.
+
+            child              parent's home away     retired
+            group              yes                    yes
+            process            no                     yes
+            arc unconfirmed    yes                    yes
+
+        The parent's home keeps telling of a process as a member while it is apart, so it alone may leave that arc. Of a
+        group below an absent server no answer is sure, so either end may.
+        """
+        if not (self.acts_for_parent_home(parent=parent, child=child) and self.is_suspended(parent, child)):
+            return False
+        if self.home_of(parent) in self.retired:
+            return True
+        return self.graph.group(child) is not None or self.is_unconfirmed(parent, child)
+
+    def acts_for_parent_home(self, *, parent: NodeId, child: NodeId) -> bool:
+        """Whether this server, the home of an arc's child, speaks for the home of its parent, which is away."""
+        return not self.is_in_view(self.home_of(parent)) and self.table.home_of(child) == self.server
+
+    def set_unconfirmed(self, arc: ArcId, *, is_so: bool) -> None:
+        """Remember, or forget, that the home of an arc's parent has not joined it."""
+        if is_so:
+            self.unconfirmed[arc] = None
+        else:
+            del self.unconfirmed[arc]
+
+    def owns(self, node: NodeIndex) -> bool:
+        """Whether a node that is known here lives here."""
+        home = self.table.home_of(self.graph.ids[node])
+        return home is None or home == self.server
+
+    def owned(self, start: int = 0) -> bytearray:
+        """Of each node from a number on, in their order: 1 where it lives here, else 0."""
+        return bytearray(home is None or home == self.server for home in self.table.find_homes(self.graph.ids[start:]))
+
+    def id_of(self, node: NodeIndex) -> NodeId:
+        """The id of a node."""
+        return self.graph.ids[node]
+
+
+def doubted_above(context: ServerContext, name: NodeId) -> list[ServerId]:
+    """Coordinators of updates in doubt that may have changed a node, or what is above it; sorted."""
+    graph, doubts = context.graph, context.doubts
+    found, node = set(doubts.about(name)), graph.index.get(name)
+    if node is None:
+        return sorted(found)
+    above = context.ancestors.of(node)
+    if len(above) < len(doubts.nodes):
+        found.update(*(doubts.about(graph.ids[each]) for each in above))
+    else:
+        numbers = ((doubted, graph.index.get(doubted)) for doubted in doubts.nodes)
+        found.update(*(doubts.about(doubted) for doubted, number in numbers if number is not None and number in above))
+    return sorted(found)
+
+
+def doubted_below(context: ServerContext, group: NodeIndex) -> list[ServerId]:
+    """Coordinators of updates in doubt that may have changed a group, or what is below it; sorted."""
+    graph, found = context.graph, set[ServerId]()
+    for doubted in context.doubts.nodes:
+        node = graph.index.get(doubted)
+        if node is not None and (node == group or context.ancestors.is_ancestor(ancestor=group, node=NodeIndex(node))):
+            found.update(context.doubts.about(doubted))
+    return sorted(found)

@@ -1,0 +1,56 @@
+"""Letters of a view that this server is not in yet: kept until it is, or forgotten when a later one is installed.
+
+Each server installs a view when it hears of it from the leader; what another member says in it may be here before that.
+Letters of views that are over are not kept at all: all that they spoke of has ended.
+
+Source: protocol.md section 7, *Views*.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from namegraph.model.names import ServerId
+from namegraph.state.context import ServerContext
+from namegraph.state.durable_maps import NUMBERS, DurableMap, DurableState, packed
+from namegraph.wire.codec import Message, decode
+from namegraph.wire.message_parts import ViewId
+
+EARLY = "early letter"
+"""Rows: a letter by the order in which they came."""
+
+
+class _Early(NamedTuple):
+    view: ViewId
+    sender: ServerId
+    encoded: bytes
+
+
+class FutureViewBuffer:
+    """The letters that one server keeps."""
+
+    def __init__(self, durable: DurableState) -> None:
+        self._kept = DurableMap(durable, EARLY, NUMBERS, packed(_Early))
+        self._next = max(self._kept, default=-1) + 1
+
+    def keep(self, view: ViewId, sender: ServerId, encoded: bytes, *, context: ServerContext) -> None:
+        """Keep a letter, if its view may still be installed here."""
+        if view > context.view and view >= context.promised:
+            self._kept[self._next] = _Early(view, sender, encoded)
+            self._next += 1
+
+    def has_come(self, context: ServerContext) -> bool:
+        """Whether there is something to take, or to forget."""
+        return not context.view_change_in_progress and any(early.view <= context.view for early in self._kept.values())
+
+    def take(self, context: ServerContext) -> list[tuple[ServerId, Message]]:
+        """What was said in the present view, in the order in which it came."""
+        if not self.has_come(context):
+            return []
+        found = []
+        for number, early in list(self._kept.items()):
+            if early.view <= context.view:
+                del self._kept[number]
+            if early.view == context.view:
+                found.append((early.sender, decode(early.encoded)))
+        return found

@@ -1,0 +1,195 @@
+"""What this server knows of other servers: their subnets, their addresses, and which are out of reach.
+
+    expected (an operator gave an address) --> met (it introduced itself) <--> lost (no connection)
+
+Addresses that operators give while the server runs, and names of servers that were met, are durable. Source:
+protocol.md section 1 (home); interfaces.md, `peers`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.model.refusals import Reason, refuse
+from namegraph.model.rows import NodeIndex, NodeKind
+from namegraph.state.context import ServerContext
+from namegraph.state.durable_maps import SERVER, SUBNETS, TEXT, DurableMap
+
+ADDRESS = "peer address"
+OWNER = "subnet owner"
+
+
+class PeerTable:
+    """The table of other servers."""
+
+    def __init__(self, context: ServerContext, *, configured: Mapping[Subnet, str]) -> None:
+        """`configured` addresses win over those that are durable."""
+        self._context = context
+        self._added = DurableMap(context.durable, ADDRESS, SUBNETS, TEXT)
+        self._owners = DurableMap(context.durable, OWNER, SUBNETS, SERVER)
+        self._configured = dict(configured)
+        for subnet, owner in self._owners.items():
+            if context.table.owner_of(subnet) != context.server:
+                context.table.learn(subnet, owner)
+        for subnet in self.addresses:
+            context.table.expect(subnet)
+        self.refused: Counter[tuple[ServerId, Subnet]] = Counter()
+        """How often a server claimed a subnet that another one owns."""
+
+    @property
+    def addresses(self) -> dict[Subnet, str]:
+        """Where the servers of other subnets are reached, by subnet."""
+        return {**self._added, **self._configured}
+
+    def add(self, subnet: Subnet, address: str) -> None:
+        """An operator says where the server of a subnet is; raises `RefusedError`."""
+        context = self._context
+        if context.table.owner_of(subnet) == context.server:
+            raise refuse(
+                Reason.INVALID_REQUEST, f"{subnet} is one of this server's own subnets", subnet=subnet, field="subnet"
+            )
+        if subnet in self._configured and self._configured[subnet] != address:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the configuration says that the server of {subnet} is at {self._configured[subnet]}; change it there",
+                subnet=subnet,
+                field="subnet",
+            )
+        if context.table.owner_of(subnet) is None:
+            self._require_unused(subnet)
+        self._added[subnet] = address
+        context.table.expect(subnet)
+
+    def remove(self, subnet: Subnet) -> None:
+        """An operator takes a subnet out of the table; raises `RefusedError`."""
+        self._require_added(subnet)
+        self._require_unused(subnet)
+        self._added.pop(subnet, None)
+        self._owners.pop(subnet, None)
+        server = self._context.table.owner_of(subnet)
+        self._context.table.forget(subnet)
+        if server is not None and server not in self._context.table.subnets_by_server:
+            # Whatever it has done, nobody learns it any more.
+            self._context.doubts.healed((server,))
+            self._context.retired.pop(server, None)
+
+    def is_anothers(self, subnet: Subnet) -> bool:
+        """Whether a server that was met owns a subnet, and it is not this one."""
+        return self._context.table.owner_of(subnet) not in (None, self._context.server)
+
+    def retire(self, subnet: Subnet) -> ServerId | None:
+        """An operator says that the server of a subnet is gone for good: this one may leave all arcs between the two.
+
+        Returns that server, None where it was never met; raises `RefusedError` where it is not out of reach.
+        """
+        context = self._context
+        self._require_added(subnet)
+        server = context.table.owner_of(subnet)
+        if server is None:
+            return None
+        if context.is_in_view(server):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the server {server} of {subnet} is in one view with this one, so it is not gone for good: leave what "
+                "is between the two as always, or stop it, and wait until `shadowtree status` shows a view without it",
+                subnet=subnet,
+                server=server,
+                field="subnet",
+            )
+        if context.view_change_in_progress or not context.view_active:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                "the servers are just agreeing on who is there; nothing was done, try again in a moment",
+                server=context.server,
+            )
+        context.retired[server] = None
+        return server
+
+    def met(self, server: ServerId, subnets: Iterable[Subnet]) -> None:
+        """A server introduced itself. What another server owns it does not get."""
+        context = self._context
+        context.lost.pop(server, None)
+        context.retired.pop(server, None)
+        for subnet in subnets:
+            owner = context.table.owner_of(subnet)
+            if owner is not None and owner != server:
+                self.refused[server, subnet] += 1
+            elif owner is None and (subnet in self._added or subnet in self._configured):
+                context.table.learn(subnet, server)
+                self._owners[subnet] = server
+
+    def require_all_met(self) -> None:
+        """Raise `RefusedError` where a server of whose address is known was never met."""
+        for subnet, address in sorted(self.addresses.items()):
+            if self._context.table.owner_of(subnet) is None:
+                raise refuse(
+                    Reason.UNAVAILABLE,
+                    f"the server of {subnet} at {address} was never met; nothing was done",
+                    unreachable=subnet,
+                )
+
+    def require_met(self, name: NodeId) -> None:
+        """Raise `RefusedError` where a node's server was never met."""
+        if self._context.table.is_expected(name):
+            address = self.addresses.get(subnet_of(name), "an unknown address")
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"{name} is at home at {address}, where no server has answered yet",
+                unreachable=name,
+            )
+
+    def require_configured_unused(self) -> None:
+        """As for `add`: raise `RefusedError` where the configuration names a subnet that came to be in use before."""
+        for subnet in self._configured:
+            if self._context.table.owner_of(subnet) is None:
+                self._require_unused(subnet)
+
+    def _require_added(self, subnet: Subnet) -> None:
+        """Raise `RefusedError` where a subnet is not another server's, or that is for the configuration to say.
+
+        One that was taken out of the configuration has no address any more, but its server is known.
+        """
+        if subnet in self._configured:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the peer of {subnet} is in the configuration; take it out there",
+                subnet=subnet,
+                field="subnet",
+            )
+        if subnet not in self._added and not self.is_anothers(subnet):
+            raise refuse(
+                Reason.INVALID_REQUEST, f"there is no peer of the subnet {subnet}", subnet=subnet, field="subnet"
+            )
+
+    def _require_unused(self, subnet: Subnet) -> None:
+        """Nodes of the subnet that are here are at home where they are; that cannot change under them."""
+        graph, context = self._context.graph, self._context
+        for number, name in enumerate(graph.ids):
+            node = NodeIndex(number)
+            # Of a node above others' groups all may have been forgotten but its suspended arcs.
+            is_apart = node in graph.suspended_into or node in graph.suspended_from
+            if not (is_apart or graph.kinds[node] != NodeKind.ABSENT) or subnet_of(name) != subnet:
+                continue
+            ends = {*graph.parents[node], *graph.children[node]}
+            ends.update(graph.suspended_into.get(node, ()), graph.suspended_from.get(node, ()))
+            homes = {context.home_of(graph.ids[end]) for end in ends} - {context.server, context.table.owner_of(subnet)}
+            if context.table.owner_of(subnet) in context.retired and homes:
+                what = (
+                    f"it is still a member or a parent of what the server {min(homes)} owns; end that there first, by "
+                    f"`shadowtree peers remove {subnet} --force`, then repeat this"
+                )
+            elif subnet in self._added or self.is_anothers(subnet):
+                what = (
+                    "take it out of its groups first; where its server is gone for good, `shadowtree peers remove "
+                    f"{subnet} --force` ends its memberships"
+                )
+            else:
+                what = "take it out of its groups first, by `shadowtree leave`, then repeat this"
+            raise refuse(
+                Reason.NAME_IN_USE,
+                f"{name} of the subnet {subnet} is in use here; {what}",
+                name=name,
+                subnet=subnet,
+            )

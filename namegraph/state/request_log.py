@@ -1,0 +1,124 @@
+"""The first answer to every request id, so that a repeated request is not a second update.
+
+Refusals are remembered like commits: who repeats a request learns what became of the first, whatever changed since.
+The oldest are forgotten when there are too many; a repetition after that is a new request.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from array import array
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from namegraph.events import ImportCommand, UpdateCommand
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.outcomes import Committed, EffectKind, GraphEffect, ImportCounts, Outcome
+from namegraph.model.refusals import Reason, Refusal
+from namegraph.model.rows import OutcomeRecord, Records, RequestId
+from namegraph.state.pending_requests import id_was_used
+
+OUTCOMES_LIMIT = 100_000
+"""Outcomes remembered: at 1,000 updates a second those of the last minute and a half."""
+
+OUTCOMES_SIZE_LIMIT = 64 * 1024 * 1024
+"""Characters of all remembered outcomes together."""
+
+REQUEST_ID_LENGTH_LIMIT = 200
+
+
+class RequestLog:
+    """Outcomes by request id, oldest first."""
+
+    def __init__(self, records: Iterable[OutcomeRecord] = ()) -> None:
+        self._records: OrderedDict[RequestId, OutcomeRecord] = OrderedDict()
+        self._size = 0
+        self._next_sequence = 0
+        for record in sorted(records, key=lambda record: record.sequence):
+            self._add(record)
+
+    def first_answer(self, request_id: RequestId, digest: str) -> Outcome | None:
+        """The outcome of this request, if it was made before.
+
+        Raises `RefusedError` where the id was used for another request.
+        """
+        record = self._records.get(request_id)
+        if record is None:
+            return None
+        if record.digest != digest:
+            raise id_was_used(request_id)
+        return decode_outcome(record.outcome)
+
+    def digest_of_first(self, request_id: RequestId) -> str | None:
+        """The digest of the request that was made under this id."""
+        record = self._records.get(request_id)
+        return None if record is None else record.digest
+
+    def remember(self, request_id: RequestId, digest: str, outcome: Outcome, records: Records) -> None:
+        """Keep an outcome; `records` takes the rows to make durable."""
+        record = OutcomeRecord(request_id, self._next_sequence, digest, encode_outcome(outcome))
+        self._add(record)
+        records.outcomes.append(record)
+        while len(self._records) > OUTCOMES_LIMIT or (self._size > OUTCOMES_SIZE_LIMIT and len(self._records) > 1):
+            _, oldest = self._records.popitem(last=False)
+            self._size -= len(oldest.outcome)
+            records.forget_outcomes_through = oldest.sequence
+
+    def complete(self, request_id: RequestId, outcome: Outcome | None, records: Records) -> None:
+        """Keep an outcome of which more is known by now, if it is still remembered."""
+        before = self._records.get(request_id)
+        if before is None or outcome is None:
+            return
+        record = before._replace(outcome=encode_outcome(outcome))
+        self._records[request_id] = record
+        self._size += len(record.outcome) - len(before.outcome)
+        records.outcomes.append(record)
+
+    def _add(self, record: OutcomeRecord) -> None:
+        self._records[record.request_id] = record
+        self._size += len(record.outcome)
+        self._next_sequence = record.sequence + 1
+
+
+def digest_of(command: UpdateCommand | ImportCommand) -> str:
+    """What tells a repeated request from another one: equal for equal operations."""
+    digest = hashlib.blake2b(digest_size=12)
+    match command:
+        case UpdateCommand():
+            digest.update(repr(command.operations).encode())
+        case ImportCommand():
+            digest.update("\n".join(command.names).encode())
+            for column in (command.parents, command.children, command.groups):
+                digest.update(b"|")
+                digest.update(array("I", column))
+            digest.update(command.kinds)
+    return digest.hexdigest()
+
+
+def encode_outcome(outcome: Outcome) -> str:
+    """An outcome as JSON."""
+    match outcome:
+        case Committed():
+            value = {
+                "revision": outcome.revision,
+                "effects": [[effect.kind, effect.groups, effect.servers] for effect in outcome.effects],
+                "counts": None if outcome.counts is None else asdict(outcome.counts),
+            }
+        case Refusal():
+            value = {"reason": outcome.reason, "message": outcome.message, "facts": dict(outcome.facts)}
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def decode_outcome(text: str) -> Outcome:
+    """Read what `encode_outcome` wrote."""
+    value = json.loads(text)
+    if "reason" in value:
+        return Refusal(Reason(value["reason"]), value["message"], value["facts"])
+    effects = tuple(
+        GraphEffect(EffectKind(kind), tuple(map(NodeId, groups)), tuple(map(ServerId, servers)))
+        for kind, groups, servers in value["effects"]
+    )
+    counts = value["counts"]
+    return Committed(value["revision"], effects, None if counts is None else ImportCounts(**counts))

@@ -1,0 +1,1 @@
+"""One update from admission to its end: ordered, prepared, decided, committed."""

@@ -1,0 +1,516 @@
+"""Collecting an update: from what a client asked for to the net change of the external group view, or a refusal.
+
+Operations are read one after another, each as if those before it were done, so that one atomic update may join and
+leave, create and delete in any order that would also work step by step. Nothing of the graph is changed here.
+
+A server judges what it owns. The home of a group judges whether the group exists, the home of an arc's parent whether
+the arc is there, the home of the child whether the child is a group or a process. Of an update over several servers,
+each server sees the operations that concern its own nodes; its judgements need no others.
+
+Source: interfaces.md, semantics 4 to 7 and 11; protocol.md section 5, item 3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from namegraph.events import ImportCommand
+from namegraph.graph.delta import ArcKey, GraphDelta
+from namegraph.graph.name_graph import NameGraph
+from namegraph.model.names import NodeId, ServerId, subnet_of
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.model.ownership import OwnershipTable
+from namegraph.model.refusals import Reason, RefusedError, refuse
+from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
+from namegraph.state.context import ServerContext
+
+NEIGHBOURS_NAMED_LIMIT = 20
+"""How many parents and children a refused deletion names."""
+
+
+class MustLeaveError(Exception):
+    """A group to be deleted with force has arcs that the update does not leave yet."""
+
+    def __init__(self, group: NodeId, arcs: list[tuple[NodeId, NodeId]]) -> None:
+        super().__init__(group)
+        self.arcs = arcs
+        """(parent, child), sorted."""
+
+
+class Collector:
+    """Reads the operations of one update over an unchanged graph."""
+
+    def __init__(self, context: ServerContext, *, is_whole: bool = True, is_of_client: bool = True) -> None:
+        """`is_whole`: this server owns all that the update concerns. `is_of_client`: a client asked for it."""
+        self._context = context
+        self._is_of_client = is_of_client
+        self._graph = context.graph
+        self._is_whole = is_whole
+        self._kinds: dict[NodeIndex, NodeKind] = {}
+        self._arcs: dict[ArcKey, int | None] = {}
+        """Arcs that this update touched so far: their cost, or None for arcs that it leaves."""
+        self._joined_again: set[ArcKey] = set()
+        """Arcs that this update left and then joined again."""
+        self._parent_counts: Counter[NodeIndex] = Counter()
+        """How many parents more (or fewer) a node has by now."""
+        self._already_there = 0
+        self.number = 0
+        """The place of the operation that is being read, or that could not be done."""
+
+    def collect(self, operations: Iterable[tuple[int, Operation]], *, size: int) -> GraphDelta:
+        """Return the net change, or raise `RefusedError` naming the operation that cannot be done.
+
+        `operations` come with their place in an update of `size` operations. Raises `MustLeaveError` where the update
+        is not whole.
+        """
+        if not operations:
+            raise refuse(Reason.INVALID_REQUEST, "the update holds no operation")
+        for number, operation in operations:
+            self.number = number
+            try:
+                self._read(operation)
+            except RefusedError as error:
+                if size == 1:
+                    raise
+                refusal = error.refusal
+                why = refusal.message.removesuffix("; nothing was done")
+                raise refuse(
+                    refusal.reason,
+                    f"operation {number} of {size}: {why}; nothing was done",
+                    **{**refusal.facts, "operation": str(number)},
+                ) from None
+        return self._net_change()
+
+    def kind_of(self, node: NodeIndex) -> NodeKind:
+        """What a node is after the operations that were read."""
+        found = self._kinds.get(node)
+        return self._graph.kind(node) if found is None else found
+
+    def _read(self, operation: Operation) -> None:
+        match operation:
+            case CreateGroup():
+                self._create(operation)
+            case DeleteGroup(group, force):
+                self._delete(group, force=force)
+            case JoinArc():
+                self._join(operation)
+            case LeaveArc():
+                self._leave(operation)
+            case _:
+                assert_never(operation)
+
+    def _create(self, create: CreateGroup) -> None:
+        group = create.group
+        if self._context.table.home_of(group) is None:
+            raise unknown_subnet(group, self._context.server)
+        node = self._graph.intern(group)
+        match self.kind_of(node):
+            case NodeKind.GROUP:
+                if not create.if_needed:
+                    raise refuse(Reason.GROUP_EXISTS, f"the group {group} exists already", group=group)
+            case NodeKind.PROCESS:
+                raise name_in_use(group)
+            case NodeKind.ABSENT:
+                self._kinds[node] = NodeKind.GROUP
+
+    def _delete(self, group: NodeId, *, force: bool) -> None:
+        node = self._require_group(group)
+        parents = list(self._parents(node))
+        children = list(self._children(node))
+        if (parents or children) and not force:
+            raise refuse(
+                Reason.GROUP_IN_USE,
+                f"the group {group} is in use: {self._in_words(parents, 'parent', 'parents')}, "
+                f"{self._in_words(children, 'member', 'members')}; leave them first, or delete with force",
+                group=group,
+                parents=",".join(self._named(parents)),
+                children=",".join(self._named(children)),
+            )
+        arcs = [(parent, node) for parent in parents] + [(node, child) for child in children]
+        if arcs and not self._is_whole:
+            ids = self._graph.ids
+            raise MustLeaveError(group, sorted((ids[parent], ids[child]) for parent, child in arcs))
+        for arc in arcs:
+            self._remove(arc)
+        self._kinds[node] = NodeKind.ABSENT
+
+    def _join(self, join: JoinArc) -> None:
+        parent = self._require_parent(join.parent, join.child)
+        owns_parent = self._owns_parent(join)
+        owns_child = self._owns_child(join)
+        if self.kind_of(parent) is NodeKind.PROCESS and self._context.acts_for_parent_home(
+            parent=join.parent, child=join.child
+        ):
+            # Joined, it would be taken for a group here, and so would be what it is in.
+            raise refuse(
+                Reason.GROUP_NOT_FOUND,
+                f"there is no group {join.parent}: as far as the server {self._context.server} knows, it is a process",
+                group=join.parent,
+                server=self._context.server,
+            )
+        if owns_child and join.kind is ChildKind.GROUP:
+            self._require_group(join.child)
+        child = self._graph.intern(join.child)
+        kind = self.kind_of(child)
+        if owns_child and join.kind is ChildKind.PROCESS and kind is NodeKind.GROUP:
+            raise refuse(
+                Reason.WRONG_KIND,
+                f"{join.child} is a group; join it as one",
+                group=join.parent,
+                member=join.child,
+            )
+        arc = (parent, child)
+        if self._arcs.get(arc, 0) is None:
+            self._joined_again.add(arc)
+        if self._is_present(arc) and not self._is_rejected(arc):
+            self._require_settled(join, arc)
+            self._require_certainty(join)
+            if join.if_needed:
+                self._already_there += owns_parent
+                return
+            if owns_parent:
+                raise refuse(
+                    Reason.ALREADY_MEMBER,
+                    f"{join.child} is an immediate member of {join.parent} already",
+                    group=join.parent,
+                    member=join.child,
+                )
+        self._arcs[arc] = join.cost
+        self._parent_counts[child] += 1
+        if owns_child and kind is NodeKind.ABSENT:
+            may_be_group = may_be_a_group(join.child, self._context)
+            if may_be_group is not None:
+                raise may_be_group
+            self._kinds[child] = NodeKind.PROCESS
+
+    def _require_certainty(self, operation: JoinArc | LeaveArc) -> None:
+        """Refuse to say "nothing to do" where a missed or forgotten update may have done the opposite."""
+        if not self._is_of_client:
+            return
+        context, parent, child = self._context, operation.parent, operation.child
+        behind = context.unreconciled_servers()
+        if isinstance(operation, LeaveArc) and context.home_below(parent=parent, child=child) in behind:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {context.server} went back to an older copy of its database, and may have forgotten that "
+                f"{child} is in {parent}; nothing was done",
+                group=parent,
+                member=child,
+                server=context.server,
+            )
+        away = context.doubts.about(parent) + context.doubts.about(child) if context.doubts else ()
+        if away:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {away[0]}, which was cut off, may have joined {child} to {parent} or left it; "
+                "nothing was done",
+                unreachable=away[0],
+                group=parent,
+                member=child,
+            )
+
+    def _require_settled(self, join: JoinArc, arc: ArcKey) -> None:
+        """Refuse to say "already there" of a suspended arc while the child's home may still tell that it was left."""
+        context = self._context
+        if arc in self._arcs or arc not in self._graph.suspended or context.is_healed:
+            return
+        below = context.home_below(parent=join.parent, child=join.child)
+        if below != context.server and context.is_in_view(below) and self.kind_of(arc[1]) is NodeKind.GROUP:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"whether {join.child} is in {join.parent} is being settled with the server {below}; nothing was done",
+                group=join.parent,
+                member=join.child,
+            )
+
+    def _leave(self, leave: LeaveArc) -> None:
+        self._require_judge(leave)
+        if leave.is_unconfirmed:
+            parent = self._graph.intern(leave.parent)
+        else:
+            parent = self._require_parent(leave.parent, leave.child)
+        child = self._graph.index.get(leave.child)
+        if child is not None and self._is_present((parent, child)) and self._fits(child, leave):
+            self._remove((parent, child))
+            return
+        self._require_certainty(leave)
+        if self._owns_parent(leave) and not leave.if_needed:
+            as_what = "" if leave.kind is ChildKind.AUTO else f" as a {leave.kind.name.lower()}"
+            raise refuse(
+                Reason.NOT_A_MEMBER,
+                f"{leave.child} is no immediate member of {leave.parent}{as_what}",
+                group=leave.parent,
+                member=leave.child,
+            )
+
+    def _require_judge(self, leave: LeaveArc) -> None:
+        """Refuse to leave an arc that only a server out of reach, or one that joins it just now, may leave."""
+        context, parent, child = self._context, leave.parent, leave.child
+        is_ours = leave.is_unconfirmed and self._owns_child(leave)
+        if is_ours and not context.may_leave_unilaterally(parent=parent, child=child):
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {context.home_of(parent)} is joining {child} to {parent} just now; nothing was done",
+                group=parent,
+                member=child,
+            )
+        if self._is_whole or leave.is_unconfirmed:
+            return
+        if context.acts_for_parent_home(parent=parent, child=child):
+            if not context.may_leave_below_unilaterally(parent=parent, child=child):
+                raise context.out_of_reach(context.home_of(parent))
+            return
+        below = context.home_below(parent=parent, child=child)
+        if not (context.is_in_view(below) or context.is_suspended(parent, child)):
+            raise context.out_of_reach(below)
+
+    def _owns_parent(self, operation: JoinArc | LeaveArc) -> bool:
+        if self._is_whole:
+            return True
+        if isinstance(operation, LeaveArc) and operation.is_unconfirmed:
+            return self._owns_child(operation)
+        return self._context.judge_of(parent=operation.parent, child=operation.child) == self._context.server
+
+    def _owns_child(self, operation: JoinArc | LeaveArc) -> bool:
+        if self._is_whole:
+            return True
+        return self._context.home_below(parent=operation.parent, child=operation.child) == self._context.server
+
+    def _require_parent(self, parent: NodeId, child: NodeId) -> NodeIndex:
+        if parent == child:
+            raise self_arc(parent)
+        if self._is_whole or self._context.home_of(parent) == self._context.server:
+            return self._require_group(parent)
+        return self._graph.intern(parent)
+
+    def _require_group(self, group: NodeId) -> NodeIndex:
+        node = self._graph.index.get(group)
+        if node is None or self.kind_of(node) is not NodeKind.GROUP:
+            raise no_group_here(group, self._context)
+        return node
+
+    def _remove(self, arc: ArcKey) -> None:
+        child = arc[1]
+        self._arcs[arc] = None
+        self._parent_counts[child] -= 1
+        suspended = self._graph.suspended_into.get(child, ())
+        parents_left = len(self._graph.parents[child]) + len(suspended) + self._parent_counts[child]
+        if parents_left == 0 and self.kind_of(child) is NodeKind.PROCESS:
+            self._kinds[child] = NodeKind.ABSENT
+
+    def _fits(self, child: NodeIndex, leave: LeaveArc) -> bool:
+        kind = self.kind_of(child)
+        # What a child is that was joined by this very update, and is owned elsewhere, is known there.
+        return leave.kind is ChildKind.AUTO or kind is NodeKind.ABSENT or leave.kind.value == kind
+
+    def _is_present(self, arc: ArcKey) -> bool:
+        if arc in self._arcs:
+            return self._arcs[arc] is not None
+        return self._known(arc) is not None
+
+    def _is_rejected(self, arc: ArcKey) -> bool:
+        """Whether an arc is rejected, and no operation of this update touched it: a join tries it again."""
+        suspended = self._graph.suspended
+        return arc in suspended and arc not in self._arcs and self._context.is_rejected(suspended[arc])
+
+    def _known(self, arc: ArcKey) -> ArcRecord | None:
+        """The arc before this update, suspended or not."""
+        return self._graph.arc(*arc) or self._graph.suspended.get(arc)
+
+    def _children(self, node: NodeIndex) -> Iterator[NodeIndex]:
+        known = [*self._graph.children[node], *self._graph.suspended_from.get(node, ())]
+        yield from (child for child in known if self._arcs.get((node, child), 0) is not None)
+        yield from (
+            child
+            for (parent, child), cost in self._arcs.items()
+            if parent == node and cost is not None and self._known((parent, child)) is None
+        )
+
+    def _parents(self, node: NodeIndex) -> Iterator[NodeIndex]:
+        known = [*self._graph.parents[node], *self._graph.suspended_into.get(node, ())]
+        yield from (parent for parent in known if self._arcs.get((parent, node), 0) is not None)
+        yield from (
+            parent
+            for (parent, child), cost in self._arcs.items()
+            if child == node and cost is not None and self._known((parent, child)) is None
+        )
+
+    def _named(self, nodes: list[NodeIndex]) -> list[NodeId]:
+        return sorted(self._graph.ids[node] for node in nodes)[:NEIGHBOURS_NAMED_LIMIT]
+
+    def _in_words(self, nodes: list[NodeIndex], one: str, many: str) -> str:
+        if not nodes:
+            return f"no {many}"
+        named = self._named(nodes)
+        more = "" if len(nodes) == len(named) else f" and {len(nodes) - len(named)} more"
+        return f"{one if len(nodes) == 1 else many} {', '.join(named)}{more}"
+
+    def _net_change(self) -> GraphDelta:
+        changes = GraphDelta(
+            kinds={node: kind for node, kind in self._kinds.items() if kind is not self._graph.kind(node)},
+            already_there=self._already_there,
+        )
+        for (parent, child), cost in self._arcs.items():
+            old = self._known((parent, child))
+            # The kind of its child and its cost are part of an arc: left and joined with another, it is another arc.
+            # Whether a child elsewhere is another one, nobody knows here.
+            is_known = self._is_whole or self._context.owns(child) or (parent, child) not in self._joined_again
+            stays = old is not None and cost == old.cost and child not in changes.kinds and is_known
+            # What was rejected is there for those who made it alone: joined, it is another arc.
+            stays = stays and not (old is not None and old.suspended and self._context.is_rejected(old))
+            if old is not None and not stays:
+                changes.removed.append((parent, child))
+            if cost is not None and not stays:
+                changes.added.append((parent, child, cost))
+        return changes
+
+
+def collect_import(graph: NameGraph, subnets: OwnershipTable, server: ServerId, command: ImportCommand) -> GraphDelta:
+    """Return the net change of a whole graph brought at once, or raise `RefusedError`."""
+    names, kinds = command.names, command.kinds
+    if not (len(command.parents) == len(command.children) == len(kinds)):
+        raise refuse(Reason.INVALID_REQUEST, "the import's columns are not of one length")
+    wanted = kinds_wanted(command)
+    known = graph.index
+    existing = graph.kinds
+    for position, kind in enumerate(wanted):
+        name = names[position]
+        if kind == NodeKind.GROUP:
+            if subnets.home_of(name) is None:
+                raise unknown_subnet(name, server)
+            node = known.get(name)
+            if node is not None and existing[node] == NodeKind.PROCESS:
+                raise name_in_use(name)
+        elif kind == NodeKind.PROCESS:
+            node = known.get(name)
+            if node is not None and existing[node] == NodeKind.GROUP:
+                raise refuse(Reason.WRONG_KIND, f"{name} is a group; it cannot be imported as a process", member=name)
+    changes = GraphDelta()
+    nodes = [graph.intern(name) for name in names]
+    for position, kind in enumerate(wanted):
+        node = nodes[position]
+        if kind != NodeKind.ABSENT and existing[node] == NodeKind.ABSENT:
+            changes.kinds[node] = NodeKind.GROUP if kind == NodeKind.GROUP else NodeKind.PROCESS
+            changes.groups_created += kind == NodeKind.GROUP
+    children = graph.children
+    seen: dict[NodeIndex, set[NodeIndex]] = {}
+    for parent_position, child_position in zip(command.parents, command.children, strict=True):
+        parent, child = nodes[parent_position], nodes[child_position]
+        seen_here = seen.get(parent)
+        if seen_here is None:
+            seen_here = seen[parent] = set(children[parent])
+        if child not in seen_here:
+            seen_here.add(child)
+            changes.added.append((parent, child, 0))
+    changes.already_there = len(command.kinds) - len(changes.added)
+    return changes
+
+
+def kinds_wanted(command: ImportCommand) -> bytearray:
+    """What each name of an import stands for; ABSENT where no row names it."""
+    wanted = bytearray(len(command.names))
+    try:
+        for position in command.groups:
+            wanted[position] = NodeKind.GROUP
+        for position in dict.fromkeys(command.parents):
+            wanted[position] = NodeKind.GROUP
+        # One look at every distinct (child, kind) pair, not at every arc.
+        pairs = set(zip(command.children, command.kinds, strict=True))
+        for position, kind in pairs:
+            if kind not in (NodeKind.GROUP, NodeKind.PROCESS):
+                raise refuse(Reason.INVALID_REQUEST, f"the import holds a child of kind {kind}; only 1 and 2 are known")
+            if kind == NodeKind.GROUP:
+                wanted[position] = NodeKind.GROUP
+        for position, kind in pairs:
+            if kind == NodeKind.PROCESS:
+                if wanted[position] == NodeKind.GROUP:
+                    name = command.names[position]
+                    raise refuse(
+                        Reason.WRONG_KIND,
+                        f"{name} comes both as a group and as a process in one import",
+                        member=name,
+                    )
+                wanted[position] = NodeKind.PROCESS
+    except IndexError:
+        raise refuse(Reason.INVALID_REQUEST, "the import's arcs number a name that it does not hold") from None
+    for parent, child in zip(command.parents, command.children, strict=True):
+        if parent == child:
+            raise self_arc(command.names[parent])
+    return wanted
+
+
+def no_group_here(group: NodeId, context: ServerContext) -> RefusedError:
+    """The refusal for a group that this server does not know; UNAVAILABLE if the group may exist all the same."""
+    may_be = may_be_a_group(group, context)
+    if may_be is not None:
+        return may_be
+    is_known = context.table.home_of(group) is not None or context.table.is_expected(group)
+    return group_not_found(group, context.server, known_subnet=is_known)
+
+
+def may_be_a_group(name: NodeId, context: ServerContext) -> RefusedError | None:
+    """The refusal for an unknown name of this server's subnet, if another server may know it as a group; else None."""
+    if context.table.home_of(name) == context.server and context.unreconciled_servers():
+        return refuse(
+            Reason.UNAVAILABLE,
+            f"there is no group {name}, but the server {context.server} went back to an older copy of its database, "
+            "and "
+            "has not taken in yet what all others know",
+            unreachable=name,
+            group=name,
+            server=context.server,
+        )
+    away = context.doubts.about_group(name)
+    return may_be_created_by(away[0], name, context) if away else None
+
+
+def may_be_created_by(away: ServerId, name: NodeId, context: ServerContext) -> RefusedError:
+    """The refusal for a group that a server out of reach may have created."""
+    return refuse(
+        Reason.UNAVAILABLE,
+        f"there is no group {name}, but the server {away}, which was cut off, may have created it",
+        unreachable=away,
+        group=name,
+        server=context.server,
+    )
+
+
+def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> RefusedError:
+    """The refusal for a group that does not exist, naming the server asked."""
+    if known_subnet:
+        return refuse(
+            Reason.GROUP_NOT_FOUND,
+            f"there is no group {group} (asked the server {server})",
+            group=group,
+            server=server,
+        )
+    return refuse(
+        Reason.GROUP_NOT_FOUND,
+        f"there is no group {group}: the server {server} knows no server that owns the subnet {subnet_of(group)}",
+        group=group,
+        server=server,
+    )
+
+
+def unknown_subnet(group: NodeId, server: ServerId) -> RefusedError:
+    """The refusal to create a group in a subnet that no known server owns."""
+    subnet = subnet_of(group)
+    return refuse(
+        Reason.UNKNOWN_SUBNET,
+        f"the group {group} cannot be created: the server {server} knows no server that owns the subnet {subnet}",
+        group=group,
+        subnet=subnet,
+        server=server,
+    )
+
+
+def name_in_use(name: NodeId) -> RefusedError:
+    """The refusal to create a group of a process's id."""
+    return refuse(Reason.NAME_IN_USE, f"{name} is a process that is in use; it cannot become a group", group=name)
+
+
+def self_arc(name: NodeId) -> RefusedError:
+    """The refusal of an arc from a group to itself."""
+    return refuse(Reason.SELF_ARC, f"{name} cannot be made an immediate member of itself", group=name, member=name)

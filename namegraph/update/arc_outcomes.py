@@ -1,0 +1,115 @@
+"""What an update makes of all its arcs, united from what the homes of their parents found.
+
+Kept in columns, for an update may bring a whole graph: numbers stand for names, as in `ArcColumns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+
+import numpy as np
+
+from namegraph.model.names import NodeId
+from namegraph.model.rows import NodeKind
+from namegraph.wire.columns import (
+    PRESENT,
+    Numbers,
+    chosen_names,
+    column_of,
+    number_array,
+    pack_arcs,
+    place_array,
+    renumbered,
+    state_array,
+    unpack_arcs,
+)
+from namegraph.wire.message_parts import ArcColumns, ArcId
+
+UNSAID = "is ready but leaves out what the outcome needs"
+
+_NOBODY_KNOWS = 255
+"""In a column of kinds."""
+
+
+class UnsaidError(Exception):
+    """The home of a node has not said what every home says of such a node when it is ready."""
+
+    def __init__(self, node: NodeId) -> None:
+        super().__init__(f"its home does not say what is needed of {node}")
+        self.node = node
+
+
+class ArcOutcomes:
+    """All arcs of one update; the kind of each is that of its child after the update."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[NodeId, int] = {}
+        self._parents: Numbers = place_array(b"")
+        self._children: Numbers = place_array(b"")
+        self._present: Numbers = state_array(b"")
+        self._kinds: Numbers = state_array(b"")
+        self._costs: Numbers = number_array(b"")
+        self._versions: Numbers = number_array(b"")
+
+    def add(self, columns: ArcColumns, kinds: Mapping[NodeId, NodeKind], declined: Set[ArcId] = frozenset()) -> None:
+        """Add what one server found; `kinds` says what children are after the update, as far as arcs to them stay.
+
+        Arcs that are `declined` are left out. Raises `UnsaidError`.
+        """
+        if declined:
+            columns = pack_arcs(change for change in unpack_arcs(columns) if change.arc not in declined)
+        numbers = self._numbers
+        places = np.array([numbers.setdefault(name, len(numbers)) for name in columns.names], np.uint32)
+        after = np.array([kinds.get(name, _NOBODY_KNOWS) for name in columns.names], np.uint8)
+        children, present = place_array(columns.children), state_array(columns.present)
+        # Who leaves a rejected arc may have taken a group for a process; its record is changed all the same.
+        is_known = (present == PRESENT) | (after[children] == NodeKind.GROUP)
+        found = np.where(is_known, after[children], state_array(columns.kinds))
+        unsaid = found == _NOBODY_KNOWS
+        if unsaid.any():
+            raise UnsaidError(columns.names[int(children[unsaid][0])])
+        self._parents = np.concatenate([self._parents, places[place_array(columns.parents)]])
+        self._children = np.concatenate([self._children, places[children]])
+        self._present = np.concatenate([self._present, present])
+        self._kinds = np.concatenate([self._kinds, found])
+        self._costs = np.concatenate([self._costs, number_array(columns.costs)])
+        self._versions = np.concatenate([self._versions, number_array(columns.versions)])
+
+    def __len__(self) -> int:
+        return len(self._parents)
+
+    @property
+    def names(self) -> list[NodeId]:
+        """The ends of the arcs, by number."""
+        return list(self._numbers)
+
+    @property
+    def joined_count(self) -> int:
+        """How many arcs the update joins."""
+        return int(np.count_nonzero(self._present == PRESENT))
+
+    def children(self) -> list[NodeId]:
+        """The children of the arcs, each once."""
+        return chosen_names(self.names, self._children)
+
+    def joined_parents(self) -> list[NodeId]:
+        """The parents of joined arcs, each once."""
+        return chosen_names(self.names, self._parents[self._present == PRESENT])
+
+    def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+        """Of each arc the numbers of its ends, what becomes of it (as in `columns`), kind, cost and version."""
+        columns = (self._parents, self._children, self._present, self._kinds, self._costs, self._versions)
+        return zip(*(column.data for column in columns), strict=True)
+
+    def all_columns(self) -> ArcColumns:
+        """All arcs."""
+        names, (parents, children) = renumbered(self.names, self._parents, self._children)
+        return ArcColumns(
+            names,
+            column_of(parents),
+            column_of(children),
+            self._present.tobytes(),
+            self._kinds.tobytes(),
+            column_of(self._costs),
+            column_of(self._versions),
+        )

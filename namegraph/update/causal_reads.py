@@ -1,0 +1,86 @@
+"""Whether a server's state reflects a revision that a client got from any server.
+
+A caller is answered when all participants of its update are done, so a revision that a client holds is reflected at
+every server that took part. What can still be missing:
+
+- an update that is decided and not done everywhere, of which the client learned by reading at a server that was done;
+- one that this server was ready for and dropped, since it was cut off from the coordinator, which has done it (doubts);
+- one that it forgot, as it went back to an older copy of its database.
+
+The latter two end when this server has healed with the coordinator. Until they meet, a read would wait in vain.
+
+Source: protocol.md section 5 (idempotence); interfaces.md, semantics 10.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from namegraph.model.priorities import Priority, Revision, parse_revision, revision_of
+from namegraph.model.refusals import Reason, refuse
+from namegraph.state.context import ServerContext
+from namegraph.state.incarnations import Incarnations
+from namegraph.update.coordinator import Coordinator
+from namegraph.update.order_queue import Entries
+
+
+class Wait(Enum):
+    """What a read that must reflect a revision has to wait for."""
+
+    REFLECTED = 1
+    """Nothing."""
+    NOT_YET = 2
+    """An update that is under way here, or being settled with its coordinator; look again after the next step."""
+    ASK = 3
+    """Never seen here: the server that the revision names knows whether it exists."""
+
+
+def waits_for(
+    revision: str, *, context: ServerContext, incarnations: Incarnations, entries: Entries, coordinator: Coordinator
+) -> Wait:
+    """What a read must wait for; raises `RefusedError` if this server can never reflect the revision."""
+    try:
+        wanted = parse_revision(revision)
+    except ValueError as error:
+        raise refuse(Reason.INVALID_REQUEST, str(error), revision=revision[:100]) from None
+    is_own = wanted.server == context.server
+    is_seen = wanted.counter <= context.counter
+    if (is_own and not is_seen) or not (is_own or wanted.server in context.table.subnets_by_server):
+        newest = revision_of(Priority(context.counter, context.server), coordinator=context.server)
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"the server {context.server} has not seen the update {revision} (its newest is {newest})",
+            revision=revision,
+            server=context.server,
+        )
+    if is_own and incarnations.is_left_out(wanted.counter):
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"the update {revision} was lost when the server {context.server} went back to an older copy of its "
+            "database",
+            revision=revision,
+            server=context.server,
+        )
+    if _may_be_missing(wanted, context):
+        if wanted.server not in context.lost:
+            return Wait.NOT_YET
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"the server {context.server} may lack the update {revision} until it meets the server {wanted.server} "
+            "again, "
+            f"which is out of reach ({context.lost[wanted.server]})",
+            revision=revision,
+            unreachable=wanted.server,
+            server=context.server,
+        )
+    if is_own and coordinator.is_waited_for(wanted.counter):
+        return Wait.NOT_YET
+    for entry in entries.by_update.values():
+        if entry.is_ready and entry.final is not None and entry.final.counter <= wanted.counter:
+            return Wait.NOT_YET
+    return Wait.REFLECTED if is_seen else Wait.ASK
+
+
+def _may_be_missing(wanted: Revision, context: ServerContext) -> bool:
+    """Whether an update that this server took part in may be missing here until it has healed with the coordinator."""
+    return context.doubts.may_be_one(wanted.server, wanted.counter) or wanted.server in context.unreconciled_servers()

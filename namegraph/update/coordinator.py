@@ -1,0 +1,662 @@
+"""The coordinator of updates: orders them with all participants, computes the outcome alone, and decides.
+
+    ORDER ---- all voted ----> READY ---- all ready, all covered ----> DECIDED
+      |                          |
+      +--------- Abort <---------+
+
+Until it is decided, an update ends without a trace when a participant refuses, its deadline passes, a server it needs
+is out of reach, or this server starts again. A decided one is kept until every participant is done.
+
+A group that is deleted with force may have arcs that only its home knows: then the update begins again, leaving them
+too. A read takes part in the ordering like an update; at its turn every participant says what it reaches, and no more
+is done.
+
+The final priority, the highest vote, is announced as soon as it is known. A participant that is found only by a `Ready`
+gets `Order` with the final priority, and answers `Ready`. When one vote alone is missing, that server is told the
+highest of the others, and so knows the final priority by its own vote (`Order.highest_vote`). The caller is answered
+when all participants are done: who reads afterwards, anywhere, sees the update.
+
+Source: NG 6.2, 6.4; protocol.md section 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from namegraph.graph.apply_delta import name_effects
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed, GraphEffect, ImportCounts
+from namegraph.model.priorities import Priority, revision_of
+from namegraph.model.refusals import Reason, Refusal
+from namegraph.model.rows import NodeKind, RequestId
+from namegraph.state.context import ServerContext
+from namegraph.state.durable_maps import UPDATES, DurableMap
+from namegraph.update.arc_outcomes import UNSAID, UnsaidError
+from namegraph.update.control_report import ControlReport, united_reports
+from namegraph.update.decision import Decision, decide
+from namegraph.update.import_plan import ImportOperations
+from namegraph.update.participant import Participant
+from namegraph.update.participant_shares import parts_of
+from namegraph.update.transaction import RUNNING, Ended, Phase, Plan, Transaction
+from namegraph.verify.prepare_rules import fault_in_answer
+from namegraph.wire.codec import encode
+from namegraph.wire.message_parts import Cover, OnwardServers, ReconcileArc, Step, SuspendArc, Update, UpdateId
+from namegraph.wire.update_messages import (
+    Abort,
+    Commit,
+    Done,
+    Drop,
+    Final,
+    Holding,
+    Order,
+    Ready,
+    Refuse,
+    TakeCut,
+    Vote,
+)
+
+COORDINATED = "coordinated"
+"""Rows: an update under way, by update."""
+
+ATTEMPTS_LIMIT = 100
+"""How often the deletion of a group begins again because other updates keep joining arcs to or from it."""
+
+_MISSING = {
+    Phase.WAITING: "agreed on who is there",
+    Phase.ORDER: "voted",
+    Phase.READY: "were ready",
+}
+"""What servers had not done yet when a deadline passed."""
+
+OWN_PART_LATER_FROM = 10_000
+"""Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
+a second or more, in which the others can work too."""
+
+ROOTS_LIMIT = 100
+"""Up to so many entry nodes of an update are named to every server that it leads to. An update with more of them, as an
+import or a settlement of arcs, finds its participants where arcs lead; its messages stay as small as its parts."""
+
+BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
+
+
+class Coordinator:
+    """All updates that this server coordinates and that are not done everywhere."""
+
+    def __init__(self, context: ServerContext, participant: Participant) -> None:
+        self._context = context
+        self._participant = participant
+        self.own_share_later_from = OWN_PART_LATER_FROM
+        self._running = DurableMap(context.durable, COORDINATED, UPDATES, RUNNING)
+        self.ended: list[Ended] = []
+        """Decided, or come to nothing, in this step; a commit is not to be answered yet."""
+        self.answerable: list[UpdateId] = []
+        """Over everywhere since this step."""
+        self.confirmed: list[UpdateId] = []
+        """Of these, updates whose last `Done` came from another server."""
+        self.controlled: dict[UpdateId, tuple[GraphEffect, ...]] = {}
+        """Of these, what became controlled or released, where anything did."""
+        self.begun_again: list[tuple[UpdateId, UpdateId]] = []
+        """(before, now): updates that began again in this step."""
+        self.own_begun_again: list[tuple[UpdateId, UpdateId]] = []
+        """The same of updates that this server does by itself."""
+        self.own_ended: list[tuple[UpdateId, bool]] = []
+        """Updates that this server did by itself and that are over since this step, and whether they were done."""
+
+    def start(self, plan: Plan, *, request_id: RequestId, deadline: float | None, attempt: int = 1) -> UpdateId:
+        """Take a new update; return its id."""
+        context = self._context
+        tentative = context.next_priority()
+        # Counters never fall, not even by a restart, so no two updates of this coordinator share one.
+        update_id = UpdateId(context.server, tentative.counter)
+        running = self._running[update_id] = Transaction(update_id, request_id, plan, deadline, tentative, attempt)
+        if not plan.is_own and (context.view_change_in_progress or not context.view_active):
+            running.phase = Phase.WAITING
+            return update_id
+        if plan.without is not None and context.is_in_view(plan.without):
+            self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {plan.without} is back; nothing was done"))
+            return update_id
+        covers: dict[ServerId, tuple[dict[NodeId, None], dict[NodeId, None]]] = {}
+        if plan.read is not None:
+            covers[context.home_of(plan.read)] = ({}, {plan.read: None})
+        if plan.cut is not None:
+            covers.update((server, ({}, {})) for server in context.table.servers())
+        if isinstance(plan.operations, ImportOperations):
+            covers |= plan.operations.ends()
+        for _, operation in () if isinstance(plan.operations, ImportOperations) else plan.operations:
+            match operation:
+                case CreateGroup(group) | DeleteGroup(group):
+                    covers.setdefault(context.home_of(group), ({}, {}))[0][group] = None
+                case LeaveArc(parent, child, is_unconfirmed=True):
+                    covers.setdefault(context.server, ({}, {}))[1][child] = None
+                # A suspended arc is left at the end that is there; at its child's end only with this server as
+                # coordinator. Another coordinator may lose the child's home before it can tell the outcome, and it
+                # offers missed outcomes to homes of parents alone.
+                case LeaveArc(parent, child) if context.acts_for_parent_home(parent=parent, child=child):
+                    covers.setdefault(context.server, ({}, {}))[1][child] = None
+                case LeaveArc(parent, child) if not context.is_in_view(context.home_below(parent=parent, child=child)):
+                    covers.setdefault(context.home_of(parent), ({}, {}))[0][parent] = None
+                case JoinArc(parent, child, offline=True) if context.is_away(
+                    context.home_below(parent=parent, child=child)
+                ):
+                    covers.setdefault(context.home_of(parent), ({}, {}))[0][parent] = None
+                case JoinArc(parent, child, offline=True) if context.acts_for_parent_home(parent=parent, child=child):
+                    covers.setdefault(context.server, ({}, {}))[1][child] = None
+                case JoinArc(parent, child) | LeaveArc(parent, child) | ReconcileArc(parent, child):
+                    covers.setdefault(context.home_of(parent), ({}, {}))[0][parent] = None
+                    below = context.home_below(parent=parent, child=child)
+                    covers.setdefault(below, ({}, {}))[1][child] = None
+                case SuspendArc(parent, child):
+                    covers.setdefault(context.home_of(child), ({}, {}))[1][child] = None
+        running.judges = dict.fromkeys(covers)
+        roots = dict.fromkeys(node for _, entry_nodes in covers.values() for node in entry_nodes)
+        if len(roots) <= ROOTS_LIMIT:
+            running.roots = frozenset(roots)
+        for server, (ends, entry_nodes) in covers.items():
+            running.want(server, ends=ends, entry_nodes=running.roots.union(entry_nodes))
+        self._ask(running)
+        return update_id
+
+    def vote(self, sender: ServerId, vote: Vote) -> None:
+        """Count a vote; with the last one the final priority is known."""
+        self._context.see(vote.priority)
+        running = self._running.get(vote.update_id)
+        if running is None or running.phase is not Phase.ORDER or not running.votes_due[sender]:
+            return
+        running.votes_due[sender] -= 1
+        running.highest_vote = max(running.highest_vote, vote.priority)
+        running.above.update(dict.fromkeys(vote.above))
+        self._add_leads(running, vote.leads)
+        self._ask(running)
+        if running.phase is not Phase.ORDER or running.votes_due.total():
+            return
+        running.final, running.phase = running.highest_vote, Phase.READY
+        knows_it = sender == running.last_voter and not vote.leads
+        is_large = len(running.plan.operations) >= self.own_share_later_from
+        send = self._context.send_via_log if is_large else self._context.send
+        for server in self._involved(running):
+            if not (knows_it and server == sender):
+                send(server, Final(vote.update_id, running.final, tuple(running.above)))
+        for early_one, answer in running.early:
+            if isinstance(answer, Ready):
+                self.ready(early_one, answer)
+            else:
+                self.refuse(early_one, answer)
+
+    def ready(self, sender: ServerId, ready: Ready) -> None:
+        """Count a yes vote; decide with the last one."""
+        running = self._running.get(ready.update_id)
+        self._keep_early(running, sender, ready)
+        if running is None or running.phase is not Phase.READY:
+            return
+        running.readies[sender] = ready
+        if running.refuses:
+            self._end_refused(running)
+            return
+        self._add_leads(running, ready.leads)
+        self._ask(running)
+        if running.phase is Phase.READY and running.is_covered():
+            self._compute(running)
+
+    def fault_in(self, answer: Ready | Refuse, *, sender: ServerId) -> str | None:
+        """The fault in a participant's answer; None where there is none."""
+        running = self._running.get(answer.update_id)
+        if running is None or running.phase not in (Phase.ORDER, Phase.READY):
+            return None  # It is passed over.
+        return fault_in_answer(answer, running, sender=sender, context=self._context, participant=self._participant)
+
+    def give_up(self, update_id: UpdateId, sender: ServerId, fault: str) -> None:
+        """End an update whose participant sent an invalid answer: it may not know the owner of a subnet."""
+        running = self._running.get(update_id)
+        if running is not None and running.phase in (Phase.ORDER, Phase.READY) and sender in running.asked:
+            why = f"the server {sender} is at fault: it {fault}; nothing was done"
+            self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (are all servers in its table of peers?)"))
+
+    def refuse(self, sender: ServerId, refuse: Refuse) -> None:
+        """End the update, or begin it again, once all servers that judge it have answered: one participant refuses."""
+        running = self._running.get(refuse.update_id)
+        self._keep_early(running, sender, refuse)
+        if running is None or running.phase is not Phase.READY:
+            return
+        running.refuses[sender] = refuse
+        self._end_refused(running)
+
+    def _keep_early(self, running: Transaction | None, sender: ServerId, answer: Ready | Refuse) -> None:
+        # The last voter knows the final priority before its vote is here, and may have handed it on with an entry.
+        if running is not None and running.phase is Phase.ORDER:
+            running.early.append((sender, answer))
+
+    def tick(self, now: float) -> None:
+        """End the updates whose deadline has passed."""
+        for running in list(self._running.values()):
+            if not running.is_decided and running.deadline is not None and now > running.deadline:
+                what, missing = _MISSING[running.phase], self._missing(running)
+                self._abort(
+                    running,
+                    Refusal(
+                        Reason.DEADLINE_EXCEEDED,
+                        f"the deadline passed before all servers {what} ({missing}); nothing was done",
+                    ),
+                )
+
+    def next_deadline(self) -> float | None:
+        """When `tick` has something to do at the earliest."""
+        deadlines = [
+            running.deadline
+            for running in self._running.values()
+            if running.deadline is not None and not running.is_decided
+        ]
+        return min(deadlines, default=None)
+
+    def peer_lost(self, server: ServerId) -> None:
+        """End the updates that need a server which is out of reach."""
+        for running in list(self._running.values()):
+            if running.is_decided or server not in running.asked:
+                continue
+            if running.plan.is_own or (server in running.judges and not running.plan.is_import):
+                self._abort(running, self._out_of_reach(server))
+            else:
+                # What it affects there will be suspended: then it can be done without.
+                self._wait(running)
+
+    def _wait(self, running: Transaction) -> None:
+        """Let an update begin anew when a view is open."""
+        self._end_without_trace(running)
+        again = Transaction(
+            running.update_id,
+            running.request_id,
+            running.plan,
+            running.deadline,
+            running.tentative,
+            running.attempt,
+            phase=Phase.WAITING,
+        )
+        self._running[running.update_id] = again
+
+    def decided(self) -> list[tuple[UpdateId, bytes]]:
+        """What was decided and may not be done everywhere, each as an encoded `Commit` of everything; sorted."""
+        return [
+            (update_id, running.everything)
+            for update_id, running in sorted(self._running.items())
+            if running.is_decided
+        ]
+
+    def end_view(self) -> list[Transaction]:
+        """End all that is under way: what is decided is finished by others; the rest begins again, if asked for by
+        clients. Returns what was decided in all views since one was open."""
+        # A view that did not come to be open may not have come to all its members: some still miss what was decided.
+        found = []
+        for running in list(self._running.values()):
+            if running.is_decided:
+                found.append(running)
+                running.phase = Phase.FINISHED
+                self._running.touch(running.update_id)
+            elif running.plan.is_own:
+                del self._running[running.update_id]
+            elif running.phase is not Phase.WAITING:
+                self._running[running.update_id] = Transaction(
+                    running.update_id,
+                    running.request_id,
+                    running.plan,
+                    running.deadline,
+                    running.tentative,
+                    running.attempt,
+                    phase=Phase.WAITING,
+                )
+        return found
+
+    def open_view(self) -> None:
+        """Answer for what the view before has decided, and begin what waits."""
+        for update_id, running in list(self._running.items()):
+            if running.phase is not Phase.FINISHED:
+                continue
+            del self._running[update_id]
+            if running.plan.is_own:
+                self.own_ended.append((update_id, True))
+                continue
+            self.answerable.append(update_id)
+            if running.told:
+                self.controlled[update_id] = united_reports(running.told)
+        self.begin_waiting()
+
+    def begin_waiting(self) -> None:
+        """Begin what waits for a view that is open."""
+        for running in list(self._running.values()):
+            if running.phase is Phase.WAITING:
+                del self._running[running.update_id]
+                again = self.start(
+                    running.plan, request_id=running.request_id, deadline=running.deadline, attempt=running.attempt
+                )
+                self.begun_again.append((running.update_id, again))
+
+    def is_waited_for(self, counter: int) -> bool:
+        """Whether a decided update at or below a counter is not done everywhere."""
+        return any(
+            running.phase is Phase.DECIDED and running.final.counter <= counter for running in self._running.values()
+        )
+
+    def has_decided(self, update_id: UpdateId) -> bool:
+        """Whether an update of this coordinator is decided, and not done everywhere."""
+        running = self._running.get(update_id)
+        return running is not None and running.phase is Phase.DECIDED
+
+    def under_way(self) -> list[UpdateId]:
+        """The updates that are not over, sorted."""
+        return [running.update_id for running, _ in self.all_running()]
+
+    def all_running(self) -> list[tuple[Transaction, tuple[ServerId, ...]]]:
+        """The updates that are not over, sorted, each with the servers it waits for."""
+        return [
+            (running, tuple(sorted(running.not_done) if running.phase is Phase.DECIDED else self._waited_for(running)))
+            for _, running in sorted(self._running.items())
+            if running.phase is not Phase.FINISHED
+        ]
+
+    def holding(self, sender: ServerId, holding: Holding) -> None:
+        """A server was handed an entry: tell it the final priority, or that the update is over."""
+        running = self._running.get(holding.update_id)
+        if running is None or running.phase is Phase.WAITING or running.is_decided:
+            self._context.send(sender, Drop(holding.update_id))
+            return
+        running.holders[sender] = None
+        self._running.touch(holding.update_id)
+        if running.phase is not Phase.ORDER:
+            self._context.send(sender, Final(holding.update_id, running.final))
+
+    def done(self, sender: ServerId, done: Done) -> None:
+        """With the last one, the caller can be answered."""
+        running = self._running.get(done.update_id)
+        if running is None or running.phase is not Phase.DECIDED:
+            return
+        if sender not in running.not_done:
+            return
+        del running.not_done[sender]
+        self._running.touch(done.update_id)
+        if done.controlled or done.released:
+            running.told += (ControlReport(sender, done.controlled, done.released),)
+        if not running.not_done:
+            del self._running[done.update_id]
+            if running.plan.is_own:
+                self.own_ended.append((done.update_id, True))
+                return
+            self.answerable.append(done.update_id)
+            if running.told:
+                self.controlled[done.update_id] = united_reports(running.told)
+            # This server's own part is durable too then: it was done before the others could know.
+            if sender != self._context.server and not running.apply_own_share_later:
+                self.confirmed.append(done.update_id)
+
+    def is_idle(self) -> bool:
+        """Whether no update of this coordinator is under way."""
+        return all(running.phase is Phase.FINISHED for running in self._running.values())
+
+    def _ask(self, running: Transaction) -> None:
+        """Send `Order` wherever the entry does not cover what is wanted.
+
+        This server votes first, within the step: then it is known whether one other server is all that is left to vote.
+        """
+        final = None if running.phase is Phase.ORDER else running.final
+        to_ask = []
+        for server in sorted(running.wanted):
+            asked = running.asked.get(server)
+            if asked is None or not asked.contains(running.wanted[server]):
+                to_ask.append(server)
+        for server in to_ask:
+            if self._context.is_away(server) or not self._context.has_met(server):
+                self._abort(running, self._out_of_reach(server))
+                return
+        is_last = final is None and len(to_ask) == 1 and not running.votes_due.total()
+        if to_ask:
+            running.last_voter = to_ask[0] if is_last else None
+        if not is_last and final is None and self._context.server in to_ask:
+            to_ask = [self._context.server]
+        parts = parts_of(running, [server for server in to_ask if server not in running.asked], context=self._context)
+        # A server that was asked before knows the update.
+        plan = running.plan
+        known = Update(running.update_id, (), plan.size, (), plan.read, cut=plan.cut)
+        for server in to_ask:
+            before = running.asked.get(server)
+            cover = running.asked[server] = running.wanted[server]
+            if before is not None:
+                cover = Cover(cover.ends - before.ends, cover.entry_nodes - before.entry_nodes)
+            if final is None:
+                running.votes_due[server] += 1
+            self._running.touch(running.update_id)
+            above = tuple(running.above) if is_last or final is not None else ()
+            highest_vote = running.highest_vote if is_last else None
+            part = parts.get(server, known)
+            over_below = min(self._running).number
+            self._context.send(server, Order(part, running.tentative, cover, final, above, highest_vote, over_below))
+
+    def _add_leads(self, running: Transaction, leads: OnwardServers) -> None:
+        for server, nodes in leads:
+            running.want(server, entry_nodes=running.roots.union(nodes))
+
+    def _involved(self, running: Transaction) -> list[ServerId]:
+        return sorted({**running.asked, **running.holders})
+
+    def _end_without_trace(self, running: Transaction) -> None:
+        """Let everybody forget an update."""
+        update_id = running.update_id
+        del self._running[update_id]
+        for server in self._involved(running):
+            self._context.send(server, Abort(update_id))
+
+    def _end_refused(self, running: Transaction) -> None:
+        """End an update by the first of its operations that cannot be done, as one server would have."""
+        if not running.is_judged():
+            return
+        _, first = min(running.refuses.items(), key=lambda item: self._rank(running, *item))
+        if not first.to_leave and _group_gone(running, first) is None:
+            is_for_server = first.refusal.reason is Reason.UNAVAILABLE
+            self._abort(running, first.refusal, place=None if is_for_server else running.final)
+        elif running.attempt >= ATTEMPTS_LIMIT:
+            self._abort(running, Refusal(Reason.UNAVAILABLE, BUSY_GROUP))
+        else:
+            self._begin_again(running, first)
+
+    def _rank(self, running: Transaction, server: ServerId, refuse: Refuse) -> tuple[int, bool, bool]:
+        """Sorts refusals as one server meets them: of one join, parent, then child, then whether it is there."""
+        parents = [
+            operation.parent
+            for number, operation in running.plan.operations
+            if number == refuse.number and isinstance(operation, JoinArc | LeaveArc)
+        ]
+        is_parents_home = bool(parents) and self._context.home_of(parents[0]) == server
+        return refuse.number, refuse.refusal.reason is Reason.ALREADY_MEMBER, not is_parents_home
+
+    def _abort(self, running: Transaction, refusal: Refusal, *, place: Priority | None = None) -> None:
+        """`place`: where in the order of updates it was refused; None where the time or a server is to blame."""
+        self._end_without_trace(running)
+        if running.plan.is_own:
+            self.own_ended.append((running.update_id, False))
+            return
+        self.ended.append(Ended(running.update_id, refusal, place))
+        self.answerable.append(running.update_id)
+
+    def _begin_again(self, running: Transaction, refuse: Refuse) -> None:
+        self._end_without_trace(running)
+        more = [
+            (refuse.number, LeaveArc(*arc, if_needed=True, is_unconfirmed=self._context.is_unconfirmed(*arc)))
+            for arc in refuse.to_leave
+        ]
+        gone = _group_gone(running, refuse)
+        operations: list[tuple[int, Step]] = []
+        for number, operation in running.plan.operations:
+            if number == refuse.number and isinstance(operation, DeleteGroup):
+                operations += more
+            if number != refuse.number or not isinstance(operation, LeaveArc) or operation.parent != gone:
+                operations.append((number, operation))
+        plan = replace(running.plan, operations=tuple(operations))
+        again = self.start(plan, request_id=running.request_id, deadline=running.deadline, attempt=running.attempt + 1)
+        (self.own_begun_again if plan.is_own else self.begun_again).append((running.update_id, again))
+
+    def _out_of_reach(self, server: ServerId) -> Refusal:
+        return self._context.out_of_reach(server).refusal
+
+    def _waited_for(self, running: Transaction) -> list[ServerId]:
+        if running.phase is Phase.ORDER:
+            return sorted(server for server, due in running.votes_due.items() if due)
+        return sorted(
+            server
+            for server, cover in running.wanted.items()
+            if server not in running.readies or not running.readies[server].cover.contains(cover)
+        )
+
+    def _missing(self, running: Transaction) -> str:
+        """The servers that an update waits for, in words.
+
+        This server itself is waited for only while an earlier update here waits for other servers.
+        """
+        here = self._context.server
+        servers = [server for server in self._waited_for(running) if server != here]
+        others = self._waited_for_before(running.update_id) if len(servers) < len(self._waited_for(running)) else []
+        missing = [f"missing: {', '.join(servers)}"] if servers else []
+        if others:
+            missing.append(f"an earlier update waits for {', '.join(others)}")
+        return "; ".join(missing) or "missing: this server"
+
+    def _waited_for_before(self, update_id: UpdateId) -> list[ServerId]:
+        """The other servers for which the updates wait that must be over here before one, sorted."""
+        found: set[ServerId] = set()
+        seen, unseen = {update_id}, [update_id]
+        while unseen:
+            for before in self._participant.before(unseen.pop()):
+                if before in seen:
+                    continue
+                seen.add(before)
+                unseen.append(before)
+                running = self._running.get(before)
+                if running is None:
+                    found.add(before.coordinator)
+                elif running.is_decided:
+                    found.update(running.not_done)
+                else:
+                    found.update(self._waited_for(running))
+        return sorted(found - {self._context.server})
+
+    def _compute(self, running: Transaction) -> None:
+        if running.plan.read is not None:
+            self._finish_read(running)
+            return
+        if running.plan.cut is not None:
+            self._finish_cut(running)
+            return
+        try:
+            running.decision = decide(
+                running.update_id, running.readies, final=running.final, home_of=self._context.home_of
+            )
+        except UnsaidError as error:
+            server = self._context.home_of(error.node)
+            self._context.faults.append((server, UNSAID))
+            self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {server} is at fault: {error}"))
+            return
+        self._decide(running)
+
+    def _finish_read(self, running: Transaction) -> None:
+        told = {member for ready in running.readies.values() for member in ready.members}
+        groups = {member.node for member in told if member.kind is NodeKind.GROUP}
+        # A process that is joined while its server is away may turn out to be a group.
+        members = {member for member in told if member.kind is NodeKind.GROUP or member.node not in groups}
+        apart = {node for ready in running.readies.values() for node in ready.unreachable}
+        entered = {member.node for member in members} - {running.plan.read}
+        unreachable = tuple(sorted(apart - entered))
+        self._end_without_trace(running)
+        revision = revision_of(running.final, coordinator=self._context.server)
+        outcome = Committed(revision, members=tuple(sorted(members)), unreachable=unreachable)
+        self.ended.append(Ended(running.update_id, outcome, running.final))
+        self.answerable.append(running.update_id)
+
+    def _finish_cut(self, running: Transaction) -> None:
+        update_id = running.update_id
+        del self._running[update_id]
+        for server in self._involved(running):
+            self._context.send(server, TakeCut(update_id))
+        revision = revision_of(running.final, coordinator=self._context.server)
+        self.ended.append(Ended(update_id, Committed(revision), running.final))
+        self.answerable.append(update_id)
+
+    def _decide(self, running: Transaction) -> None:
+        """Decision, sending and this server's own part are one step, unless that is large."""
+        own = self._send_decision(running)
+        if own is None:
+            return
+        if own.is_whole or len(own.arcs.present) >= self.own_share_later_from:
+            running.apply_own_share_later = True
+            self._context.send_via_log(self._context.server, own)
+        else:
+            self._participant.commit(own)
+
+    def _send_decision(self, running: Transaction) -> Commit | None:
+        """Let all others know; return this server's own part, if it has one."""
+        decision, context = running.decision, self._context
+        update_id = running.update_id
+        assert decision is not None
+        running.phase = Phase.DECIDED
+        self._running.touch(update_id)
+        participants = sorted(running.asked)
+        running.not_done = dict.fromkeys(participants)
+        for server in sorted(running.holders):
+            if server not in running.asked:
+                context.send(server, Drop(update_id))
+        here = [tail for tail in decision.arcs.joined_parents() if context.home_of(tail) == context.server]
+        handed_on = {
+            pending.update_id: pending
+            for server in participants
+            if server != context.server
+            for pending in running.readies[server].pending
+        }
+        for pending in self._participant.pending_at(here, but=update_id):
+            handed_on[pending.update_id] = pending
+        pending_entries = tuple(handed_on[update_id] for update_id in sorted(handed_on))
+        readies = {server: running.readies[server] for server in participants}
+        running.everything = encode(decision.everything(readies))
+        # Only among three can one know an outcome that another one lacks when this one is gone, which may have no part.
+        is_shared = len({context.server, *participants}) > 2
+        if is_shared and len(decision.arcs) >= self.own_share_later_from:
+            commits = dict.fromkeys(participants, decision.for_all(running.everything, pending_entries))
+        else:
+            commits = decision.parts(readies, pending_entries)
+            if is_shared:
+                commits = {
+                    server: commit
+                    if server == context.server
+                    else structs.replace(commit, everything=running.everything)
+                    for server, commit in commits.items()
+                }
+        own = commits.pop(context.server, None)
+        for server, commit in commits.items():
+            context.send(server, commit)
+        if not running.plan.is_own:
+            self.ended.append(Ended(update_id, self._committed(running, decision), running.final))
+        running.decision = None
+        running.readies = {}
+        running.plan = Plan((), 0, is_own=running.plan.is_own)
+        return own
+
+    def _committed(self, running: Transaction, decision: Decision) -> Committed:
+        revision = revision_of(running.final, coordinator=self._context.server)
+        if running.plan.is_import:
+            created = sum(change.is_present for change in decision.groups)
+            return Committed(revision, counts=ImportCounts(decision.arcs.joined_count, created, decision.already_there))
+        effects = name_effects(decision.after.graph, self._context.table, self._context.server, decision.effects)
+        return Committed(revision, effects)
+
+    def restore(self) -> list[Transaction]:
+        """After a restart: let everybody forget what was not decided; return what was, and has a caller."""
+        for running in list(self._running.values()):
+            if not running.is_decided:
+                self._end_without_trace(running)
+        return [running for running in self._running.values() if not running.plan.is_own]
+
+
+def _group_gone(running: Transaction, refuse: Refuse) -> NodeId | None:
+    """The group that is not there any more, where its arc was to be left before another group is deleted."""
+    for number, operation in running.plan.operations:
+        if number == refuse.number and isinstance(operation, DeleteGroup):
+            is_missing = refuse.refusal.reason is Reason.GROUP_NOT_FOUND
+            group = refuse.refusal.facts.get("group") if is_missing else None
+            return None if group is None or group == operation.group else NodeId(group)
+    return None

@@ -1,0 +1,389 @@
+"""Ordering: an update has an entry at each server where nodes are affected by it, and executes there at its turn.
+
+        ordered            final priority known          turn
+    (entry, vote) ------> (place in the one order) ------> ready ------> gone
+
+A vote is a priority above all that the server has seen; the final priority is the highest vote. The turn of an update
+comes when no entry that affects a common node here is left whose final priority is lower, or whose final priority is
+not known and whose bound (a vote, or what was handed on with it) is lower. Waiting so runs from later to earlier
+priorities, and cannot deadlock.
+
+Affected nodes are evaluated anew at each look, for the graph changes beneath the entries: what a committing update
+makes reachable is added to the entries of those that follow its parent, here by looking again, elsewhere by handing
+their entries on.
+
+Source: NG 6.2; protocol.md section 5, round one and growth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Set
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from namegraph.graph.controlled_sinks import Sinks
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import JoinArc
+from namegraph.model.priorities import Priority
+from namegraph.model.rows import NodeIndex
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.state.context import NEVER, ServerContext
+from namegraph.state.durable_maps import UPDATES, DurableMap, ValueForm, packed, packed_small
+from namegraph.update.import_plan import steps_in
+from namegraph.update.prepare import Findings
+from namegraph.wire.message_parts import ArcId, Cover, OnwardServers, PendingEntry, ReconcileArc, Update, UpdateId
+
+ENTRY = "entry"
+"""Rows: an entry by update."""
+COVER = "entry cover"
+"""Rows: what an entry covers, by update."""
+UPDATE = "update"
+"""Rows: what a coordinator asked for, by update."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """An update's place at one server."""
+
+    update_id: UpdateId
+    bound: Priority = NEVER
+    final: Priority | None = None
+    ends: set[NodeId] = field(default_factory=set)
+    entry_nodes: set[NodeId] = field(default_factory=set)
+    asked: Cover | None = None
+    """What the coordinator asked for; None at a server that was only handed the entry."""
+    covered: Cover | None = None
+    """What the last `Ready` (or `Refuse`) spoke of."""
+    is_ready: bool = False
+    sinks: Sinks | None = None
+    """Owned nodes that it affects, as they were when it became ready; None where the caller did not ask."""
+    joins: tuple[ArcId, ...] = ()
+    """Arcs that the update wants to add to groups owned here."""
+    above: tuple[NodeId, ...] = ()
+    """Groups of whose records the coordinator wants to know whether they are held here."""
+    found: Findings | None = None
+    """What the last `Ready` said of this server's own nodes; in memory only."""
+
+    @property
+    def place(self) -> Priority:
+        """Its place in the order as far as it is known here: the final priority is never lower."""
+        return self.final or self.bound
+
+    def narrow(self) -> None:
+        """Keep what the last `Ready` covered: nodes that were handed on since do not belong to the outcome."""
+        assert self.covered is not None
+        self.ends, self.entry_nodes = set(self.covered.ends), set(self.covered.entry_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedPart:
+    """The affected nodes of an update as far as they are known at one server."""
+
+    nodes: Set[NodeIndex]
+    unknown: Set[NodeId]
+    """Affected too; they have no number here."""
+    followed: Set[NodeIndex]
+    """Those of the nodes whose children are affected as well."""
+    leads: OnwardServers
+
+    def overlaps(self, other: AffectedPart) -> bool:
+        """Whether both affect a common node."""
+        return not (self.nodes.isdisjoint(other.nodes) and self.unknown.isdisjoint(other.unknown))
+
+
+@dataclass(slots=True)
+class _CachedPart:
+    """A part, and what it was seen from."""
+
+    part: AffectedPart
+    ends: set[NodeId]
+    entry_nodes: set[NodeId]
+    held_at: int
+    """Update count at which it was last known to hold."""
+
+
+class Entries:
+    """All entries of one server."""
+
+    def __init__(self, context: ServerContext, records: AncestryStore) -> None:
+        self._context = context
+        self._records = records
+        self._covers = DurableMap(context.durable, COVER, UPDATES, ValueForm(_write_cover, _read_cover))
+        """The same entries as `_entries`: what of each may be large is written by itself."""
+        self._entries = DurableMap(context.durable, ENTRY, UPDATES, ValueForm(_write_rest, self._read_rest))
+        self._updates = DurableMap(context.durable, UPDATE, UPDATES, packed_small(Update))
+        self.by_update: Mapping[UpdateId, Entry] = self._entries
+        self.updates: Mapping[UpdateId, Update] = self._updates
+        """What was asked for, of those entries that a coordinator asked for."""
+        self._looks: dict[UpdateId, _CachedPart] = {}
+        self._told: dict[UpdateId, dict[ServerId, set[NodeId]]] = {}
+        """Leads by update; after a restart all are told once more."""
+
+    def hold(self, context: ServerContext, records: AncestryStore) -> Entries:
+        """The entries as they are now, for readers of a site that is held."""
+        held = copy(self)
+        held._context, held._records, held._looks = context, records, {}
+        held.updates = dict(self.updates)
+        held.by_update = {
+            update_id: replace(entry, ends=entry.ends.copy(), entry_nodes=entry.entry_nodes.copy())
+            for update_id, entry in self.by_update.items()
+        }
+        return held
+
+    def of(self, update_id: UpdateId) -> Entry:
+        """The entry of an update, made if there is none; it is about to be changed."""
+        entry = self.by_update.get(update_id)
+        if entry is None:
+            entry = self._entries[update_id] = self._covers[update_id] = Entry(update_id)
+        self._entries.touch(update_id)
+        return entry
+
+    def find(self, update_id: UpdateId) -> Entry | None:
+        """The entry of an update, if there is one; it is about to be changed."""
+        return self.of(update_id) if update_id in self.by_update else None
+
+    def ask(self, update: Update, cover: Cover) -> Entry:
+        """The entry of an update that its coordinator asks for, extended to what it shall cover."""
+        update_id = update.update_id
+        entry = self.of(update_id)
+        self._covers.touch(update_id)
+        entry.ends |= cover.ends
+        entry.entry_nodes |= cover.entry_nodes
+        entry.asked = cover if entry.asked is None else entry.asked.extended(cover)
+        if update_id not in self.updates:
+            self._updates[update_id] = update
+            entry.joins = tuple(
+                ArcId(operation.parent, operation.child)
+                for _, operation in steps_in(update)
+                if isinstance(operation, JoinArc | ReconcileArc)
+                and self._context.home_of(operation.parent) == self._context.server
+            )
+        return entry
+
+    def set_above(self, entry: Entry, above: tuple[NodeId, ...]) -> None:
+        """Note what the coordinator says is above the joined parents."""
+        if entry.above != above:
+            entry.above = above
+            self._covers.touch(entry.update_id)
+
+    def remove(self, update_id: UpdateId) -> Entry | None:
+        """Forget an entry."""
+        for part in (self._looks, self._told, self._updates, self._covers):
+            part.pop(update_id, None)
+        return self._entries.pop(update_id, None)
+
+    def part(self, entry: Entry, *, with_ready: bool = False) -> AffectedPart:
+        """The affected nodes here and where they lead; `with_ready` counts arcs that ready updates will add."""
+        coming = self._coming_arcs(entry) if with_ready else {}
+        if coming:
+            return self._look(entry, coming)
+        look = self._looks.get(entry.update_id)
+        if look is None or not self._still_holds(look, entry):
+            look = _CachedPart(self._look(entry, {}), set(entry.ends), set(entry.entry_nodes), 0)
+            if entry.update_id in self.by_update:
+                self._looks[entry.update_id] = look
+        look.held_at = self._context.graph.update_count
+        return look.part
+
+    def leads_to_tell(self, entry: Entry, *, with_ready: bool) -> OnwardServers:
+        """Where the affected nodes lead, as far as the coordinator was not told yet; `with_ready` as in `part`."""
+        told = self._told.setdefault(entry.update_id, {})
+        found = []
+        for server, nodes in self.part(entry, with_ready=with_ready).leads:
+            known = told.setdefault(server, set())
+            new = tuple(node for node in nodes if node not in known)
+            known.update(new)
+            if new:
+                found.append((server, new))
+        return tuple(found)
+
+    def _still_holds(self, look: _CachedPart, entry: Entry) -> bool:
+        return (
+            look.ends == entry.ends
+            and look.entry_nodes == entry.entry_nodes
+            and not any(name in self._context.graph.index for name in look.part.unknown)
+            and self._context.graph.is_unchanged_at(look.part.followed, since=look.held_at)
+        )
+
+    def _look(self, entry: Entry, coming: Mapping[NodeId, list[NodeId]]) -> AffectedPart:
+        """Whole levels at once: it costs what is affected here, and most of that runs in C.
+
+        Arcs are followed through the nodes of other servers too, as far as they are known here. This server holds the
+        ancestry of all it owns, so it finds all of its own nodes below an entry node, whoever owns that.
+        """
+        graph = self._context.graph
+        nodes, unknown = self._known(entry.ends)
+        followed: set[NodeIndex] = set()
+        elsewhere: set[NodeId] = set()
+        names: Iterable[NodeId] = entry.entry_nodes
+        while names:
+            frontier, without_number = self._known(names)
+            unknown |= without_number
+            frontier -= followed
+            names = []
+            while frontier:
+                followed |= frontier
+                frontier = set().union(*[graph.children[node] for node in frontier]) - followed
+            for parent in [parent for parent in coming if graph.index.get(parent) in followed or parent in unknown]:
+                for child in coming[parent]:
+                    if self._context.home_below(parent=parent, child=child) != self._context.server:
+                        elsewhere.add(child)
+                    elif graph.index.get(child) not in followed and child not in unknown:
+                        names.append(child)
+        return AffectedPart(
+            nodes | followed, unknown, followed, self._leads_from(followed, elsewhere, entry.entry_nodes)
+        )
+
+    def _known(self, names: Iterable[NodeId]) -> tuple[set[NodeIndex], set[NodeId]]:
+        index = self._context.graph.index
+        return {index[name] for name in names if name in index}, {name for name in names if name not in index}
+
+    def _leads_from(self, followed: Set[NodeIndex], elsewhere: Set[NodeId], entry_nodes: Set[NodeId]) -> OnwardServers:
+        """Where arcs from affected groups of this server lead, and one node of each other server that is known below.
+
+        The first must be said: nobody else may know these arcs yet. The second spares asking server after server; while
+        arcs are being suspended it would name servers of other origins, which have no part in that.
+        """
+        context, ids, leaving = self._context, self._context.graph.ids, self._records.leaving
+        found = {ids[node] for node in followed & leaving.keys() if not followed.isdisjoint(leaving[node])} | elsewhere
+        leads: dict[ServerId, list[NodeId]] = {}
+        for name in sorted(found):
+            leads.setdefault(context.home_of(name), []).append(name)
+        for node in sorted(followed & self._records.above.keys()) if context.view_active else ():
+            home = context.home_of(ids[node])
+            if home not in leads and ids[node] not in entry_nodes:
+                leads[home] = [ids[node]]
+        return tuple((server, tuple(leads[server])) for server in sorted(leads))
+
+    def affects(self, nodes: Set[NodeIndex], names: Iterable[NodeId]) -> bool:
+        """Whether an entry here affects one of the nodes, given by number or by name."""
+        if self._cuts():
+            return True
+        known, unknown = self._known(names)
+        wanted = AffectedPart(known | nodes, unknown, frozenset(), ())
+        return any(wanted.overlaps(self.part(entry)) for entry in self.by_update.values())
+
+    def next_turn(self) -> Entry | None:
+        """The earliest update that must answer the coordinator and whose turn has come."""
+        waiting = [
+            (entry.final, entry)
+            for entry in self.by_update.values()
+            if entry.final is not None and entry.asked is not None and entry.covered != entry.asked
+        ]
+        if not waiting:
+            return None
+        cuts = self._cuts()
+        for _, entry in sorted(waiting, key=lambda place: place[0]):
+            if not any(self._must_come_before(other, entry, cuts) for other in self.by_update.values()):
+                return entry
+        return None
+
+    def _must_come_before(self, other: Entry, entry: Entry, cuts: Container[UpdateId]) -> bool:
+        if other is entry or not other.place < entry.place:
+            return False
+        return other.update_id in cuts or entry.update_id in cuts or self.part(entry).overlaps(self.part(other))
+
+    def before(self, update_id: UpdateId) -> list[UpdateId]:
+        """The updates that must be over before the turn of one comes here, sorted."""
+        entry, cuts = self.by_update.get(update_id), self._cuts()
+        if entry is None:
+            return []
+        others = self.by_update.values()
+        return sorted(other.update_id for other in others if self._must_come_before(other, entry, cuts))
+
+    def _cuts(self) -> set[UpdateId]:
+        """Those updates that affect everything."""
+        return {update_id for update_id, update in self.updates.items() if update.cut is not None}
+
+    def following(self, name: NodeId, *, but: UpdateId) -> tuple[PendingEntry, ...]:
+        """The entries that follow a node, to be handed on to what becomes reachable from it."""
+        node = self._context.graph.index.get(name)
+        return tuple(
+            PendingEntry(update_id, entry.bound, entry.final)
+            for update_id, entry in sorted(self.by_update.items())
+            if update_id != but and (node in self.part(entry).followed or name in self.part(entry).unknown)
+        )
+
+    def install(self, handed_on: PendingEntry, entry_nodes: Iterable[NodeId]) -> bool:
+        """Take an entry that was handed on; return whether none of its update was held."""
+        self._context.see(handed_on.bound)
+        if handed_on.final is not None:
+            self._context.see(handed_on.final)
+        is_new = handed_on.update_id not in self.by_update
+        entry = self.of(handed_on.update_id)
+        self._covers.touch(handed_on.update_id)
+        entry.entry_nodes.update(entry_nodes)
+        entry.bound = max(entry.bound, handed_on.bound)
+        entry.final = entry.final or handed_on.final
+        return is_new
+
+    def _coming_arcs(self, but: Entry) -> dict[NodeId, list[NodeId]]:
+        coming: dict[NodeId, list[NodeId]] = {}
+        for entry in self.by_update.values():
+            if entry is but or not entry.is_ready:
+                continue
+            for parent, child in entry.joins:
+                coming.setdefault(parent, []).append(child)
+        return coming
+
+    def _read_rest(self, encoded: bytes) -> Entry:
+        found = _ENTRIES.read(encoded)
+        entry = self._covers[found.update_id]
+        entry.bound, entry.final = found.bound, found.final
+        entry.is_ready, entry.sinks = found.is_ready, found.sinks
+        if found.is_covered_as_asked:
+            entry.covered = entry.asked
+        return entry
+
+
+class _EntryRow(NamedTuple):
+    """What of an entry changes often, and is small."""
+
+    update_id: UpdateId
+    bound: Priority
+    final: Priority | None
+    is_ready: bool
+    is_covered_as_asked: bool
+    sinks: Sinks | None = None
+
+
+class _CoverRow(NamedTuple):
+    """What of an entry may be large, and changes with what is asked for."""
+
+    update_id: UpdateId
+    ends: frozenset[NodeId]
+    entry_nodes: frozenset[NodeId]
+    asked: Cover | None
+    covered: Cover | None
+    joins: tuple[ArcId, ...]
+    above: tuple[NodeId, ...]
+
+
+def _write_rest(entry: Entry) -> bytes:
+    is_covered = entry.covered is not None and entry.covered == entry.asked
+    return _ENTRIES.write(_EntryRow(entry.update_id, entry.bound, entry.final, entry.is_ready, is_covered, entry.sinks))
+
+
+def _write_cover(entry: Entry) -> bytes:
+    ends, entry_nodes = frozenset(entry.ends), frozenset(entry.entry_nodes)
+    return _COVERS.write(
+        _CoverRow(entry.update_id, ends, entry_nodes, entry.asked, entry.covered, entry.joins, entry.above)
+    )
+
+
+def _read_cover(encoded: bytes) -> Entry:
+    cover = _COVERS.read(encoded)
+    return Entry(
+        cover.update_id,
+        ends=set(cover.ends),
+        entry_nodes=set(cover.entry_nodes),
+        asked=cover.asked,
+        covered=cover.covered,
+        joins=cover.joins,
+        above=cover.above,
+    )
+
+
+_ENTRIES = packed(_EntryRow)
+_COVERS = packed_small(_CoverRow)

@@ -1,0 +1,361 @@
+"""A server's part in updates: it votes, waits for its turn, gets ready or refuses, and applies what was decided.
+
+    Order --> Vote --> Final --> (turn) --> Ready --> Commit --> Done
+                 \\                   \\          \\
+                  Abort               Refuse      Abort
+
+Who votes last knows the final priority without `Final`, and may be ready at once. `Ready` is a yes vote; who gave it
+never decides alone. It is given again when the coordinator asks for more entry nodes.
+
+Source: NG 6.2, 6.4; protocol.md section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Set
+from dataclasses import replace
+
+from namegraph.events import Cut
+from namegraph.graph.controlled_sinks import AFFECTED_COMPARED_LIMIT, Sinks, controlled_among
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Member
+from namegraph.model.rows import NodeIndex, NodeKind
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.state.context import ServerContext, doubted_below
+from namegraph.update.commit_share import part_of_everything
+from namegraph.update.decision_log import DecisionLog
+from namegraph.update.import_plan import operations_in, steps_in
+from namegraph.update.order_queue import AffectedPart, Entries, Entry
+from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
+from namegraph.verify.commit_rules import fault_in_outcome
+from namegraph.verify.commit_rules_ancestry import are_held_here
+from namegraph.wire.codec import NotAMessageError
+from namegraph.wire.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
+from namegraph.wire.message_parts import ArcChange, ArcId, KnownArc, PendingEntry, RecordColumns, Update, UpdateId
+from namegraph.wire.update_messages import Abort, Commit, Done, Drop, Final, Holding, Order, Ready, TakeCut, Vote
+
+
+class Participant:
+    """Handles what coordinators ask of this server."""
+
+    def __init__(self, context: ServerContext, records: AncestryStore, entries: Entries) -> None:
+        self.decided = DecisionLog(context.durable)
+        self._context = context
+        self._graph = context.graph
+        self.records = self._records = records
+        self._entries = entries
+        self.cuts_turned: list[UpdateId] = []
+        """Cuts whose turn has come in this step."""
+
+    def order(self, order: Order) -> None:
+        """Make an entry, or extend it; vote where the final priority is not known."""
+        context = self._context
+        update_id = order.update.update_id
+        is_first = update_id not in self._entries.updates
+        entry = self._entries.ask(order.update, order.cover)
+        context.see(order.tentative)
+        self.decided.over(update_id.coordinator, order.over_below)
+        if order.final is not None:
+            context.see(order.final)
+            entry.final = order.final
+            self._entries.set_above(entry, order.above)
+            return
+        if order.highest_vote is not None:
+            context.see(order.highest_vote)
+        vote = context.next_priority()
+        if entry.final is None:
+            entry.bound = max(entry.bound, vote)
+        leads = self._entries.leads_to_tell(entry, with_ready=True)
+        above = self._records.above_of(dict.fromkeys(arc.parent for arc in entry.joins)) if is_first else ()
+        if order.highest_vote is not None and not leads:
+            # The last vote, above all others, and nobody else is to be asked.
+            entry.final = vote
+            self._entries.set_above(entry, tuple(dict.fromkeys((*order.above, *above))))
+        context.send(update_id.coordinator, Vote(update_id, vote, leads, above))
+
+    def final(self, final: Final) -> None:
+        """Learn an update's place in the order."""
+        self._context.see(final.priority)
+        entry = self._entries.find(final.update_id)
+        if entry is not None:
+            entry.final = final.priority
+            self._entries.set_above(entry, final.above)
+
+    def abort(self, abort: Abort) -> None:
+        """Forget an update that leaves no trace."""
+        self._forget(abort.update_id)
+
+    def drop(self, drop: Drop) -> None:
+        """Forget an entry that was handed on here too late to matter."""
+        self._forget(drop.update_id)
+
+    def take_next_turn(self) -> bool:
+        """Let the first update whose turn has come check and answer; return whether there was one."""
+        entry = None if self._context.view_change_in_progress else self._entries.next_turn()
+        if entry is None:
+            return False
+        self._entries.of(entry.update_id)
+        assert entry.asked is not None
+        assert entry.final is not None
+        update = self._entries.updates[entry.update_id]
+        entry.covered = entry.asked
+        try:
+            findings = prepare_update(self._context, self._records, update)
+        except CannotError as error:
+            self._context.send(update.update_id.coordinator, error.refuse)
+            return True
+        entry.is_ready = True
+        if update.cut is not None:
+            self.cuts_turned.append(entry.update_id)
+            return True
+        if update.reports_control:
+            nodes = self._owned(self._entries.part(entry).nodes)
+            if len(nodes) > AFFECTED_COMPARED_LIMIT:
+                steps = [step for _, step in steps_in(update) if isinstance(step, JoinArc | LeaveArc)]
+                nodes = self._owned(self._numbers(step.child for step in steps))
+            entry.sinks = Sinks(frozenset(nodes), frozenset(self._controlled(nodes)))
+        self._say_ready(entry, findings)
+        return True
+
+    def restore(self) -> None:
+        """Say again that this server is ready for cuts: the first `Ready` may have been lost with the crash."""
+        for update_id, update in self._entries.updates.items():
+            if update.cut is not None and self._entries.by_update[update_id].is_ready:
+                self.cuts_turned.append(update_id)
+
+    def ready_for_cut(self, update_id: UpdateId) -> None:
+        """Say that all that this server sent before the turn of a cut was received."""
+        entry = self._entries.by_update.get(update_id)
+        if entry is not None:
+            self._say_ready(entry, NOTHING)
+
+    def take_cut(self, update_id: UpdateId) -> Cut | None:
+        """The cut is now, unless it was before; tell all others before anything else."""
+        update, entry = self._entries.updates.get(update_id), self._entries.by_update.get(update_id)
+        if update is None or update.cut is None or entry is None or not entry.is_ready:
+            return None
+        for server in self._context.table.servers():
+            if server != self._context.server:
+                self._context.send(server, TakeCut(update_id))
+        self._forget(update_id)
+        return Cut(update.cut, f"{update_id.number}@{update_id.coordinator}")
+
+    def commit(self, commit: Commit) -> None:
+        """Apply this server's part of an outcome, in one step, and say that it is done."""
+        if commit.everything and commit.update_id.coordinator != self._context.server:
+            self.decided.keep(commit.update_id, commit.everything)
+        self._context.send(commit.update_id.coordinator, self._commit(commit))
+
+    def fault_in(self, commit: Commit) -> str | None:
+        """What in an outcome contradicts what this server agreed to; None where nothing does."""
+        if commit.update_id.coordinator == self._context.server:
+            return None
+        return fault_in_outcome(commit, context=self._context, records=self._records, entries=self._entries)
+
+    def knows(self, ancestry: RecordColumns) -> bool:
+        """Whether this ancestry agrees with what this server holds of its own nodes, or has yet to hear."""
+        return are_held_here(ancestry, context=self._context, records=self._records, entries=self._entries)
+
+    def finish(self, everything: bytes) -> None:
+        """Apply an outcome that another member knew when the view ended, if this server waits for it."""
+        try:
+            commit = part_of_everything(everything, self._context)
+        except NotAMessageError:
+            return
+        if commit.update_id not in self.ready_updates():
+            return
+        fault = self.fault_in(commit)
+        if fault is not None:
+            # The kept copy or its coordinator is faulty. The coordinator is counted: nothing says who kept the copy.
+            self._context.faults.append((commit.update_id.coordinator, fault))
+            return
+        self.decided.keep(commit.update_id, everything)
+        self._commit(commit)
+
+    def ready_updates(self) -> tuple[UpdateId, ...]:
+        """The updates whose outcome this server waits for, sorted."""
+        return tuple(sorted(entry.update_id for entry in self._entries.by_update.values() if entry.is_ready))
+
+    def remember_doubts(self, members: Container[ServerId]) -> None:
+        """Remember the updates that may be done although this server ends the view without their outcome.
+
+        `members`: the servers of the next view. Every decided update of a member's is known there, and is left out.
+        """
+        for update_id in self.ready_updates():
+            update, asked = self._entries.updates[update_id], self._entries.by_update[update_id].asked
+            if update.is_of_client and asked is not None and update_id.coordinator not in members:
+                created = [step.group for _, step in operations_in(update) if isinstance(step, CreateGroup)]
+                self._context.doubts.note(update_id, asked.ends | asked.entry_nodes, created)
+
+    def end_view(self) -> None:
+        """Drop all that is under way."""
+        for update_id in list(self._entries.by_update):
+            self._entries.remove(update_id)
+        self._prune_and_follow()
+
+    def suspend_leaving(self) -> None:
+        """Suspend all arcs from here to servers that were in another view."""
+        self._records.suspend_leaving(self._context.has_diverged)
+        self._records.settle()
+        self._prune_and_follow()
+
+    def set_leaving(self, known: KnownArc) -> None:
+        """Take over what was done to an arc from here while its child's home is away."""
+        self._records.set_leaving(known)
+        self._note_left((known,))
+        self._prune_and_follow()
+
+    def set_entering(self, left: KnownArc) -> None:
+        """Take over that an arc to here was left, which is suspended."""
+        self._records.set_entering(left)
+        self._note_left((left,))
+        self._prune_and_follow()
+
+    def _commit(self, commit: Commit) -> Done:
+        update = self._entries.updates[commit.update_id]
+        entry = self._entries.remove(commit.update_id)
+        assert entry is not None
+        assert entry.is_ready
+        entry.narrow()
+        children = children_in(commit.arcs)
+        self._apply(commit)
+        self._follow_unconfirmed(update, children)
+        if self._context.is_parted:
+            self._note_left(unpack_arcs(commit.arcs))
+        self._install_entries(commit.handed_on, entry.entry_nodes)
+        self._prune_and_follow()
+        if entry.sinks is None:
+            return Done(commit.update_id)
+        before = entry.sinks.controlled
+        now = self._controlled(self._owned(entry.sinks.compared | self._numbers(children)))
+        return Done(commit.update_id, controlled=self._names(now - before), released=self._names(before - now))
+
+    def before(self, update_id: UpdateId) -> list[UpdateId]:
+        """The updates that an update waits for here, sorted."""
+        return self._entries.before(update_id)
+
+    def pending_at(self, parents: Iterable[NodeId], *, but: UpdateId) -> tuple[PendingEntry, ...]:
+        """Entries to hand on to what becomes reachable from these owned parents."""
+        found = {
+            pending.update_id: pending for parent in parents for pending in self._entries.following(parent, but=but)
+        }
+        return tuple(found[update_id] for update_id in sorted(found))
+
+    def _apply(self, commit: Commit) -> None:
+        records = self._records
+        relayed = nodes_in(commit.relay)
+        records.install(commit.relay)
+        for node, base in commit.bases:
+            if node not in relayed:
+                records.drop_unless_at(node, base, final=commit.final)
+        for group, is_present in commit.groups:
+            if self._context.table.home_of(group) == self._context.server:
+                records.set_group(group, is_present=is_present, final=commit.final)
+        records.apply_arcs(commit.arcs, final=commit.final)
+        for node, vnid in commit.renamed:
+            if node not in relayed:
+                records.rename(node, vnid, final=commit.final)
+        records.settle()
+
+    def _follow_unconfirmed(self, update: Update, children: list[NodeId]) -> None:
+        """Note which arcs to these children are unconfirmed: the homes of their parents have not joined them."""
+        context = self._context
+        for arc in [arc for arc in context.unconfirmed if arc.child in children]:
+            if not context.is_suspended(*arc):
+                context.set_unconfirmed(arc, is_so=False)
+        for _, operation in update.operations:
+            if not (isinstance(operation, JoinArc) and operation.offline):
+                continue
+            arc = ArcId(operation.parent, operation.child)
+            if context.is_suspended(*arc) and context.acts_for_parent_home(parent=arc.parent, child=arc.child):
+                context.set_unconfirmed(arc, is_so=True)
+
+    def _note_left(self, arcs: Iterable[ArcChange | KnownArc]) -> None:
+        """Note the arcs that this server left while the home of their other end was away."""
+        context = self._context
+        for arc in [change.arc for change in arcs if not change.is_present]:
+            is_ours = context.server in context.homes_of(parent=arc.parent, child=arc.child)
+            if is_ours and not (context.is_suspended(*arc) or context.is_in_view(context.other_home_of(arc))):
+                context.unilateral_leaves[arc] = None
+
+    def _install_entries(self, handed_on: Iterable[PendingEntry], entry_nodes: set[NodeId]) -> None:
+        if not entry_nodes:
+            return
+        for pending in handed_on:
+            if self._entries.install(pending, sorted(entry_nodes)):
+                self._context.send(pending.update_id.coordinator, Holding(pending.update_id))
+
+    def _say_ready(self, entry: Entry, findings: Findings) -> None:
+        update = self._entries.updates[entry.update_id]
+        assert entry.covered is not None
+        # Nothing is compared with its children, of which an import has hundreds of thousands.
+        entry.found = replace(findings, children=())
+        tails, joined_below = parents_in(findings.arcs), joined_parents_in(findings.arcs)
+        ready = Ready(
+            update.update_id,
+            entry.covered,
+            self._entries.leads_to_tell(entry, with_ready=False),
+            self._records.held_of(entry.above),
+            findings.children,
+            findings.groups,
+            findings.arcs,
+            findings.already_there,
+            pack_records(self._records.ancestry_of(tails)),
+            self.pending_at(joined_below, but=update.update_id),
+            self._members(self._entries.part(entry), update.read) if update.read is not None else (),
+            findings.declined,
+            self._unreachable(self._entries.part(entry), update.read) if update.read is not None else (),
+        )
+        self._context.send(update.update_id.coordinator, ready)
+
+    def _members(self, part: AffectedPart, group: NodeId) -> tuple[Member, ...]:
+        """What is owned here and below the group, and processes of servers that are away."""
+        graph = self._graph
+        found = [*self._reached(part, group), *(self._apart(part, group, NodeKind.PROCESS))]
+        return tuple(sorted({Member(graph.ids[node], graph.kind(node)) for node in found}))
+
+    def _unreachable(self, part: AffectedPart, group: NodeId) -> tuple[NodeId, ...]:
+        context, node = self._context, self._graph.index.get(group)
+        is_whole = context.is_healed and not context.unreconciled_servers()
+        if not is_whole or (node is not None and doubted_below(context, node)):
+            # Anything may be missing anywhere below.
+            return (group,)
+        return tuple(sorted(map(self._context.id_of, self._apart(part, group, NodeKind.GROUP))))
+
+    def _apart(self, part: AffectedPart, group: NodeId, kind: NodeKind) -> list[NodeIndex]:
+        """Where suspended arcs lead from what is below the group."""
+        graph, context = self._graph, self._context
+        if not graph.suspended:
+            return []
+        ends = dict.fromkeys(child for node in self._reached(part, group) for child in context.suspended_children(node))
+        return [node for node in ends if graph.kind(node) is kind]
+
+    def _reached(self, part: AffectedPart, group: NodeId) -> list[NodeIndex]:
+        """What is owned here and below the group by now: ways that led here when the read was asked for may be gone."""
+        above = self._graph.index.get(group)
+        if above is None:
+            return []
+        return [node for node in self._owned(part.nodes) if above in self._context.ancestors.of(node)]
+
+    def _forget(self, update_id: UpdateId) -> None:
+        self._entries.remove(update_id)
+        self._prune_and_follow()
+
+    def _prune_and_follow(self) -> None:
+        # A difference under way may need what would be pruned.
+        if not any(entry.is_ready for entry in self._entries.by_update.values()):
+            self._records.prune()
+        self._records.change.follow()
+
+    def _controlled(self, nodes: Iterable[NodeIndex]) -> set[NodeIndex]:
+        return controlled_among(self._graph, self._context.ancestors, nodes)
+
+    def _names(self, nodes: Iterable[NodeIndex]) -> tuple[NodeId, ...]:
+        return tuple(sorted(map(self._context.id_of, nodes)))
+
+    def _numbers(self, names: Iterable[NodeId]) -> Set[NodeIndex]:
+        return {number for name in names if (number := self._graph.index.get(name)) is not None}
+
+    def _owned(self, nodes: Iterable[NodeIndex]) -> list[NodeIndex]:
+        return sorted(node for node in nodes if self._context.owns(node))

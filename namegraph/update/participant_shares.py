@@ -1,0 +1,66 @@
+"""What each participant must know of an update before it votes: the operations of arcs and groups with an end there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from namegraph.model.names import ServerId
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.state.context import ServerContext
+from namegraph.update.import_plan import ImportOperations
+from namegraph.update.transaction import Transaction
+from namegraph.wire.message_parts import ArcId, ReconcileArc, Step, SuspendArc, Update
+
+
+def parts_of(running: Transaction, servers: Sequence[ServerId], *, context: ServerContext) -> dict[ServerId, Update]:
+    """For each of these servers, which are asked for the first time, its part of an update."""
+    plan = running.plan
+    if not servers:
+        return {}
+    if isinstance(plan.operations, ImportOperations):
+        return {
+            server: Update(
+                running.update_id,
+                (),
+                plan.size,
+                (),
+                read=None,
+                is_of_client=True,
+                brought=plan.operations.concerning(server),
+            )
+            for server in servers
+        }
+    concerning: dict[ServerId, list[tuple[int, Step]]] = {server: [] for server in servers}
+    leaves = []
+    for number, operation in plan.operations:
+        match operation:
+            case SuspendArc(parent, child) | LeaveArc(parent, child):
+                leaves.append(ArcId(parent, child))
+        for home in _homes_of(operation, context):
+            if home in concerning:
+                concerning[home].append((number, operation))
+    is_change = plan.read is None and plan.cut is None
+    return {
+        server: Update(
+            running.update_id,
+            tuple(concerning[server]),
+            plan.size,
+            tuple(leaves),
+            read=plan.read,
+            is_of_client=is_change and not plan.is_own,
+            reports_control=plan.reports_control,
+            cut=plan.cut,
+        )
+        for server in servers
+    }
+
+
+def _homes_of(operation: Step, context: ServerContext) -> tuple[ServerId, ...]:
+    """The servers that an operation concerns before anything is known of what is above and below."""
+    match operation:
+        case CreateGroup(group) | DeleteGroup(group):
+            return (context.home_of(group),)
+        case SuspendArc(_, child):
+            return (context.home_of(child),)
+        case JoinArc(parent, child) | LeaveArc(parent, child) | ReconcileArc(parent, child):
+            return context.homes_of(parent=parent, child=child)

@@ -1,0 +1,166 @@
+"""What one server finds of an update at its turn: what it would change of what this server owns, or why it cannot be.
+
+    group  -> its home: created, deleted            arc -> the parent's home: joined, left, there already
+    child  -> its home: a group or a process
+
+Nothing is changed, and no node is numbered that was not known before. Source: protocol.md section 5, item 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from namegraph.graph.delta import GraphDelta
+from namegraph.model.names import NodeId
+from namegraph.model.operations import JoinArc, LeaveArc
+from namegraph.model.refusals import Reason, Refusal, RefusedError
+from namegraph.model.rows import NodeKind
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.state.context import ServerContext
+from namegraph.update.admission import Collector, MustLeaveError, no_group_here
+from namegraph.update.import_plan import operations_in
+from namegraph.update.prepare_import import prepare_import
+from namegraph.update.prepare_suspension import find_inner
+from namegraph.wire.columns import pack_arcs
+from namegraph.wire.message_parts import (
+    ArcChange,
+    ArcColumns,
+    ArcId,
+    ChildTruth,
+    GroupChange,
+    ReconcileArc,
+    SuspendArc,
+    Update,
+)
+from namegraph.wire.update_messages import Refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """The part of a server's `Ready` that concerns the update's own nodes."""
+
+    groups: tuple[GroupChange, ...]
+    arcs: ArcColumns
+    children: tuple[ChildTruth, ...]
+    already_there: int
+    declined: tuple[ArcId, ...] = ()
+
+
+NOTHING = Findings((), pack_arcs(()), (), 0)
+
+
+class CannotError(Exception):
+    """An update that cannot be done as it is; `refuse` says why."""
+
+    def __init__(self, refuse: Refuse) -> None:
+        super().__init__(refuse.refusal.message)
+        self.refuse = refuse
+
+
+def prepare_update(context: ServerContext, records: AncestryStore, update: Update) -> Findings:
+    """Look at an update whose turn has come; raises `CannotError`."""
+    graph = context.graph
+    if update.read is not None:
+        if context.home_of(update.read) == context.server and graph.group(update.read) is None:
+            refusal = no_group_here(update.read, context).refusal
+            raise CannotError(Refuse(update.update_id, 0, refusal))
+        return NOTHING
+    if update.brought is not None:
+        found = prepare_import(context, records, update.brought)
+        if found is not None:
+            return Findings(*found)
+    elif not update.operations:
+        return NOTHING
+    inner = [operation for _, operation in update.operations if isinstance(operation, SuspendArc | ReconcileArc)]
+    if inner:
+        arcs, children, declined = find_inner(context, records, inner)
+        return Findings((), pack_arcs(arcs), children, 0, declined)
+    interned_from = len(graph.ids)
+    collector = Collector(context, is_whole=False, is_of_client=update.is_of_client)
+    try:
+        changes = collector.collect(operations_in(update), size=update.size)
+        return Findings(
+            tuple(
+                GroupChange(graph.ids[node], kind is NodeKind.GROUP)
+                for node, kind in changes.kinds.items()
+                if context.owns(node) and NodeKind.GROUP in (kind, graph.kind(node))
+            ),
+            pack_arcs(_arc_changes(context, changes, update, _waiting_kinds(context, update, collector))),
+            _children(context, records, update, collector),
+            changes.already_there,
+        )
+    except RefusedError as error:
+        raise CannotError(Refuse(update.update_id, collector.number, error.refusal)) from None
+    except MustLeaveError as error:
+        to_leave = tuple(ArcId(parent, child) for parent, child in error.arcs)
+        refusal = Refusal(Reason.GROUP_IN_USE, str(error))
+        raise CannotError(Refuse(update.update_id, collector.number, refusal, to_leave)) from None
+    finally:
+        graph.forget_interned(interned_from)
+
+
+def _waiting_kinds(context: ServerContext, update: Update, collector: Collector) -> dict[ArcId, NodeKind]:
+    """Arcs from or to here that are to wait for the home of their other end, with what they take the child for.
+
+    An import asks for none.
+    """
+    found = {}
+    for _, operation in update.operations:
+        if not (isinstance(operation, JoinArc) and operation.offline):
+            continue
+        parent, child = operation.parent, operation.child
+        if context.acts_for_parent_home(parent=parent, child=child):
+            found[ArcId(parent, child)] = collector.kind_of(context.graph.intern(child))
+        elif context.home_of(parent) == context.server and context.is_away(
+            context.home_below(parent=parent, child=child)
+        ):
+            found[ArcId(parent, child)] = NodeKind(operation.kind.value)
+    return found
+
+
+def _arc_changes(
+    context: ServerContext, changes: GraphDelta, update: Update, waiting: Mapping[ArcId, NodeKind]
+) -> tuple[ArcChange, ...]:
+    """The arcs of which this server says whether they are there."""
+    graph = context.graph
+    found: dict[ArcId, ArcChange] = {}
+    added = {(parent, child) for parent, child, _ in changes.added}
+    for parent, child in changes.removed:
+        name = ArcId(graph.ids[parent], graph.ids[child])
+        # What its parent's home does not know, this server leaves by an update of its own, which that has no part in;
+        # unless it joins it too.
+        is_unconfirmed = context.is_unconfirmed(*name) and (parent, child) not in added
+        is_ours_alone = update.update_id.coordinator == context.server and is_unconfirmed
+        if is_ours_alone or context.judge_of(parent=name.parent, child=name.child) == context.server:
+            arc = graph.children[parent].get(child) or graph.suspended[parent, child]
+            found[name] = ArcChange(name, False, graph.kind(child), arc.cost, arc.version + 1)
+    for parent, child, cost in changes.added:
+        name = ArcId(graph.ids[parent], graph.ids[child])
+        if name in waiting or context.owns(parent):
+            left = found.get(name)
+            buried = graph.tombstones.get((parent, child))
+            version = left.version if left is not None else 0 if buried is None else buried.version
+            if name in waiting:
+                found[name] = ArcChange(name, False, waiting[name], cost, version + 1, is_suspended=True)
+            else:
+                found[name] = ArcChange(name, True, NodeKind.ABSENT, cost, version + 1)
+    return tuple(found.values())
+
+
+def _children(
+    context: ServerContext, records: AncestryStore, update: Update, collector: Collector
+) -> tuple[ChildTruth, ...]:
+    """The children, owned here, of the update's arcs."""
+    graph = context.graph
+    found: dict[NodeId, ChildTruth] = {}
+    for _, operation in operations_in(update):
+        if not isinstance(operation, JoinArc | LeaveArc):
+            continue
+        child = operation.child
+        if child in found or context.home_below(parent=operation.parent, child=child) != context.server:
+            continue
+        node = graph.index.get(child)
+        if node is not None:
+            found[child] = ChildTruth(child, collector.kind_of(node), records.version_of(node))
+    return tuple(found.values())

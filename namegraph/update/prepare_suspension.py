@@ -1,0 +1,62 @@
+"""What one server finds, at the update's turn, of arcs that servers suspend or settle by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from namegraph.model.names import NodeId
+from namegraph.model.rows import NodeKind
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.state.context import NEVER, ServerContext
+from namegraph.state.known_arcs import active_arc, can_be_child, known_arc
+from namegraph.wire.message_parts import ArcChange, ArcId, ChildTruth, ReconcileArc, SuspendArc
+
+InnerFindings = tuple[tuple[ArcChange, ...], tuple[ChildTruth, ...], tuple[ArcId, ...]]
+"""Arcs, children, and arcs that are declined."""
+
+
+def find_inner(
+    context: ServerContext, records: AncestryStore, operations: Sequence[SuspendArc | ReconcileArc]
+) -> InnerFindings:
+    """What this server finds of arcs to be suspended or settled, at the update's turn."""
+    arcs: list[ArcChange] = []
+    children: dict[NodeId, ChildTruth] = {}
+    declined: list[ArcId] = []
+    for operation in operations:
+        name = ArcId(operation.parent, operation.child)
+        owns_child = context.home_below(parent=name.parent, child=name.child) == context.server
+        if isinstance(operation, SuspendArc):
+            # Only until the view is open: nobody may ask for it later.
+            arc = active_arc(context, name) if owns_child and not context.view_active else None
+            if arc is None:
+                continue
+            kind = context.graph.kind(arc.child)
+            arcs.append(ArcChange(name, False, kind, arc.cost, arc.version, is_suspended=True))
+        elif _is_declined(context, operation, owns_child=owns_child):
+            declined.append(name)
+            continue
+        elif context.home_of(name.parent) == context.server:
+            arcs.append(ArcChange(name, operation.is_present, operation.kind, operation.cost, operation.version))
+        if owns_child:
+            node = context.graph.index.get(name.child)
+            kind = operation.kind if isinstance(operation, ReconcileArc) else NodeKind.ABSENT
+            if isinstance(operation, ReconcileArc) and node is not None and context.graph.kind(node) is NodeKind.GROUP:
+                # Who left the arc may have taken a group for a process; its record is changed all the same.
+                kind = NodeKind.GROUP
+            version = NEVER if node is None else records.version_of(node)
+            children[name.child] = ChildTruth(name.child, kind, version)
+    return tuple(arcs), tuple(children.values()), tuple(declined)
+
+
+def _is_declined(context: ServerContext, settle: ReconcileArc, *, owns_child: bool) -> bool:
+    graph = context.graph
+    known = known_arc(context, ArcId(settle.parent, settle.child))
+    if known is not None and (known.version, known.writer) > (settle.version, settle.writer):
+        return True
+    if not settle.is_present:
+        return False
+    if context.home_of(settle.parent) == context.server and graph.group(settle.parent) is None:
+        return True
+    if any(context.group_versions.is_deleted_since(end, settle.writer) for end in (settle.parent, settle.child)):
+        return True
+    return owns_child and not can_be_child(context, settle.child, settle.kind)

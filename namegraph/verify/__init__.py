@@ -1,0 +1,1 @@
+"""What other servers must not say, each rule beside the message it judges."""

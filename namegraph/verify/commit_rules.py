@@ -1,0 +1,296 @@
+"""Checks a `Commit`: what a coordinator says of this server's nodes must follow from what this server agreed to.
+
+This server agreed to the operations of the `Order`, and to what it found them to change (`Ready`). If an outcome says
+more or less than that of its own groups and arcs, this server refuses the outcome whole. The update then waits as if no
+outcome had come, until a view ends it.
+
+    groups, arcs    are compared with the operations, and what was found   here; an import in `commit_rules_import`
+    records, loops  are compared with the graph here, and those arcs       `commit_rules_ancestry`
+    other nodes     are believed, as long as the state can be read back    here
+
+What was found is kept in memory. After a restart this server looks again. While arcs are suspended here, or updates in
+doubt, it may find something else than it did before the restart. Then only the operations are compared: not the
+versions of arcs, nor whether an arc is left out. What other participants found is not known here.
+
+Source: protocol.md section 5, items 3 to 6; invariants I5 and I9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import compress
+
+from namegraph.model.names import NodeId
+from namegraph.model.operations import ChildKind, JoinArc, LeaveArc
+from namegraph.model.rows import NodeIndex, NodeKind
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.state.context import ServerContext
+from namegraph.update.import_plan import groups_wanted
+from namegraph.update.order_queue import Entries
+from namegraph.update.prepare import CannotError, Findings, prepare_update
+from namegraph.verify.commit_columns import CommitColumns, are_here, read_said
+from namegraph.verify.commit_rules_ancestry import are_loops_agreed, are_records_agreed
+from namegraph.verify.commit_rules_import import follow_from_import
+from namegraph.wire.columns import are_possible, chosen_names, nodes_in, place_array, state_array, unpack_arcs
+from namegraph.wire.message_parts import ArcChange, ArcId, ReconcileArc, Step, SuspendArc, Update
+from namegraph.wire.update_messages import Commit
+
+OTHER_PLACE = "commits an update at another place in the order than agreed"
+IMPOSSIBLE = "commits a state that cannot exist"
+OTHER_GROUPS = "commits changes to this server's groups other than those agreed"
+OTHER_ARCS = "commits changes to this server's arcs other than those agreed"
+OTHER_RECORDS = "commits ancestry of this server's nodes that does not follow from the update"
+OTHER_LOOPS = "commits a loop of groups that form no cycle"
+
+
+def fault_in_outcome(commit: Commit, *, context: ServerContext, records: AncestryStore, entries: Entries) -> str | None:
+    """The fault in this server's part of an outcome that it waits for; None where there is none."""
+    entry, update = entries.by_update[commit.update_id], entries.updates[commit.update_id]
+    if commit.final != entry.final:
+        return OTHER_PLACE
+    if not are_possible(commit.arcs):
+        return IMPOSSIBLE
+    groups = _groups_agreed(commit, update, context=context, records=records, entries=entries)
+    is_here = are_here([change.group for change in commit.groups], context)
+    if set(compress(commit.groups, is_here)) != groups.items():
+        return OTHER_GROUPS
+    said = read_said(commit, context)
+    if update.brought is not None and not said.is_consistent:
+        return IMPOSSIBLE
+    found = entry.found or _found_again(update, context, records)
+    if update.brought is not None:
+        is_agreed = follow_from_import(said, update.brought, found)
+    else:
+        is_agreed = _follow(tuple(unpack_arcs(commit.arcs)), update, found, groups, context)
+    if not is_agreed:
+        return OTHER_ARCS
+    if not are_records_agreed(said, groups, context=context, records=records, entries=entries):
+        return OTHER_RECORDS
+    if not are_loops_agreed(commit, groups, context=context, records=records):
+        return OTHER_LOOPS
+    return None if _can_be_read_back(said, groups, context, records, entries) else IMPOSSIBLE
+
+
+def _groups_agreed(
+    commit: Commit, update: Update, *, context: ServerContext, records: AncestryStore, entries: Entries
+) -> dict[NodeId, bool]:
+    """The groups of this server that the update creates (True) or deletes; no other update can have done so meanwhile.
+
+    A later update may have brought the record of a group before this one creates the group.
+    """
+    found = entries.by_update[commit.update_id].found
+    if found is not None:
+        return dict(found.groups)
+    graph, said, wanted = context.graph, dict(commit.groups), groups_wanted(update)
+
+    def is_changed(group: NodeId, *, is_present: bool) -> bool:
+        node = graph.group(group)
+        is_ahead = node is not None and records.version_of(node) == commit.final
+        return (is_ahead and said.get(group) is is_present) or (node is not None) is not is_present
+
+    homes = context.table.homes_of(tuple(wanted))
+    return {
+        group: is_present
+        for (group, is_present), home in zip(wanted.items(), homes, strict=True)
+        if home == context.server and is_changed(group, is_present=is_present)
+    }
+
+
+def _found_again(update: Update, context: ServerContext, records: AncestryStore) -> Findings | None:
+    """What this server found when it became ready, if nothing but the graph can have decided that.
+
+    The graph says the same still: whatever would change it where this update does waits for it.
+    """
+    if context.graph.suspended or context.doubts or context.unreconciled_servers() or not update.is_of_client:
+        return None
+    if any(isinstance(step, JoinArc) and step.offline for _, step in update.operations):
+        return None
+    try:
+        return prepare_update(context, records, update)
+    except CannotError:
+        return None
+
+
+def _follow(
+    arcs: Sequence[ArcChange],
+    update: Update,
+    found: Findings | None,
+    groups: Mapping[NodeId, bool],
+    context: ServerContext,
+) -> bool:
+    """Whether these arcs follow from operations that came one by one."""
+    said = {change.arc: change for change in arcs}
+    twice = {change.arc: change for change in arcs if said[change.arc] is not change}
+    # Where both homes leave an arc that one of them joined by itself, they may know it at different versions.
+    if not all(_is_gone(change) and _is_gone(said[arc]) for arc, change in twice.items()):
+        return False
+    steps: dict[ArcId, list[Step]] = {}
+    for _, step in update.operations:
+        match step:
+            case (
+                JoinArc(parent, child)
+                | LeaveArc(parent, child)
+                | SuspendArc(parent, child)
+                | ReconcileArc(parent, child)
+            ):
+                steps.setdefault(ArcId(parent, child), []).append(step)
+    return (
+        all(_follows(change, steps.get(change.arc, ()), update, groups, context) for change in arcs)
+        and not any(arc not in said for arc, done in steps.items() if _must_change(done))
+        and (found is None or _is_as_found(said, twice, steps, found, context))
+        and all(_has_left(group, said, context) for group, is_present in groups.items() if not is_present)
+    )
+
+
+def _follows(
+    change: ArcChange, steps: Sequence[Step], update: Update, groups: Mapping[NodeId, bool], context: ServerContext
+) -> bool:
+    """Whether the state of an arc is what these operations on it ask for. An arc without an end here is not judged."""
+    arc, home_of = change.arc, context.table.home_of
+    owns_parent = home_of(arc.parent) == context.server
+    child_home = home_of(arc.child)
+    owns_child = child_home == context.server or (child_home is None and owns_parent)
+    if not (owns_parent or owns_child):
+        return True
+    if owns_parent and change.is_present and not _is_group(arc.parent, groups, context):
+        return False
+    if owns_child and not _is_of_right_kind(change, groups, context):
+        return False
+    if not steps:
+        # The child's home suspends the arc; this end, the parent's, suspended it before.
+        return change.is_suspended and arc in update.leaves and not _is_active(arc, context)
+    match steps[-1]:
+        case JoinArc(offline=offline):
+            joins = [step for step in steps if isinstance(step, JoinArc)]
+            kinds = {step.kind for step in joins}
+            if change.is_suspended:
+                return offline and any(step.cost == change.cost for step in joins)
+            is_wanted = ChildKind.AUTO in kinds or ChildKind(change.kind.value) in kinds
+            return change.is_present and is_wanted and any(step.cost == change.cost for step in joins)
+        case LeaveArc():
+            return _is_gone(change)
+        case SuspendArc():
+            return change.is_suspended
+        case _:
+            as_said = (change.is_present, change.cost, change.version)
+            return not change.is_suspended and any(
+                isinstance(step, ReconcileArc) and (step.is_present, step.cost, step.version) == as_said
+                for step in steps
+            )
+
+
+def _is_of_right_kind(change: ArcChange, groups: Mapping[NodeId, bool], context: ServerContext) -> bool:
+    is_group = _is_group(change.arc.child, groups, context)
+    if change.is_present or change.is_suspended:
+        return (change.kind is NodeKind.GROUP) is is_group
+    # A server that leaves the arc may have taken the child for a group, which it is not here.
+    return change.kind is NodeKind.GROUP or not is_group
+
+
+def _is_group(name: NodeId, groups: Mapping[NodeId, bool], context: ServerContext) -> bool:
+    """Whether a node of this server is a group after the update."""
+    return groups[name] if name in groups else context.graph.group(name) is not None
+
+
+def _is_active(arc: ArcId, context: ServerContext) -> bool:
+    graph = context.graph
+    parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
+    return parent is not None and child is not None and child in graph.children[parent]
+
+
+def _must_change(steps: Sequence[Step]) -> bool:
+    """Whether these operations on an arc, and no others, are refused where there is nothing to do.
+
+    For other operations, only the home of the arc's parent knows whether there was something to do.
+    """
+    match steps:
+        case [JoinArc(if_needed=False) | LeaveArc(if_needed=False)]:
+            return True
+    return False
+
+
+def _is_as_found(
+    said: Mapping[ArcId, ArcChange],
+    twice: Mapping[ArcId, ArcChange],
+    steps: Mapping[ArcId, Sequence[Step]],
+    found: Findings,
+    context: ServerContext,
+) -> bool:
+    """Whether the outcome has exactly the arcs that this server judges, as it found them.
+
+    Another server may have declined to settle some of them.
+    """
+    here = {change.arc: change for change in unpack_arcs(found.arcs)}
+    declined = set(found.declined)
+    for arc, change in said.items():
+        ours = here.get(arc)
+        if arc in declined or (ours is None and arc in steps and _is_judged_here(arc, steps[arc], context)):
+            return False
+        if ours is not None and _without_kind(ours) not in map(_without_kind, (change, twice.get(arc, change))):
+            return False
+    return all(arc in said or isinstance(steps[arc][-1], ReconcileArc) for arc in here)
+
+
+def _is_judged_here(arc: ArcId, steps: Sequence[Step], context: ServerContext) -> bool:
+    """Whether only this server can say what these operations make of an arc."""
+    match steps[-1]:
+        case SuspendArc():
+            return True
+        case LeaveArc(is_unconfirmed=True):
+            # It was joined at its child's end, by which it is left.
+            return _is_active(arc, context)
+    return context.judge_of(parent=arc.parent, child=arc.child) == context.server
+
+
+def _is_gone(change: ArcChange) -> bool:
+    return not (change.is_present or change.is_suspended)
+
+
+def _without_kind(change: ArcChange) -> ArcChange:
+    return change._replace(kind=NodeKind.ABSENT)
+
+
+def _has_left(group: NodeId, said: Mapping[ArcId, ArcChange], context: ServerContext) -> bool:
+    """Whether a deleted group keeps no arc. Its name may be joined anew, as a process."""
+    graph, ids = context.graph, context.graph.ids
+    node = graph.index[group]
+    arcs = [ArcId(group, ids[child]) for child in graph.children[node]]
+    arcs += [ArcId(ids[parent], group) for parent in graph.parents[node]]
+    return all(arc in said and not (said[arc].is_present and said[arc].kind is NodeKind.GROUP) for arc in arcs)
+
+
+def _can_be_read_back(
+    said: CommitColumns, groups: Mapping[NodeId, bool], context: ServerContext, records: AncestryStore, entries: Entries
+) -> bool:
+    """Whether only groups would have children. Otherwise this server could not start again (`restore`)."""
+    commit, columns, relayed = said.commit, said.commit.arcs, said.relayed
+    home_of, server = context.table.home_of, context.server
+    tails = set(chosen_names(columns.names, place_array(columns.parents)[said.joined]))
+    tails.update(chosen_names(commit.relay.names, place_array(commit.relay.parents)))
+    unsure = (tail for tail in tails - relayed.keys() if home_of(tail) in (server, None))
+    if not all(_is_group(tail, groups, context) for tail in unsure):
+        return False
+    # What a suspended arc takes its child for may be wrong: then it is rejected.
+    is_process = said.joined & (state_array(columns.kinds) == NodeKind.PROCESS.value)
+    processes = chosen_names(columns.names, place_array(columns.children)[is_process])
+    if not processes:
+        return True
+    in_loops = {node for node, vnid in commit.renamed if vnid is not None}
+    if not (tails.isdisjoint(processes) and relayed.keys().isdisjoint(processes) and in_loops.isdisjoint(processes)):
+        return False
+    # What is left by an update whose outcome has not come yet may still lead from what is a process by now.
+    if len(entries.by_update) > 1:
+        return True
+    index, children, owner = context.graph.index, context.graph.children, context.graph.virtual_node_of
+    numbers = [index[name] for name in processes if name in index]
+    groups_known = [node for node in numbers if children[node] or node in owner]
+    return not any(records.is_above_owned(node) and _stays_group(node, commit, context) for node in groups_known)
+
+
+def _stays_group(node: NodeIndex, commit: Commit, context: ServerContext) -> bool:
+    """Whether a node of another server keeps arcs or a loop here that a process cannot have."""
+    ids, below = context.graph.ids, context.graph.children[node]
+    left = {change.arc.child for change in unpack_arcs(commit.arcs) if change.arc.parent == ids[node]}
+    gone = left | nodes_in(commit.relay)  # New records of these do not name it.
+    stays_above = any(ids[child] not in gone for child in below)
+    return stays_above or (node in context.graph.virtual_node_of and ids[node] not in dict(commit.renamed))

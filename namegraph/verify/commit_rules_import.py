@@ -1,0 +1,55 @@
+"""Checks the arcs that a `Commit` of an import brings, as `commit_rules` does for other updates: whole columns at once.
+
+An import only joins, each arc at no cost and to a child of a kind that it names.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from namegraph.update.prepare import Findings
+from namegraph.verify.commit_columns import CommitColumns, arc_keys, are_same_rows, places_among
+from namegraph.wire.columns import Numbers, number_array, place_array, state_array
+from namegraph.wire.message_parts import OperationColumns
+
+
+def follow_from_import(said: CommitColumns, brought: OperationColumns, found: Findings | None) -> bool:
+    """Whether the outcome has exactly the arcs with an end here that the import asks for and this server found."""
+    arcs = said.commit.arcs
+    owns_parent = said.is_ours[place_array(arcs.parents)]
+    is_told = owns_parent | said.is_ours[place_array(arcs.children)]
+    if not (said.joined[is_told].all() and not number_array(arcs.costs)[is_told].any()):
+        return False
+    places = places_among(said.numbers, brought.names)
+    asked = arc_keys(places[place_array(brought.parents)], places[place_array(brought.children)])
+    if not _are_among(
+        (said.keys[is_told], state_array(arcs.kinds)[is_told]), among=(asked, state_array(brought.kinds))
+    ):
+        return False
+    if found is None:
+        return True
+    places = places_among(said.numbers, found.arcs.names)
+    ours = arc_keys(places[place_array(found.arcs.parents)], places[place_array(found.arcs.children)])
+    versions = number_array(arcs.versions)[owns_parent], number_array(found.arcs.versions)
+    return are_same_rows((said.keys[owns_parent], versions[0]), (ours, versions[1]))
+
+
+def _are_among(told: tuple[Numbers, Numbers], *, among: tuple[Numbers, Numbers]) -> bool:
+    """Whether all arcs are asked for, each with its kind. An arc that is asked for twice is so with one kind."""
+    keys, kinds = told
+    if not len(keys):
+        return True
+    if not len(among[0]):
+        return False
+    order = np.argsort(among[0])
+    asked = among[0][order]
+    own_order = np.argsort(keys)
+    keys, kinds = keys[own_order], kinds[own_order]
+    if np.array_equal(keys, asked):  # as where nothing was there before
+        places = order
+    else:
+        found = np.minimum(np.searchsorted(asked, keys), len(asked) - 1)
+        if not np.array_equal(asked[found], keys):
+            return False
+        places = order[found]
+    return np.array_equal(among[1][places], kinds)

@@ -1,0 +1,36 @@
+"""Checks a participant's `Ready` or `Refuse`: it answers what was asked, and speaks for the participant's own nodes.
+
+Source: protocol.md section 5, items 3 and 4.
+"""
+
+from __future__ import annotations
+
+from namegraph.model.names import ServerId
+from namegraph.model.operations import DeleteGroup
+from namegraph.state.context import ServerContext
+from namegraph.update.participant import Participant
+from namegraph.update.transaction import Transaction
+from namegraph.wire.update_messages import Ready, Refuse
+
+UNASKED = "answers about an update that it was not asked about"
+NOT_ITS_ANCESTRY = "is ready with wrong ancestry of this server's nodes"
+NOT_IN_USE = "names arcs to leave that do not keep the group from being deleted"
+
+
+def fault_in_answer(
+    answer: Ready | Refuse, running: Transaction, *, sender: ServerId, context: ServerContext, participant: Participant
+) -> str | None:
+    """The fault in an answer to an update of this coordinator; None where there is none."""
+    if sender not in running.asked:
+        return UNASKED
+    if isinstance(answer, Ready):
+        return None if participant.knows(answer.ancestry) else NOT_ITS_ANCESTRY
+    is_right = not answer.to_leave or _is_in_use(answer, running, sender=sender, context=context)
+    return None if is_right else NOT_IN_USE
+
+
+def _is_in_use(refuse: Refuse, running: Transaction, *, sender: ServerId, context: ServerContext) -> bool:
+    """Whether the home of a group that is to be deleted names arcs of that group."""
+    operations = running.plan.operations
+    deleted = [step.group for number, step in operations if number == refuse.number and isinstance(step, DeleteGroup)]
+    return any(context.home_of(group) == sender and all(group in arc for arc in refuse.to_leave) for group in deleted)

@@ -1,0 +1,1 @@
+"""Which servers are there, as all of them agree."""

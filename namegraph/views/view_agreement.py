@@ -1,0 +1,259 @@
+"""Agreement on which servers reach one another: the smallest of them proposes a view, the others accept.
+
+    Reach ---> leader            these I reach
+               leader --- Propose --->  members         stop what is under way
+               leader <--- Accept ----  members         this is what I know of it
+               leader --- Install --->  members         finish this, drop the rest, be in the view
+               leader -- ExcludedFromView -->  servers that the leader reaches and some member does not
+
+A view is a set of servers of which each reaches each, over a common peer where need be. Its number is higher than any
+that its members have promised. A member that accepts gives up the view it was in for good, even if the new view never
+comes to be. If the leader is lost meanwhile, another server leads, with a higher number.
+
+While no server was ever lost, the first view holds all servers that meet, and nothing is agreed on.
+
+Source: protocol.md section 7, *Views*; decision 0011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from namegraph.model.names import ServerId
+from namegraph.state.context import ServerContext
+from namegraph.wire.message_parts import FIRST_VIEW, UpdateId, ViewId
+from namegraph.wire.view_messages import Accept, Decline, ExcludedFromView, Install, Propose, Reach
+
+
+@dataclass(slots=True)
+class _Proposal:
+    """A view that this server has proposed."""
+
+    view: ViewId
+    servers: tuple[ServerId, ...]
+    accepted: dict[ServerId, Accept] = field(default_factory=dict)
+
+
+class Agreement:
+    """One server's part in agreeing on views."""
+
+    def __init__(self, context: ServerContext, give_up_view: Callable[[ViewId, tuple[ServerId, ...]], Accept]) -> None:
+        """`give_up_view` takes the promised view and the servers reached; it stops and returns what is under way."""
+        self._context = context
+        self._give_up_view = give_up_view
+        self._lost: dict[ServerId, None] = {}
+        self._reports: dict[ServerId, Reach] = {}
+        """By server: what it says it reaches."""
+        self._outside_of: dict[ServerId, ViewId] = {}
+        """Servers that left this one out, each with the view in which they did."""
+        self._declined: dict[ServerId, None] = {}
+        self._proposal: _Proposal | None = None
+        self._highest = 0
+        """The highest number of a view that was heard of."""
+        self._told: tuple[ServerId, Reach] | None = None
+        self._is_stirred = False
+        """Whether any server was ever lost, as far as this one has heard."""
+
+    def met(self, server: ServerId) -> None:
+        """A server is reached."""
+        for known in (self._lost, self._outside_of, self._declined):
+            known.pop(server, None)
+        if self._told is not None and self._told[0] == server:
+            self._told = None
+        self.reconsider()
+
+    def lost(self, server: ServerId) -> None:
+        """A server is not reached any more."""
+        self._lost[server] = None
+        self._is_stirred = True
+        for known in (self._reports, self._outside_of, self._declined):
+            known.pop(server, None)
+        self.reconsider()
+
+    def begin_again(self, *, leap: int) -> None:
+        """This server has gone back: it is in a view of its own, of a number never given, until others are met."""
+        context = self._context
+        self._lost = dict.fromkeys(server for server in context.table.servers() if server != context.server)
+        self._reports, self._outside_of, self._declined, self._told = {}, {}, {}, None
+        self._is_stirred = True
+        self._highest = max(self._highest, context.promised.number) + leap
+        self._propose((context.server,))
+
+    def reach(self, sender: ServerId, reach: Reach) -> None:
+        """Another server reports what it reaches, for this one to lead."""
+        self._reports[sender] = reach
+        self._is_stirred = True
+        # It would not ask this server to lead if it did without it still.
+        for known in (self._declined, self._outside_of):
+            known.pop(sender, None)
+        self._highest = max(self._highest, reach.view.number)
+        self.reconsider()
+        if self._context.view != FIRST_VIEW and self._proposal is None:
+            self._leave_outside(sender)
+
+    def outside(self, sender: ServerId, outside: ExcludedFromView) -> None:
+        """The members of another view have left this server out."""
+        if sender != outside.view.leader and outside.view <= self._context.promised:
+            # Another server's word overtakes that of the leader, or is late: it has been asked again since.
+            return
+        self._highest = max(self._highest, outside.view.number)
+        self._is_stirred = True
+        members = outside.members
+        if sender != outside.view.leader:
+            # Who was to be in that view, and has asked this server to lead, will not ask again.
+            members = tuple(server for server in members if not self._has_asked_in(server, outside.view))
+        self._outside_of.update(dict.fromkeys(members, outside.view))
+        self.reconsider()
+
+    def propose(self, sender: ServerId, propose: Propose) -> None:
+        """Accept a view, or say why not."""
+        context = self._context
+        self._highest = max(self._highest, propose.view.number)
+        reached = self._reached()
+        leaders = {reached[0], self._available()[0]}
+        if sender not in leaders or propose.view <= context.promised:
+            context.post(sender, Decline(propose.view, context.promised, reached[0]))
+            return
+        self._outside_of.clear()
+        self._proposal = None
+        context.post(sender, self._give_up_view(propose.view, tuple(reached)))
+
+    def decline(self, sender: ServerId, decline: Decline) -> None:
+        """A server does not accept."""
+        self._highest = max(self._highest, decline.promised.number)
+        proposal = self._proposal
+        if proposal is None or decline.view != proposal.view:
+            return
+        if decline.leader != self._context.server:
+            self._declined[sender] = None
+        self._proposal = None
+        self.reconsider()
+
+    def accept(self, sender: ServerId, accept: Accept) -> None:
+        """With the last one, the view is installed, unless one does not reach another."""
+        proposal = self._proposal
+        if proposal is None or accept.view != proposal.view or sender not in proposal.servers:
+            return
+        proposal.accepted[sender] = accept
+        self._reports[sender] = Reach(accept.view, accept.reached)
+        if len(proposal.accepted) < len(proposal.servers):
+            return
+        are_there = all(self._is_still(server, proposal.view) for server in proposal.servers)
+        if not are_there or self._clique(proposal.servers) != proposal.servers:
+            self._proposal = None
+            self.reconsider()
+            return
+        self._install(proposal)
+
+    def installed(self, before: Iterable[ServerId]) -> None:
+        """A view was installed: tell the servers that asked this one to lead and are not in it.
+
+        Also tell members of the view before that are not in it: the leader may not reach them.
+        """
+        context = self._context
+        if context.view.leader != context.server:
+            for server in before:
+                if server not in context.members and server not in self._lost:
+                    context.post(server, ExcludedFromView(context.view, tuple(context.members)))
+        for server in sorted(self._reports):
+            self._leave_outside(server)
+        self.reconsider()
+
+    def _leave_outside(self, server: ServerId) -> None:
+        """Tell a larger server that this view leaves it out. A smaller one would lead itself, if it were reached."""
+        context = self._context
+        if server not in context.members and server > context.server:
+            context.post(server, ExcludedFromView(context.view, tuple(context.members)))
+
+    def reconsider(self) -> None:
+        """If anything has changed: propose a view, or report to the smaller server that has to propose one."""
+        context = self._context
+        if context.promised == FIRST_VIEW and not self._is_stirred:
+            return
+        reached = self._reached()
+        if reached[0] != context.server:
+            told = (reached[0], Reach(context.promised, tuple(reached)))
+            if told != self._told:
+                self._told = told
+                context.post(*told)
+        available = self._available()
+        if available[0] == context.server:
+            self._lead(self._clique([server for server in available if server not in self._declined]))
+        else:
+            self._proposal = None
+
+    def _lead(self, servers: tuple[ServerId, ...]) -> None:
+        context = self._context
+        if self._proposal is not None and self._proposal.servers == servers:
+            return
+        is_agreed = (
+            context.view != FIRST_VIEW
+            and not context.view_change_in_progress
+            and tuple(sorted(context.members)) == servers
+        )
+        reports = [self._reports[server] for server in servers if server in self._reports]
+        if self._proposal is None and is_agreed and all(report.view == context.view for report in reports):
+            return
+        self._propose(servers)
+
+    def _propose(self, servers: tuple[ServerId, ...]) -> None:
+        context = self._context
+        self._highest = max(self._highest, context.promised.number) + 1
+        view = ViewId(self._highest, context.server)
+        self._proposal = _Proposal(view, servers)
+        own = self._give_up_view(view, tuple(self._reached()))
+        for server in servers:
+            if server != context.server:
+                context.post(server, Propose(view))
+        self.accept(context.server, own)
+
+    def _install(self, proposal: _Proposal) -> None:
+        context = self._context
+        self._proposal = None
+        accepted = proposal.accepted
+        members = tuple((server, accepted[server].origin) for server in proposal.servers)
+        counter = max(one.counter for one in accepted.values())
+        decided: dict[UpdateId, bytes] = {}
+        for server in proposal.servers:
+            decided.update(accepted[server].decided)
+        for server in proposal.servers:
+            commits = tuple(decided[update_id] for update_id in accepted[server].ready if update_id in decided)
+            context.post(server, Install(proposal.view, members, counter, commits))
+        for server in self._available():
+            if server not in accepted and server not in self._reports and server > context.server:
+                context.post(server, ExcludedFromView(proposal.view, proposal.servers))
+
+    def _reached(self) -> list[ServerId]:
+        """This server, and those it reaches; sorted."""
+        return [server for server in self._servers() if server not in self._lost]
+
+    def _available(self) -> list[ServerId]:
+        """Of these servers, those that have not left this one out."""
+        return [server for server in self._reached() if server not in self._outside_of]
+
+    def _servers(self) -> list[ServerId]:
+        return sorted({*self._context.table.servers(), self._context.server})
+
+    def _clique(self, servers: Iterable[ServerId]) -> tuple[ServerId, ...]:
+        """Servers that all reach one another, as far as is known: taken greedily, in the order given."""
+        found: list[ServerId] = []
+        for server in servers:
+            if all(self._reaches(server, other) and self._reaches(other, server) for other in found):
+                found.append(server)
+        return tuple(found)
+
+    def _has_asked_in(self, server: ServerId, view: ViewId) -> bool:
+        report = self._reports.get(server)
+        return report is not None and report.view >= view
+
+    def _is_still(self, server: ServerId, view: ViewId) -> bool:
+        """Whether a server that accepted a view is still waiting for it: not lost, and in no other view."""
+        report = self._reports.get(server)
+        return report is not None and report.view == view
+
+    def _reaches(self, one: ServerId, other: ServerId) -> bool:
+        if one == self._context.server:
+            return other not in self._lost
+        report = self._reports.get(one)
+        return report is None or other in report.servers

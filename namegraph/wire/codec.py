@@ -1,0 +1,136 @@
+"""Messages as bytes and back: which view they belong to, compressed where they are long."""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+from msgspec import Struct
+
+from namegraph.wire.message_parts import FIRST_VIEW, ViewId
+from namegraph.wire.update_messages import (
+    Abort,
+    Commit,
+    Done,
+    Drop,
+    Final,
+    Holding,
+    Order,
+    Ready,
+    Refuse,
+    TakeCut,
+    Vote,
+)
+from namegraph.wire.view_messages import (
+    ArcDigest,
+    DigestReply,
+    IncomingSuspended,
+    MemberReconciled,
+    Open,
+    SuspendIncoming,
+    ViewMessage,
+    ViewReconciled,
+)
+
+InView = (
+    Order
+    | Vote
+    | Final
+    | Abort
+    | Holding
+    | Drop
+    | Ready
+    | Refuse
+    | Commit
+    | Done
+    | TakeCut
+    | SuspendIncoming
+    | IncomingSuspended
+    | Open
+    | ArcDigest
+    | DigestReply
+    | MemberReconciled
+    | ViewReconciled
+)
+"""Messages that count only among members of one view."""
+
+
+Message = InView | ViewMessage
+
+
+class Enclosed(Struct, frozen=True, array_like=True, tag=True):
+    """An encoded message, and the view in which it counts."""
+
+    view: ViewId
+    encoded: bytes
+
+
+COMPRESSED_FROM_BYTES = 64 * 1024
+
+
+DECOMPRESSED_BYTES_LIMIT = 1024 * 1024 * 1024
+"""Fifty times what half a million arcs take."""
+
+
+_COMPRESSED = b"x"
+"""The first byte of what zlib writes; no array of MessagePack begins with it."""
+
+
+_DECODER = msgspec.msgpack.Decoder(Message | Enclosed)
+
+
+_ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+
+
+class NotAMessageError(ValueError):
+    """Bytes that no server of this version sends."""
+
+
+def encode(message: Message, view: ViewId = FIRST_VIEW) -> bytes:
+    """The message as bytes, sent in a view; a long one is compressed: names come again and again in it."""
+    encoded = _ENCODER.encode(message)
+    if not (isinstance(message, Commit) and message.is_whole):  # That is compressed already.
+        encoded = compressed(encoded)
+    if view == FIRST_VIEW or not isinstance(message, InView):
+        return encoded
+    return _ENCODER.encode(Enclosed(view, encoded))
+
+
+def decode(encoded: bytes) -> Message:
+    """Read what `encode` wrote, all types checked; raises `NotAMessageError`."""
+    return decode_in_view(encoded)[1]
+
+
+def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
+    """As `decode`, with the view it was sent in; `FIRST_VIEW` for what belongs to none."""
+    found = _decode(encoded)
+    if not isinstance(found, Enclosed):
+        return FIRST_VIEW, found
+    inner = _decode(found.encoded)
+    if isinstance(inner, Enclosed):
+        raise NotAMessageError("a message inside two envelopes")
+    return found.view, inner
+
+
+def _decode(encoded: bytes) -> Message | Enclosed:
+    try:
+        found: Message | Enclosed = _DECODER.decode(decompressed(encoded))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, zlib.error) as error:
+        raise NotAMessageError(str(error)) from None
+    return found
+
+
+def compressed(encoded: bytes) -> bytes:
+    """An encoded array, compressed if it is long."""
+    return zlib.compress(encoded, 1) if len(encoded) > COMPRESSED_FROM_BYTES else encoded
+
+
+def decompressed(encoded: bytes) -> bytes:
+    """What was given to `compressed`; raises `NotAMessageError` or `zlib.error`."""
+    if encoded[:1] != _COMPRESSED:
+        return encoded
+    decompressor = zlib.decompressobj()
+    found = decompressor.decompress(encoded, DECOMPRESSED_BYTES_LIMIT)
+    if not decompressor.eof:
+        raise NotAMessageError(f"a compressed message that is cut off, or larger than {DECOMPRESSED_BYTES_LIMIT} bytes")
+    return found

@@ -1,0 +1,168 @@
+"""What name servers say to one another to carry out an update. Values only: who sends and handles which is elsewhere.
+
+    coordinator                         participant
+        | -- Order ------------------------> |   an entry is made
+        | <------------------------- Vote -- |
+        | -- Final (or Abort) -------------> |   its turn comes
+        | <--------------- Ready, Refuse --- |
+        | -- Commit -----------------------> |
+        | <------------------------- Done -- |
+        | <---------------------- Holding -- |   an entry was handed on to a server that held none
+        | -- Final, Drop ------------------> |
+
+What they say of one another, and of what was done while they were apart, is in `view_messages`. Every
+other message belongs to a view; outside of it, nobody listens.
+
+What they are made of is in `message_parts`. Source: protocol.md sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from namegraph.model.names import NodeId
+from namegraph.model.outcomes import Member
+from namegraph.model.priorities import Priority
+from namegraph.model.refusals import Refusal
+from namegraph.wire.message_parts import (
+    ArcColumns,
+    ArcId,
+    ChildTruth,
+    Cover,
+    GroupChange,
+    OnwardServers,
+    PendingEntry,
+    RecordColumns,
+    Update,
+    UpdateId,
+    Vnid,
+)
+
+
+class Order(Struct, frozen=True, array_like=True, tag=True):
+    """Coordinator to participant: make an entry for an update, or extend the entry.
+
+    An extension has the nodes that are new as `cover`, and of the update only its id. With `final`, the participant
+    answers `Ready` at its turn, and no `Vote`. With `highest_vote`, all other participants have voted: unless the
+    receiver's part leads on, its own vote is the final priority, and no `Final` comes. `above` is then as in `Final`.
+    """
+
+    update: Update
+    tentative: Priority
+    cover: Cover
+    final: Priority | None
+    above: tuple[NodeId, ...] = ()
+    highest_vote: Priority | None = None
+    over_below: int = 0
+    """All updates of this coordinator with smaller numbers are over everywhere."""
+
+
+class Vote(Struct, frozen=True, array_like=True, tag=True):
+    """Participant to coordinator: a priority above all that the participant has seen."""
+
+    update_id: UpdateId
+    priority: Priority
+    leads: OnwardServers
+    """Only what was not told before; so in `Ready`."""
+    above: tuple[NodeId, ...] = ()
+    """With the first vote of the home of parents of arcs to be joined: these parents and the groups above them."""
+
+
+class Final(Struct, frozen=True, array_like=True, tag=True):
+    """Coordinator to participant: the update's place in the one order of all updates."""
+
+    update_id: UpdateId
+    priority: Priority
+    above: tuple[NodeId, ...] = ()
+    """Groups whose ancestry records the update will bring below others: `Ready` says which of them are held."""
+
+
+class Abort(Struct, frozen=True, array_like=True, tag=True):
+    """The update leaves no trace: forget the entry."""
+
+    update_id: UpdateId
+
+
+class Holding(Struct, frozen=True, array_like=True, tag=True):
+    """To a coordinator: the sender was handed an entry of its update, and did not hold it."""
+
+    update_id: UpdateId
+
+
+class Drop(Struct, frozen=True, array_like=True, tag=True):
+    """Coordinator to a holder: the update of the entry that was handed on is over."""
+
+    update_id: UpdateId
+
+
+class Ready(Struct, frozen=True, array_like=True, tag=True):
+    """Participant to coordinator: yes, with what the coordinator needs to compute the outcome."""
+
+    update_id: UpdateId
+    cover: Cover
+    leads: OnwardServers
+    held: tuple[tuple[NodeId, Priority], ...]
+    """Versions of the ancestry records held here of the groups that `Final` named."""
+    children: tuple[ChildTruth, ...]
+    """From the homes of children."""
+    groups: tuple[GroupChange, ...]
+    """From the homes of groups."""
+    arcs: ArcColumns
+    """From the homes of parents; so are the next three."""
+    already_there: int
+    """Arcs that were to be joined if needed and are there."""
+    ancestry: RecordColumns
+    pending: tuple[PendingEntry, ...]
+    members: tuple[Member, ...]
+    """What a read reached here."""
+    declined: tuple[ArcId, ...] = ()
+    """Arcs to be settled of which this server knows a newer version, or that cannot be any more."""
+    unreachable: tuple[NodeId, ...] = ()
+    """What a read could not enter from here."""
+
+
+class Refuse(Struct, frozen=True, array_like=True, tag=True):
+    """Participant to coordinator: no. With `to_leave`, the update begins again, and first leaves these arcs."""
+
+    update_id: UpdateId
+    number: int
+    """The place of the operation that cannot be done."""
+    refusal: Refusal
+    to_leave: tuple[ArcId, ...] = ()
+
+
+class Commit(Struct, frozen=True, array_like=True, tag=True):
+    """Coordinator to participant: the part of a decided outcome that concerns the participant."""
+
+    update_id: UpdateId
+    final: Priority
+    groups: tuple[GroupChange, ...]
+    arcs: ArcColumns
+    renamed: tuple[tuple[NodeId, Vnid | None], ...]
+    """Groups that are in another virtual node than before, or in none."""
+    relay: RecordColumns
+    bases: tuple[tuple[NodeId, Priority], ...]
+    """The version of each changed ancestry record to which the change applies, where the record is not relayed."""
+    handed_on: tuple[PendingEntry, ...]
+    everything: bytes = b""
+    """The whole outcome, as an encoded `Commit` of which any participant can apply its part; for those whose own
+    part was lost with the coordinator."""
+    is_whole: bool = False
+    """The receiver takes its part from `everything`, and only what was handed on from here (`commit_share`): cutting up
+    an import for each server would take the coordinator seconds in which all others wait."""
+
+
+class Done(Struct, frozen=True, array_like=True, tag=True):
+    """Participant to coordinator: the commit was applied."""
+
+    update_id: UpdateId
+    controlled: tuple[NodeId, ...] = ()
+    """Nodes of this server that became sinks of duplication loops; sorted."""
+    released: tuple[NodeId, ...] = ()
+    """Nodes of this server that ceased to be such sinks; sorted."""
+
+
+class TakeCut(Struct, frozen=True, array_like=True, tag=True):
+    """To every server: all are ready for a cut. The receiver takes it before anything else, and passes it on."""
+
+    update_id: UpdateId

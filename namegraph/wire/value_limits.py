@@ -1,0 +1,163 @@
+"""Finds illegal names and numbers in messages of other servers.
+
+Types are checked when a message is decoded. This looks at all its values of one type at once, column by column: an
+import brings tens of thousands of names, each of them in several messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain
+from operator import attrgetter
+from types import UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
+
+from namegraph.model.names import InvalidNameError, NodeId, ServerId, are_canonical, parse_subnet
+from namegraph.model.ownership import OwnershipTable
+from namegraph.model.priorities import NUMBER_LIMIT
+from namegraph.wire.codec import Message
+
+SERVERS_REMEMBERED = 1_000
+"""Names of servers that were found legal."""
+
+
+@dataclass(slots=True)
+class _Values:
+    """What was found in a message."""
+
+    names: list[Iterable[NodeId]] = field(default_factory=list)
+    servers: set[ServerId] = field(default_factory=set)
+    numbers: set[int] = field(default_factory=set)
+
+
+class _Finder(NamedTuple):
+    """Finds what is in values of one type: in one, or in many at once."""
+
+    in_one: Callable[[Any, _Values], None]
+    in_many: Callable[[Collection[Any], _Values], None]
+
+
+def are_legal(message: Message, table: OwnershipTable) -> bool:
+    """Whether all names and numbers are such as a correct server sends. Columns of numbers are not looked into."""
+    values = _Values()
+    finder = _FINDERS[type(message)]
+    if finder is not None:
+        finder.in_one(message, values)
+    numbers = values.numbers
+    return (
+        (not numbers or (min(numbers) >= 0 and max(numbers) <= NUMBER_LIMIT))
+        and all(map(_is_server, values.servers))
+        and are_canonical(table.never_looked_up(chain.from_iterable(values.names)))
+    )
+
+
+@lru_cache(SERVERS_REMEMBERED)
+def _is_server(server: ServerId) -> bool:
+    """Whether this names a server. The empty name is legal: it stands for no server, as in the first view."""
+    try:
+        return not server or str(parse_subnet(server)) == server
+    except InvalidNameError:
+        return False
+
+
+def _finder(kind: Any) -> _Finder | None:
+    """The finder for values of a type; None where the type holds no name and no number."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind in _LEAVES:
+        return _LEAVES[kind]
+    if origin in (Union, UnionType):
+        return _finder_of_union(arguments)
+    if origin is frozenset or (origin is tuple and arguments[-1] is Ellipsis):
+        return _finder_of_all(arguments[0])
+    if origin is tuple:
+        return _finder_of_fields(arguments)
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        hints = get_type_hints(kind)
+        return _finder_of_attributes({name: hints[name] for name in kind.__struct_fields__})
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        return _finder_of_fields(get_type_hints(kind).values())
+    return None
+
+
+_LEAVES = {
+    NodeId: _Finder(lambda one, values: values.names.append((one,)), lambda many, values: values.names.append(many)),
+    ServerId: _Finder(lambda one, values: values.servers.add(one), lambda many, values: values.servers.update(many)),
+    int: _Finder(lambda one, values: values.numbers.add(one), lambda many, values: values.numbers.update(many)),
+}
+
+
+def _finder_of_all(kind: Any) -> _Finder | None:
+    """For collections of values of one type."""
+    finder = _finder(kind)
+    if finder is None:
+        return None
+    find_in_all = finder.in_many
+
+    def find_in_one(one: Collection[Any], values: _Values) -> None:
+        if one:
+            find_in_all(one, values)
+
+    def find_in_many(many: Collection[Any], values: _Values) -> None:
+        find_in_one(tuple(chain.from_iterable(many)), values)
+
+    return _Finder(find_in_one, find_in_many)
+
+
+def _finder_of_fields(kinds: Iterable[Any]) -> _Finder | None:
+    """For tuples that hold one value of each type."""
+    finders = [(place, finder) for place, kind in enumerate(kinds) if (finder := _finder(kind)) is not None]
+    if not finders:
+        return None
+    in_ones = [(place, finder.in_one) for place, finder in finders]
+
+    def find_in_one(one: Sequence[Any], values: _Values) -> None:
+        for place, find in in_ones:
+            find(one[place], values)
+
+    def find_in_many(many: Collection[Any], values: _Values) -> None:
+        columns = tuple(zip(*many, strict=True))
+        for place, finder in finders:
+            finder.in_many(columns[place], values)
+
+    return _Finder(find_in_one, find_in_many)
+
+
+def _finder_of_attributes(kinds: Mapping[str, Any]) -> _Finder | None:
+    finders = [(attrgetter(name), finder) for name, kind in kinds.items() if (finder := _finder(kind)) is not None]
+    if not finders:
+        return None
+
+    def find_in_one(one: Any, values: _Values) -> None:
+        for read, finder in finders:
+            finder.in_one(read(one), values)
+
+    def find_in_many(many: Collection[Any], values: _Values) -> None:
+        for read, finder in finders:
+            finder.in_many([read(one) for one in many], values)
+
+    return _Finder(find_in_one, find_in_many)
+
+
+def _finder_of_union(kinds: Sequence[Any]) -> _Finder | None:
+    """Of values that may be of several types, each is looked at as what it is."""
+    finders = {get_origin(kind) or getattr(kind, "__supertype__", kind): _finder(kind) for kind in kinds}
+    if not any(finders.values()):
+        return None
+
+    def find_in_one(one: Any, values: _Values) -> None:
+        finder = finders[type(one)]
+        if finder is not None:
+            finder.in_one(one, values)
+
+    def find_in_many(many: Collection[Any], values: _Values) -> None:
+        for one in many:
+            find_in_one(one, values)
+
+    return _Finder(find_in_one, find_in_many)
+
+
+_FINDERS: Mapping[type, _Finder | None] = {kind: _finder(kind) for kind in get_args(Message)}

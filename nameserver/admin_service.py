@@ -1,0 +1,170 @@
+"""The AdminService: what operators ask and say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from namegraph.core import ServerCore
+from namegraph.events import AddPeer, RemovePeer, RetirePeer
+from namegraph.model.names import Subnet
+from namegraph.model.refusals import Reason, RefusedError, refuse
+from namegraph.queries import CoreQueries
+from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
+from nameserver.config.addresses import InvalidAddressError, parse_address
+from nameserver.driver.run_loop import RunLoop
+from nameserver.snapshots.live_snapshot import SnapshotCalls
+from nameserver.transport.peer_transport import PeerTransport
+from nameserver.wire import conversion
+from resolver.census import Census
+from shadowtree.v1 import admin_pb2 as messages
+
+ADMIN_SERVICE: str = messages.DESCRIPTOR.services_by_name["AdminService"].full_name
+
+
+class AdminCalls:
+    """Answers for one server."""
+
+    def __init__(self, *, core: ServerCore, reads: CoreQueries, transport: PeerTransport, run_loop: RunLoop) -> None:
+        self._core = core
+        self._reads = reads
+        self._census = Census(reads)
+        self._transport = transport
+        self._run_loop = run_loop
+
+    async def get_status(self, request: messages.GetStatusRequest, context: Context) -> messages.ServerStatus:
+        """What this server is, holds and knows of its peers; while the database fails, that it does, and why."""
+        del request, context
+        status = self._status()
+        return self._status() if await self._fails_meanwhile() else status
+
+    def _status(self) -> messages.ServerStatus:
+        core = self._reads
+        counts = self._census.counts()
+        return messages.ServerStatus(
+            server=core.server,
+            subnets=core.subnets,
+            groups=counts.groups,
+            processes=counts.processes,
+            arcs=counts.arcs,
+            virtual_nodes=counts.virtual_nodes,
+            revision=core.revision,
+            database_failure=self._run_loop.storage_failure or "",
+            in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],
+            suspended=[
+                messages.ServerStatus.SuspendedArc(parent=arc.parent, child=arc.child, reason=reason)
+                for arc, reason in core.suspended_arcs()
+            ],
+            view=core.members,
+            peers=[
+                messages.ServerStatus.Peer(address=report.address, subnets=report.subnets, state=report.state)
+                for report in self._transport.reports()
+            ],
+        )
+
+    async def list_peers(self, request: messages.ListPeersRequest, context: Context) -> messages.PeerList:
+        """All other servers of the table, and how the connections with them stand; also while the database fails."""
+        del request, context
+        peers = self._peer_list()
+        return self._peer_list() if await self._fails_meanwhile() else peers
+
+    async def _fails_meanwhile(self) -> bool:
+        """Wait until what was seen by now is durable, if that can be; returns whether the database has failed since."""
+        if self._run_loop.newest_batch is None or self._run_loop.storage_failure is not None:
+            return False
+        try:
+            await self._run_loop.until_durable()
+        except RefusedError:
+            return True
+        return False
+
+    async def add_peer(self, request: messages.AddPeerRequest, context: Context) -> messages.PeerList:
+        """Learn where the server of a subnet is reached."""
+        del context
+        subnet = _subnet(request.subnet)
+        try:
+            address = parse_address(request.address, lowest_port=1)
+        except InvalidAddressError as error:
+            raise refuse(Reason.INVALID_REQUEST, str(error), field="address", address=request.address) from None
+        await self._run_loop.carry_out(AddPeer(self._run_loop.new_ticket(), subnet, address))
+        self._transport.refresh()
+        return self._peer_list()
+
+    async def remove_peer(self, request: messages.RemovePeerRequest, context: Context) -> messages.PeerList:
+        """Take a subnet out of the table; with `force`, end all memberships between it and this server first."""
+        subnet = _subnet(request.subnet)
+        ended = await self._end_memberships(subnet, deadline_of(context, self._run_loop)) if request.force else 0
+        try:
+            await self._run_loop.carry_out(RemovePeer(self._run_loop.new_ticket(), subnet))
+        except RefusedError as error:
+            refusal = error.refusal
+            done = f"{ended} memberships were ended, and the subnet stays in the table: " if request.force else ""
+            raise refuse(refusal.reason, f"{done}{refusal.message}", **refusal.facts) from None
+        self._transport.refresh()
+        answer = self._peer_list()
+        answer.memberships_ended = ended
+        return answer
+
+    async def _end_memberships(self, subnet: Subnet, deadline: float | None) -> int:
+        """End all memberships between a server that is gone for good and this one; returns how many there were."""
+        core, ended = self._core, 0
+        while True:
+            before = len(core.suspended_with_subnet(subnet))
+            await self._run_loop.carry_out(RetirePeer(self._run_loop.new_ticket(), subnet, deadline))
+            now_ended = before - len(core.suspended_with_subnet(subnet))
+            if now_ended <= 0:
+                return ended
+            ended += now_ended
+
+    def _peer_list(self) -> messages.PeerList:
+        return messages.PeerList(
+            peers=[
+                messages.PeerList.Peer(
+                    address=report.address,
+                    subnets=report.subnets,
+                    server=report.server,
+                    state=report.state,
+                    letters_waiting=report.letters_waiting,
+                    faults=_faults(report.faults),
+                    life=report.life.value,
+                    why=report.why,
+                    phi=report.phi,
+                    last_heard_seconds=report.last_heard_seconds,
+                    round_trip_ms=None if report.round_trip_seconds is None else 1e3 * report.round_trip_seconds,
+                    via=report.via,
+                    relayed=report.relayed,
+                )
+                for report in self._transport.reports()
+            ],
+            strangers=_faults(self._transport.faults_of_strangers()),
+            unknown=[
+                messages.PeerList.Unknown(server=unknown.server, subnets=unknown.subnets, known_to=unknown.known_to)
+                for unknown in self._transport.unknown_here()
+            ],
+        )
+
+
+def admin_service_handlers(
+    *, core: ServerCore, reads: CoreQueries, transport: PeerTransport, run_loop: RunLoop
+) -> dict[str, Handler]:
+    """The handler of each method, by its name. `reads` is the core as its readers see it."""
+    admin = AdminCalls(core=core, reads=reads, transport=transport, run_loop=run_loop)
+    snapshots = SnapshotCalls(core=core, run_loop=run_loop)
+    return {
+        "GetStatus": unary_call(admin.get_status, messages.GetStatusRequest),
+        "ListPeers": unary_call(admin.list_peers, messages.ListPeersRequest),
+        "AddPeer": unary_call(admin.add_peer, messages.AddPeerRequest),
+        "RemovePeer": unary_call(admin.remove_peer, messages.RemovePeerRequest),
+        "MakeCut": unary_call(snapshots.make_cut, messages.MakeCutRequest),
+        "ExportSnapshot": stream_call(snapshots.export, messages.ExportSnapshotRequest),
+    }
+
+
+def _subnet(text: str) -> Subnet:
+    subnet = conversion.read_subnet(text)
+    if subnet is None:
+        raise refuse(Reason.INVALID_REQUEST, "no subnet was named", field="subnet")
+    return subnet
+
+
+def _faults(counts: Mapping[str, int]) -> list[messages.PeerList.Fault]:
+    return [messages.PeerList.Fault(kind=kind, count=count) for kind, count in counts.items()]

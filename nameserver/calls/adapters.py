@@ -1,0 +1,157 @@
+"""What every call has in common: refusals become errors, and no answer leaves before what it rests on is durable.
+
+A *read* waits until the revision it asks for is reflected, computes its whole answer in one instant, from one state of
+the graph, then waits for that state to be durable (not at all while nothing is under way), then sends.
+
+A method is a coroutine function of a request and a context: what it returns is sent, as a message or serialized.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from namegraph.model.refusals import RefusedError
+from nameserver.calls.read_your_writes import Revisions
+from nameserver.driver.ancestry_filling import AncestryFilling
+from nameserver.driver.run_loop import RunLoop
+from nameserver.routing.forwarding import working_seconds
+from nameserver.wire.status_mapping import abort, pass_on
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Context = grpc.aio.ServicerContext[Any, Any]
+RequestT = TypeVar("RequestT", bound=Message)
+Answer: TypeAlias = Message | bytes
+Chunks: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
+"""Serialized messages that no later update changes."""
+
+Method = Callable[[RequestT, Context], Awaitable[Answer]]
+StreamMethod = Callable[[RequestT, Context], Awaitable[Chunks]]
+
+
+class Read(Protocol):
+    """A request for what is, not for a change."""
+
+    @property
+    def at_least_revision(self) -> str:
+        """The revision to reflect; empty for none."""
+
+
+ReadT = TypeVar("ReadT", bound=Read)
+AnswerT = TypeVar("AnswerT")
+
+
+def deadline_of(context: Context, run_loop: RunLoop) -> float | None:
+    """Until when to work on a call, on the clock of the run loop; None where the caller set no deadline."""
+    seconds = working_seconds(context)
+    return None if seconds is None else run_loop.now() + seconds
+
+
+def never(_request: object) -> bool:
+    """For reads of which it is not known what they rest on."""
+    return False
+
+
+def nobody(_request: object) -> Sequence[str]:
+    """For reads that ask for no ancestors."""
+    return ()
+
+
+def read(
+    answer: Callable[[ReadT, Context], Awaitable[AnswerT]],
+    revisions: Revisions,
+    run_loop: RunLoop,
+    filling: AncestryFilling,
+    *,
+    of: Callable[[ReadT], Sequence[str]] = nobody,
+    stands: Callable[[ReadT], bool] = never,
+) -> Callable[[ReadT, Context], Awaitable[AnswerT]]:
+    """A method that answers from the state as it is, once that reflects what is asked for.
+
+    `of` names the nodes whose ancestors it asks for. `stands` tells whether the answer holds whatever becomes of what
+    cannot be written at present.
+    """
+
+    def may_stand(request: ReadT) -> bool:
+        return not request.at_least_revision and stands(request)
+
+    async def method(request: ReadT, context: Context) -> AnswerT:
+        if request.at_least_revision:
+            await revisions.reflect(request.at_least_revision, context)
+        was_failing = run_loop.storage_failure is not None
+        if was_failing and run_loop.newest_batch is not None and not may_stand(request):
+            await run_loop.until_durable()
+        await filling.fill_for(of(request))
+        try:
+            return await answer(request, context)
+        finally:
+            # A refusal, too, may rest on what is not durable yet.
+            if run_loop.newest_batch is not None:
+                is_failing = was_failing and run_loop.storage_failure is not None
+                if not (is_failing and may_stand(request)):
+                    await run_loop.until_durable()
+
+    return method
+
+
+def unary_call(method: Method[RequestT], request_type: type[RequestT]) -> Handler:
+    """One request, one answer."""
+    return grpc.unary_unary_rpc_method_handler(
+        _refusable(method), request_deserializer=request_type.FromString, response_serializer=_serialize
+    )
+
+
+def stream_call(method: StreamMethod[RequestT], request_type: type[RequestT]) -> Handler:
+    """One request, many messages; other calls are served between them."""
+
+    async def handle(request: RequestT, context: Context) -> None:
+        chunks = await method(request, context)
+        if isinstance(chunks, AsyncIterable):
+            async for chunk in chunks:
+                await context.write(chunk)
+        else:
+            for chunk in chunks:
+                await context.write(chunk)
+
+    return grpc.unary_stream_rpc_method_handler(_refusable(handle), request_deserializer=request_type.FromString)
+
+
+def incoming_stream_call(
+    method: Callable[[AsyncIterator[RequestT], Context], Awaitable[Answer]], request_type: type[RequestT]
+) -> Handler:
+    """Many messages, one answer."""
+    return grpc.stream_unary_rpc_method_handler(
+        _refusable(method), request_deserializer=request_type.FromString, response_serializer=_serialize
+    )
+
+
+def conversation_call(
+    converse: Callable[[AsyncIterator[RequestT], Context], Awaitable[None]], request_type: type[RequestT]
+) -> Handler:
+    """Many messages either way; `converse` writes serialized ones itself."""
+    return grpc.stream_stream_rpc_method_handler(_refusable(converse), request_deserializer=request_type.FromString)
+
+
+AnyRequest = TypeVar("AnyRequest")
+AnyResponse = TypeVar("AnyResponse")
+
+
+def _refusable(
+    method: Callable[[AnyRequest, Context], Awaitable[AnyResponse]],
+) -> Callable[[AnyRequest, Context], Awaitable[AnyResponse]]:
+    async def handle(request: AnyRequest, context: Context) -> AnyResponse:
+        try:
+            return await method(request, context)
+        except RefusedError as error:
+            await abort(context, error.refusal)
+        except grpc.aio.AioRpcError as error:
+            await pass_on(context, error)
+
+    return handle
+
+
+def _serialize(answer: Answer) -> bytes:
+    return answer if isinstance(answer, bytes) else answer.SerializeToString()

@@ -1,0 +1,87 @@
+"""Which reads hold while the database cannot be written, though the state in memory is ahead of what is stored.
+
+The rows that could not be written name the nodes that they touch. An answer holds without them where no path that it
+follows leads through such a node, now or before:
+
+- about what is above a node (its memberships): nothing touched is among its ancestors, nor the node itself;
+- about what is below a group: the group is no ancestor of anything touched. Had it been one before, the first arc of
+  the path that was left would be among the rows, and touch a node that is still below the group. Other servers' arcs
+  are not among the rows, so this is said only where there are no other servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyroaring import BitMap
+
+from namegraph.model.names import NodeId
+from namegraph.model.rows import NodeIndex
+from namegraph.queries import CoreQueries
+from nameserver.driver.run_loop import RunLoop
+from shadowtree.v1 import name_service_pb2 as messages
+
+TOUCHED_LIMIT = 10_000
+"""Beyond it, as after an import, everything is taken to be touched: to find out would take seconds."""
+
+
+class ReadsWhileUnwritable:
+    """Judges reads by the names that they ask about, as the requests have them."""
+
+    def __init__(self, *, core: CoreQueries, run_loop: RunLoop, is_alone: Callable[[], bool]) -> None:
+        self._core = core
+        self._run_loop = run_loop
+        self._is_alone = is_alone
+        self._of_step = -1
+        self._touched = BitMap()
+        self._written = BitMap()
+        """Nodes of which the row itself is to be written: made, deleted, or with other ancestors."""
+        self._above: BitMap | None = None
+        """All ancestors of what is touched, and it; None where too much is."""
+
+    def check(self, request: messages.CheckRequest) -> bool:
+        """A path from the group to the member lies below the one and above the other."""
+        if self._holds_below(request.group):
+            return True
+        return self._holds_above(request.member) and self._is_there_for_sure(request.group)
+
+    def memberships(self, request: messages.ListMembershipsRequest) -> bool:
+        """Only what is above the member matters."""
+        return self._holds_above(request.member)
+
+    def resolve(self, request: messages.ResolveRequest) -> bool:
+        """Only what is below the group matters; the way of a walk depends on more."""
+        return not request.walk and self._holds_below(request.group)
+
+    def _holds_above(self, name: str) -> bool:
+        self._look()
+        node = self._core.graph.index.get(NodeId(name))
+        if self._above is None or node is None:
+            return False
+        return self._core.ancestors.of(node).isdisjoint(self._touched) and node not in self._touched
+
+    def _holds_below(self, name: str) -> bool:
+        self._look()
+        node = self._core.graph.index.get(NodeId(name))
+        return self._above is not None and node is not None and node not in self._above and self._is_alone()
+
+    def _is_there_for_sure(self, name: str) -> bool:
+        """Whether a name is a group, or is none, in either state."""
+        node = self._core.graph.index.get(NodeId(name))
+        return node is not None and node not in self._written
+
+    def _look(self) -> None:
+        """Find what is touched, once after each step."""
+        if self._of_step == self._run_loop.step_count:
+            return
+        self._of_step = self._run_loop.step_count
+        core, touched, written = self._core, BitMap(), BitMap()
+        for records in self._run_loop.undurable_records():
+            written.update(record.node for record in records.nodes)
+            touched.update(record.parent for record in records.arcs)
+            touched.update(record.child for record in records.arcs)
+        touched |= written
+        self._touched, self._written = touched, written
+        self._above = None
+        if len(touched) <= TOUCHED_LIMIT:
+            self._above = BitMap.union(touched, *(core.ancestors.of(NodeIndex(node)) for node in touched))

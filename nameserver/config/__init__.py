@@ -1,0 +1,1 @@
+"""What the operator chose: settings, addresses, and the port."""

@@ -1,0 +1,275 @@
+"""What a name server is told when it starts: one TOML file, the environment, and what the command line overrides.
+
+The command line wins over the environment, the environment over the file. A wrong key or value is refused with one line
+that says where it stands, even where something else overrides it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from namegraph.model.names import InvalidNameError, ServerId, Subnet, parse_subnet
+from nameserver.config.addresses import InvalidAddressError, parse_address
+from nameserver.config.located_toml import ConfigFile, ConfigFileError
+from nameserver.detector.phi import DetectorLimits
+from storage.errors import DatabaseUrlError
+from storage.urls import parse_database_url
+
+DEFAULT_LISTEN = "127.0.0.1:7400"
+DEFAULT_DRAIN_SECONDS = 10.0
+DRAIN_SECONDS_LIMIT = 3600.0
+DEFAULT_DETECTOR = DetectorLimits()
+SHORTEST_HEARTBEAT_SECONDS = 0.05
+"""More often would cost more than it tells."""
+LONGEST_HEARTBEAT_SECONDS = 60.0
+LONGEST_ACCEPTABLE_PAUSE_SECONDS = 3600.0
+LOWEST_THRESHOLD = 1.0
+HIGHEST_THRESHOLD = 100.0
+"""Of phi: at 1 one loss in ten would be none; no silence is as unlikely as 100 says."""
+ENVIRONMENT_PREFIX = "SHADOWTREE_"
+SUBNET_FILE_SIZE_LIMIT = 16 * 1024 * 1024
+
+
+class SettingsError(Exception):
+    """Wrong settings; the message is one line that says where and what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Checked settings."""
+
+    listen: str
+    """``HOST:PORT``; port 0 lets the system choose one."""
+    database: str
+    subnets: tuple[Subnet, ...]
+    """The subnets that this server owns, sorted; at least one."""
+    peers: Mapping[Subnet, str]
+    """Addresses of the servers of other subnets."""
+    name: ServerId | None
+    """The durable name; None: the one the database has, or the smallest subnet for a new database."""
+    drain_seconds: float
+    """How long calls under way may take to finish after SIGTERM."""
+    detector: DetectorLimits
+    """When another server is lost."""
+
+
+def load_settings(
+    config_file: Path | None, overrides: Mapping[str, object], environment: Mapping[str, str]
+) -> Settings:
+    """Read and check the settings, or raise `SettingsError`.
+
+    `overrides` holds values of the command line by key; None and empty ones count as not given.
+    """
+    values: dict[str, object] = {}
+    for source in _sources(config_file, overrides, environment):
+        for key in source.values:
+            if key not in _READERS:
+                known = ", ".join(_READERS)
+                raise SettingsError(f"{source.place(key, None)}: there is no such key; the keys are {known}")
+            try:
+                values[key] = _READERS[key](source.values[key])
+            except _WrongValueError as error:
+                raise SettingsError(f"{source.place(key, error.culprit)}: {error}") from None
+    return _checked(values)
+
+
+class _WrongValueError(Exception):
+    """What is wrong with a value; `culprit` is the part of it that is, as it is written."""
+
+    def __init__(self, message: str, culprit: str | None = None) -> None:
+        super().__init__(message)
+        self.culprit = culprit
+
+
+class _Source:
+    """Values by key, and where each stands."""
+
+    def __init__(self, values: Mapping[str, object], place: Callable[[str, str | None], str]) -> None:
+        self.values = values
+        self.place = place
+
+
+def _sources(
+    config_file: Path | None, overrides: Mapping[str, object], environment: Mapping[str, str]
+) -> list[_Source]:
+    sources = []
+    if config_file is not None:
+        try:
+            file = ConfigFile.read(config_file)
+        except ConfigFileError as error:
+            raise SettingsError(str(error)) from None
+        sources.append(_Source(file.values, file.place))
+    variables = {key: f"{ENVIRONMENT_PREFIX}{key.upper()}" for key in _READERS}
+    present = {key: environment[name] for key, name in variables.items() if environment.get(name)}
+    sources.append(_Source(present, lambda key, _: variables[key]))
+    given = {key: value for key, value in overrides.items() if value is not None and value not in ((), [], {})}
+    sources.append(_Source(given, lambda key, _: f"--{_OPTIONS.get(key, key.replace('_', '-'))}"))
+    return sources
+
+
+_OPTIONS = {"subnets": "subnet", "peers": "peer"}
+
+
+def _checked(values: Mapping[str, object]) -> Settings:
+    if "database" not in values:
+        raise SettingsError("database: no value; give for instance sqlite:///names.db")
+    if not values.get("subnets"):
+        raise SettingsError("subnets: no value; name at least one subnet that this server owns")
+    subnets = values["subnets"]
+    peers = values.get("peers", {})
+    listen, database = values.get("listen", DEFAULT_LISTEN), values["database"]
+    name, drain_seconds = values.get("name"), values.get("drain_seconds", DEFAULT_DRAIN_SECONDS)
+    assert isinstance(subnets, tuple)
+    assert isinstance(peers, dict)
+    assert isinstance(listen, str)
+    assert isinstance(database, str)
+    assert isinstance(name, str | None)
+    assert isinstance(drain_seconds, float)
+    beat = values.get("heartbeat_seconds", DEFAULT_DETECTOR.heartbeat_seconds)
+    pause = values.get("acceptable_pause_seconds", DEFAULT_DETECTOR.acceptable_pause_seconds)
+    threshold = values.get("suspicion_threshold", DEFAULT_DETECTOR.threshold)
+    assert isinstance(beat, float)
+    assert isinstance(pause, float)
+    assert isinstance(threshold, float)
+    detector = DetectorLimits(beat, pause, threshold)
+    for subnet in subnets:
+        if subnet in peers:
+            raise SettingsError(f"peers: {subnet} is one of this server's own subnets; it cannot be a peer's as well")
+    server = None if name is None else ServerId(name)
+    return Settings(listen, database, subnets, peers, server, drain_seconds, detector)
+
+
+def _read_listen(value: object) -> str:
+    return _address(_text(value), lowest_port=0)
+
+
+def _read_database(value: object) -> str:
+    url = _text(value)
+    try:
+        parse_database_url(url)
+    except DatabaseUrlError as error:
+        raise _WrongValueError(f"{error.problem}; {error.remedy}") from None
+    return url
+
+
+def _read_subnets(value: object) -> tuple[Subnet, ...]:
+    return tuple(sorted({_subnet(text) for text in _list(value, "a list of subnets")}))
+
+
+def _read_peers(value: object) -> dict[Subnet, str]:
+    pairs: list[tuple[str, object, str]]
+    if isinstance(value, Mapping):
+        pairs = [(str(subnet), address, str(subnet)) for subnet, address in value.items()]
+    else:
+        pairs = []
+        for text in _list(value, "a table of subnets and addresses"):
+            subnet, equals, address = text.partition("=")
+            if not equals:
+                raise _WrongValueError(f"{_shown(text)} is not SUBNET=HOST:PORT", text)
+            pairs.append((subnet.strip(), address.strip(), text))
+    peers: dict[Subnet, str] = {}
+    for subnet_text, address_value, culprit in pairs:
+        subnet_name = _subnet(subnet_text)
+        if not isinstance(address_value, str):
+            raise _WrongValueError(f"the address of {subnet_name} is {_kind(address_value)}, not a text", culprit)
+        try:
+            address = _address(address_value, lowest_port=1)
+        except _WrongValueError as error:
+            raise _WrongValueError(f"{subnet_name}: {error}", culprit) from None
+        if peers.setdefault(subnet_name, address) != address:
+            raise _WrongValueError(f"{subnet_name} has two addresses, {peers[subnet_name]} and {address}", culprit)
+    return peers
+
+
+def _read_name(value: object) -> str:
+    return _subnet(_text(value))
+
+
+def _read_number(value: object, *, lowest: float, highest: float, unit: str = "") -> float:
+    """A number within limits; `unit` begins with a space where there is one."""
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            raise _WrongValueError(f"{_shown(value)} is not a number{unit and f' of{unit}'}", value) from None
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise _WrongValueError(f"a number{unit and f' of{unit}'} is wanted, not {_kind(value)}")
+    else:
+        number = float(value)
+    if not lowest <= number <= highest:
+        raise _WrongValueError(f"{value} is not between {lowest:g} and {highest:g}{unit}")
+    return number
+
+
+_read_seconds = partial(_read_number, unit=" seconds")
+
+
+_READERS: Mapping[str, Callable[[object], object]] = {
+    "listen": _read_listen,
+    "database": _read_database,
+    "subnets": _read_subnets,
+    "peers": _read_peers,
+    "name": _read_name,
+    "drain_seconds": partial(_read_seconds, lowest=0, highest=DRAIN_SECONDS_LIMIT),
+    "heartbeat_seconds": partial(_read_seconds, lowest=SHORTEST_HEARTBEAT_SECONDS, highest=LONGEST_HEARTBEAT_SECONDS),
+    "acceptable_pause_seconds": partial(_read_seconds, lowest=0, highest=LONGEST_ACCEPTABLE_PAUSE_SECONDS),
+    "suspicion_threshold": partial(_read_number, lowest=LOWEST_THRESHOLD, highest=HIGHEST_THRESHOLD),
+}
+
+
+def _list(value: object, wanted: str) -> list[str]:
+    """The texts of a list, of comma lists, and of the files that ``@FILE`` names (one a line)."""
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
+        raise _WrongValueError(f"{wanted} is wanted, not {_kind(value)}")
+    texts: list[str] = []
+    for item in items:
+        if not isinstance(item, str):
+            raise _WrongValueError(f"{wanted} is wanted, but one entry is {_kind(item)}", str(item))
+        for part in item.split(","):
+            texts += _lines(Path(part.strip()[1:])) if part.strip().startswith("@") else [part.strip()]
+    return texts
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        if path.stat().st_size > SUBNET_FILE_SIZE_LIMIT:
+            raise _WrongValueError(f"{path} is larger than {SUBNET_FILE_SIZE_LIMIT} bytes", str(path))
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise _WrongValueError(f"{path} cannot be read: {error.strerror}", str(path)) from None
+    except UnicodeDecodeError:
+        raise _WrongValueError(f"{path} is not UTF-8", str(path)) from None
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _WrongValueError(f"a text is wanted, not {_kind(value)}")
+    return value
+
+
+def _subnet(text: str) -> Subnet:
+    try:
+        return parse_subnet(text)
+    except InvalidNameError as error:
+        raise _WrongValueError(f"{_shown(text)} is no subnet: {error.why}", text) from None
+
+
+def _address(text: str, *, lowest_port: int) -> str:
+    try:
+        return parse_address(text, lowest_port=lowest_port)
+    except InvalidAddressError as error:
+        raise _WrongValueError(str(error), text) from None
+
+
+def _kind(value: object) -> str:
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a table"}
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,72 @@
+"""Ancestor sets computed in slices, so that no question and no update holds up others while very many are missing.
+
+    a question   fills the sets that it is about to ask for, and lets others go first between slices
+    nobody       the filler computes what a start, an import or a large update left missing
+
+Source: protocol.md section 4; `namegraph.graph.ancestor_sets`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from namegraph.model.names import NodeId
+from namegraph.model.rows import NodeIndex
+from namegraph.queries import CoreQueries
+from nameserver.driver.run_loop import RunLoop
+
+REST_SECONDS = 0.01
+"""What others are given between two slices of what nobody has asked for: several times as long as a slice takes."""
+
+LOOK_SECONDS = 1.0
+"""How often it is looked whether sets are missing."""
+
+LOOKED_AT_ONCE = 5_000
+"""Nodes that are looked at before others get their turn."""
+
+
+class AncestryFilling:
+    """Fills the ancestor sets of one server."""
+
+    def __init__(self, *, core: CoreQueries, run_loop: RunLoop) -> None:
+        self._core = core
+        self._run_loop = run_loop
+
+    async def fill_for(self, names: Iterable[str]) -> None:
+        """Have the sets of some nodes, so that asking for them takes no time; unknown names are passed over."""
+        index, ancestors = self._core.graph.index, self._core.ancestors
+        for name in names:
+            node = index.get(NodeId(name))
+            if node is not None and not ancestors.is_known(node):
+                await self._fill(node, rest_seconds=0.0)
+
+    async def fill_forever(self) -> None:
+        """Fill whatever is missing, a slice at a time, for as long as the server runs."""
+        looked_at = -1
+        while True:
+            await self._run_loop.between_steps()
+            if looked_at != self._run_loop.step_count:
+                looked_at = self._run_loop.step_count
+                await self._fill_all()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _fill_all(self) -> None:
+        core = self._core
+        node = 0
+        while node < len(core.graph.ids):
+            for number in range(node, min(node + LOOKED_AT_ONCE, len(core.graph.ids))):
+                if not core.ancestors.is_known(NodeIndex(number)):
+                    await self._run_loop.between_steps()
+                    await self._fill(NodeIndex(number), rest_seconds=REST_SECONDS)
+            node += LOOKED_AT_ONCE
+            await asyncio.sleep(REST_SECONDS)
+
+    async def _fill(self, node: NodeIndex, *, rest_seconds: float) -> None:
+        core = self._core
+        while not core.ancestors.is_known(node):
+            ancestors = core.ancestors
+            for _ in ancestors.fill(node):
+                await asyncio.sleep(rest_seconds)
+                if core.ancestors is not ancestors:
+                    break  # A step goes on in another thread, which these sets belong to.

@@ -1,0 +1,617 @@
+"""Drives the core: one step at a time, records durable before anything that rests on them becomes visible.
+
+    command, letter -> core.step -> records -> COLLECTING -> FLUSHING -> durable -> letters, replies, held reads
+                                                   ^            | StorageError
+                                                   |            v
+                                               next batch    FAILING: tries again, refuses meanwhile
+
+One flush is under way at a time, in one worker thread; the records of all steps taken meanwhile make up the next flush
+(group commit). Callers that were just answered tend to ask again at once, so the next flush waits for them, but only a
+moment; a caller who is alone never waits, nor does a letter to or from another server. The core is ahead of the
+database by these two batches at most, so a read is held until the newest of them is durable: nobody sees what a crash
+could undo.
+
+A step that may take long is carried out in a thread of its own. Meanwhile other events wait for their turn, and no
+letter leaves that the step has written. Its records are a batch of their own, which may take seconds to be written.
+Until it is durable, readers see the state before the step, and wait for no later batch.
+
+When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
+until it works), and reads that may rest on it and further updates are refused, since nothing could be confirmed; the
+letters of other servers wait. Where that lasts, these are told, and all callers that wait (`peers/writing`). One flush
+that works ends it. A server that has nothing to write looks now and then whether it could, and refuses updates while it
+could not; reads go on. A database that is lost for good ends the server.
+
+Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext, suppress
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from namegraph.events import (
+    AddPeer,
+    Command,
+    CutCommand,
+    Effects,
+    Event,
+    ImportCommand,
+    PeerMessage,
+    PeerMet,
+    PeerReceived,
+    PeerRestored,
+    ReadCommand,
+    RemovePeer,
+    Restored,
+    Tick,
+)
+from namegraph.model.names import ServerId
+from namegraph.model.outcomes import Committed, Outcome
+from namegraph.model.refusals import Reason, Refusal, RefusedError, refuse
+from namegraph.model.rows import Records
+from namegraph.state.reliable_channels import Channels
+from nameserver.driver.gc_tuning import growing_graph
+from nameserver.driver.group_commit import Batch, outcome_unknown, unavailable
+from storage.errors import DatabaseLostError, StorageError
+
+WAITING_ROWS_LIMIT = 1_000_000
+"""Rows that may wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
+
+GATHER_SECONDS = 0.002
+"""How long a flush waits for the next of the callers that were just answered: about the time of one flush."""
+
+GATHER_ROUNDS_LIMIT = 10
+"""How often it waits again, as long as some do come: 20 ms for a caller who waits for others at the very worst."""
+
+LARGE_LETTER_BYTES = 256 * 1024
+"""A letter of this size makes tens of thousands of objects."""
+
+FIRST_RETRY_SECONDS = 0.1
+SHORTEST_TICK_SECONDS = 0.001
+"""A timer may fire a little early; the core is then not asked again at once, without end."""
+
+PROBE_SECONDS = 1.0
+"""How often a server that writes nothing looks whether it could."""
+
+LONGEST_RETRY_SECONDS = 5.0
+"""A full disk is found usable again within this time after somebody made room."""
+
+
+class Core(Protocol):
+    """The part of the core that the loop drives."""
+
+    server: ServerId
+    channels: Channels
+    told_revision: str | None
+    """What to tell as the newest revision, where that is not the newest one in memory."""
+
+    @property
+    def servers_met(self) -> Sequence[ServerId]:
+        """All other servers that are known by name."""
+
+    @property
+    def revision(self) -> str:
+        """The newest revision to tell."""
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When the core wants a `Tick`, on the clock of `step`'s `now`."""
+
+    def step(self, event: Event, now: float) -> Effects:
+        """Take one event."""
+
+
+class LongSteps(Protocol):
+    """What readers see while a step is carried out in another thread."""
+
+    def may_take_long(self, event: Event) -> bool:
+        """Whether the step of an event is to leave the loop's thread."""
+
+    def hold(self) -> None:
+        """Show readers no later state until the step is durable."""
+
+    def let_go(self, *, earliest: bool) -> None:
+        """The earliest of these steps is durable; or the latest one has left nothing to be made durable."""
+
+
+class DurableStore(Protocol):
+    """The part of a store that the loop uses."""
+
+    def commit(self, records: Records) -> None:
+        """Make all records durable, or none and raise `StorageError`."""
+
+    def probe(self) -> None:
+        """Raise `StorageError` where a commit would, as far as that can be told."""
+
+
+class Unfinished(NamedTuple):
+    """What must not leave while a step is carried out in another thread."""
+
+    sent_through: dict[ServerId, int]
+    """By receiver: the number of the last letter from before the step."""
+    sender: ServerId | None
+    """Whose letter it is the step of."""
+    handled_through: int
+    revision: str
+
+
+class Waiting(NamedTuple):
+    """A caller of this server."""
+
+    command: Command
+    outcome: asyncio.Future[Outcome]
+
+
+class RunLoop:
+    """Owns the core's input and the store's output. All methods belong to the thread of the event loop."""
+
+    def __init__(
+        self,
+        *,
+        core: Core,
+        store: DurableStore,
+        worker: Executor,
+        clock: Callable[[], float],
+        on_storage_state: Callable[[str | None], None] = lambda _failure: None,
+        long_steps: LongSteps | None = None,
+        stepper: Executor | None = None,
+    ) -> None:
+        """`on_storage_state` is told the failure when the database cannot be written, and None when it can again.
+
+        With `long_steps`, those are carried out by `stepper`.
+        """
+        self._core = core
+        self._long_steps = long_steps
+        self._stepper = stepper
+        self._long_step: asyncio.Future[None] | None = None
+        """There while a step is carried out in another thread."""
+        self._unfinished = Unfinished({}, None, 0, "")
+        """What it is about."""
+        self._later: deque[Event] = deque()
+        """Events that came meanwhile."""
+        self._store = store
+        self._worker = worker
+        self._clock = clock
+        self._on_storage_state = on_storage_state
+        self._tickets = itertools.count(1)
+        self._waiting: dict[int, Waiting] = {}
+        self._collecting: Batch | None = None
+        self._flushing: Batch | None = None
+        self._sealed: deque[Batch] = deque()
+        """Batches to be written next, to which nothing is added any more: those of long steps, and before these."""
+        self._expected_replies = 0
+        self._gathered = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_for: float | None = None
+        """The deadline of the core that the timer is for."""
+        self._bug: BaseException | None = None
+        self._refuses_updates_because: str | None = None
+        self._durable_revision = core.revision
+        self._ends = False
+        self._stepped: asyncio.Future[None] | None = None
+        """Done at the next step; present while a caller waits for it."""
+        self.step_count = 0
+        """How many steps were taken: tells a reader that yields in between whether the graph may have changed."""
+        self.storage_failure: str | None = None
+        self.followers: list[Callable[[Effects], None]] = []
+        """Told what each step did, at once: readers that go on over several steps."""
+        self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
+        """Told for which servers there are letters or receipts that may leave."""
+
+    @property
+    def newest_batch(self) -> Batch | None:
+        """The newest batch that is not durable and that readers see; while it is None, answers may leave at once."""
+        seen = None
+        for batch in self._undurable():
+            if batch.is_of_long_step:
+                break
+            seen = batch
+        return seen
+
+    def now(self) -> float:
+        """The time on the clock of deadlines."""
+        return self._clock()
+
+    def new_ticket(self) -> int:
+        """A number for one command, never used again."""
+        return next(self._tickets)
+
+    def require_accepting(self) -> None:
+        """Raise `RefusedError` where an update would be refused whatever it says."""
+        if self._refuses_updates_because is not None:
+            raise refuse(Reason.UNAVAILABLE, self._refuses_updates_because)
+        if self.storage_failure is not None:
+            raise RefusedError(unavailable(self.storage_failure))
+        if self._is_full():
+            raise refuse(Reason.UNAVAILABLE, "the server is busy writing earlier updates; try again in a moment")
+
+    async def carry_out(self, command: Command) -> Committed:
+        """Take the command, and return once its outcome is durable; raise `RefusedError` where it is refused."""
+        self.require_accepting()
+        deadline = None if isinstance(command, AddPeer | RemovePeer) else command.deadline
+        if deadline is not None and deadline <= self._clock():
+            raise refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before the update was begun; nothing was done")
+        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._waiting[command.ticket] = Waiting(command, waiter)
+        try:
+            self._step(command)
+            outcome = await waiter
+        finally:
+            self._waiting.pop(command.ticket, None)
+        if isinstance(outcome, Refusal):
+            raise RefusedError(outcome)
+        return outcome
+
+    def begin(self, peers: Iterable[ServerId]) -> None:
+        """Have made durable what the restart of the core changed; before that no letter leaves to these servers."""
+        self._step(Tick())
+        self._hold_letters_to(peers)
+
+    def take(self, event: Event) -> None:
+        """Take what no caller waits for."""
+        self._step(event)
+
+    async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
+        """Take letters of another server, in order, once there is room; those that were handled before are left out."""
+        channels = self._core.channels
+        beginnings = channels.beginnings(sender)
+        while self._is_full() or self.storage_failure is not None:
+            self._room.clear()
+            await self._room.wait()
+        for number, letter in enumerate(letters, start=first_number):
+            await self.between_steps()
+            if channels.beginnings(sender) != beginnings:
+                return  # They were numbered by the channel before.
+            if number > channels.handled_through(sender):
+                self._step(PeerMessage(sender, number, letter))
+
+    def first_letter_held(self, receiver: ServerId) -> int | None:
+        """The number of the first letter to a server that waits for the database; None where none does."""
+        held = [batch.first_letters.get(receiver) for batch in self._undurable()]
+        if self._long_step is not None:
+            held.append(self._unfinished.sent_through.get(receiver, 0) + 1)
+        return min((number for number in held if number is not None), default=None)
+
+    def handled_before_flush(self, sender: ServerId) -> int | None:
+        """The number of the last letter of a sender before those whose records wait; None where none do."""
+        for batch in self._undurable():
+            if sender in batch.handled_before:
+                return batch.handled_before[sender]
+        if self._long_step is not None and sender == self._unfinished.sender:
+            return self._unfinished.handled_through
+        return None
+
+    async def until_answered(self) -> None:
+        """Wait until no command is under way."""
+        while self._waiting:
+            await asyncio.wait([waiting.outcome for waiting in self._waiting.values()])
+            await asyncio.sleep(0)
+
+    def answer_all_waiting(self, why: str) -> None:
+        """Let no caller wait any longer: it is not known when the database can be written."""
+        for command, outcome in self._waiting.values():
+            if not outcome.done():
+                is_question = isinstance(command, ReadCommand | CutCommand)
+                outcome.set_result(unavailable(why) if is_question else outcome_unknown(why))
+
+    async def until_durable(self) -> None:
+        """Wait until all that readers could see by now is durable; raise `RefusedError` where the database fails."""
+        await self._until_durable(self.newest_batch)
+
+    async def until_all_durable(self) -> None:
+        """As `until_durable`, for who has read the core itself."""
+        await self._until_durable(next(reversed(self._undurable()), None))
+
+    async def _until_durable(self, batch: Batch | None) -> None:
+        if batch is None:
+            return
+        if self.storage_failure is not None:
+            raise RefusedError(unavailable(self.storage_failure))
+        reader: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
+        batch.held_reads.append(reader)
+        refusal = await reader
+        if refusal is not None:
+            raise RefusedError(refusal)
+
+    async def between_steps(self) -> None:
+        """Wait until no step is carried out in another thread: then the core itself may be read."""
+        while self._long_step is not None:
+            await asyncio.wait((self._long_step,))
+
+    async def next_step(self, seconds: float) -> None:
+        """Wait until another step was taken, but not longer than this."""
+        if self._stepped is None:
+            self._stepped = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._stepped,), timeout=seconds)
+
+    async def flush_forever(self) -> None:
+        """Make batches durable until `finish` and nothing is left.
+
+        Raises `DatabaseLostError`, and whatever a bug raised in a step or a commit: the server must end then.
+        """
+        await self._take_own_letters()
+        while True:
+            if not await self._is_woken():
+                await self._probe()
+                continue
+            self._wake.clear()
+            while (self._sealed or self._collecting is not None) and self._bug is None:
+                await self._flush_collected()
+                await self._take_own_letters()
+            if self._bug is not None:
+                raise self._bug
+            if self._ends and self._long_step is None and not self._undurable():
+                return
+
+    def refuse_updates(self, why: str) -> None:
+        """Take no update from now on; those taken are finished, reads go on."""
+        self._refuses_updates_because = why
+
+    def finish(self) -> None:
+        """Let `flush_forever` return once everything taken is durable."""
+        self._ends = True
+        self._disarm_timer()
+        self._wake.set()
+
+    def undurable_records(self) -> list[Records]:
+        """What is in memory, but not yet in the database."""
+        return [batch.records for batch in self._undurable()]
+
+    def _begin_channels_again(self, peers: Sequence[ServerId]) -> None:
+        """Forget what was known by numbers of before, and let nothing of the new ones leave before they are durable."""
+        for batch in self._undurable():
+            for peer in peers:
+                batch.first_letters.pop(peer, None)
+                batch.handled_before.pop(peer, None)
+        self._hold_letters_to(peers)
+
+    def _hold_letters_to(self, peers: Iterable[ServerId]) -> None:
+        """Let no letter leave before all is durable."""
+        for batch in self._undurable()[-1:]:
+            batch.first_letters |= dict.fromkeys(peers, 1)
+
+    def _undurable(self) -> list[Batch]:
+        """The batches under way, the oldest one first."""
+        return [batch for batch in (self._flushing, *self._sealed, self._collecting) if batch is not None]
+
+    def _seal(self) -> None:
+        """Begin another batch with the next step."""
+        if self._collecting is not None:
+            self._sealed.append(self._collecting)
+            self._collecting = None
+
+    def _is_full(self) -> bool:
+        waiting = self._undurable()[0 if self._flushing is None else 1 :]
+        return sum(batch.row_count() for batch in waiting) > WAITING_ROWS_LIMIT
+
+    def _step(self, event: Event) -> None:
+        """Take an event: at once, or in another thread where that may take long, or once such a step is over."""
+        if self._bug is not None:
+            raise self._bug
+        if self._long_step is not None:
+            self._later.append(event)
+        elif self._long_steps is not None and self._long_steps.may_take_long(event):
+            self._long_step = asyncio.ensure_future(self._step_elsewhere(event, self._long_steps))
+            # What went wrong there ends the server, by `flush_forever`.
+            self._long_step.add_done_callback(lambda step: step.cancelled() or step.exception())
+        else:
+            is_first_meeting = self._is_first_meeting(event)
+            try:
+                effects = self._core.step(event, self._clock())
+            except BaseException as bug:
+                self._end_because_of(bug)
+                raise
+            self._take_effects(event, effects, is_first_meeting=is_first_meeting)
+
+    async def _step_elsewhere(self, event: Event, long_steps: LongSteps) -> None:
+        core, is_first_meeting = self._core, self._is_first_meeting(event)
+        self._unfinished = Unfinished(
+            {server: core.channels.sent_through(server) for server in (*core.servers_met, core.server)},
+            event.sender if isinstance(event, PeerMessage) else None,
+            core.channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0,
+            core.revision,
+        )
+        self._seal()
+        long_steps.hold()
+        now = self._clock()
+        try:
+            carried_out = partial(_carry_out, core, event, now)
+            effects = await asyncio.get_running_loop().run_in_executor(self._stepper, carried_out)
+        except BaseException as bug:
+            self._end_because_of(bug)
+            raise
+        finally:
+            self._long_step = None
+        self._take_effects(event, effects, is_first_meeting=is_first_meeting)
+        if self._collecting is None:
+            long_steps.let_go(earliest=False)
+        else:
+            self._collecting.is_of_long_step = True
+            self._seal()
+        while self._later and self._long_step is None:
+            self._step(self._later.popleft())
+        self._wake.set()
+
+    def _end_because_of(self, bug: BaseException) -> None:
+        """The core may be half changed: the server ends, and starts again from what is durable."""
+        self._bug = bug
+        self._wake.set()
+
+    def _is_first_meeting(self, event: Event) -> bool:
+        return isinstance(event, PeerMet) and self._core.channels.has_unmet_letters(event.peer)
+
+    def _take_effects(self, event: Event, effects: Effects, *, is_first_meeting: bool) -> None:
+        """Let become durable what a step did, and then leave."""
+        self.step_count += 1
+        if self._stepped is not None:
+            self._stepped.set_result(None)
+            self._stepped = None
+        for follow in self.followers:
+            follow(effects)
+        if not effects.records.is_empty():
+            if self._collecting is None:
+                self._collecting = Batch()
+                self._wake.set()
+            self._collecting.records.extend(effects.records)
+            if isinstance(event, PeerMessage):
+                self._collecting.handled_before.setdefault(event.sender, event.number - 1)
+        batch = next(reversed(self._undurable()), None)
+        for reply in effects.replies:
+            waiting = self._waiting.get(reply.ticket)
+            if waiting is None:
+                continue
+            waiter = waiting.outcome
+            if batch is not None and not reply.is_confirmed:
+                batch.replies.append((waiter, reply.outcome))
+            elif not waiter.done():
+                waiter.set_result(reply.outcome)
+        for letter in effects.messages:
+            if batch is not None:
+                batch.first_letters.setdefault(letter.receiver, letter.number)
+        if batch is None and effects.messages:
+            self.notify_peers({letter.receiver: None for letter in effects.messages})
+        if batch is not None and (len(batch.replies) >= self._expected_replies or batch.concerns_peers()):
+            self._gathered.set()
+        if isinstance(event, Restored):
+            self._begin_channels_again(self._core.servers_met)
+        elif isinstance(event, PeerRestored):
+            self._begin_channels_again([event.peer])
+        elif isinstance(event, PeerMet) and is_first_meeting:
+            self._hold_letters_to([event.peer])
+        self._arm_timer()
+
+    def _arm_timer(self) -> None:
+        deadline = self._core.next_deadline
+        if deadline == self._armed_for:
+            return
+        self._disarm_timer()
+        if deadline is not None:
+            pause_seconds = max(deadline - self._clock(), SHORTEST_TICK_SECONDS)
+            self._timer = asyncio.get_running_loop().call_later(pause_seconds, self._tick)
+            self._armed_for = deadline
+
+    def _disarm_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._armed_for = None
+
+    def _tick(self) -> None:
+        self._disarm_timer()
+        self._step(Tick())
+
+    async def _gather(self) -> None:
+        """Wait for the callers that are likely to come back, as long as they keep coming and no other server waits."""
+        batch = self._collecting
+        assert batch is not None
+        for _ in range(GATHER_ROUNDS_LIMIT):
+            came_so_far = len(batch.replies)
+            if came_so_far >= self._expected_replies or batch.concerns_peers() or self._ends:
+                return
+            self._gathered.clear()
+            end_of_wait = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._gathered.set)
+            await self._gathered.wait()
+            end_of_wait.cancel()
+            if len(batch.replies) == came_so_far:
+                return
+
+    async def _is_woken(self) -> bool:
+        """Wait until there is something to do, but not for ever."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._wake.wait()
+        return self._wake.is_set()
+
+    async def _probe(self) -> None:
+        """Find out whether the database is there while nothing is to be written."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._worker, self._store.probe)
+        except DatabaseLostError as error:
+            self._fail(str(error))
+            raise
+        except StorageError as error:
+            self._fail(str(error))
+        else:
+            self._recover()
+
+    async def _flush_collected(self) -> None:
+        if not self._sealed:
+            await self._gather()
+            self._seal()
+        batch = self._flushing = self._sealed.popleft()
+        revision = self._core.revision if self._long_step is None else self._unfinished.revision
+        retry_seconds = FIRST_RETRY_SECONDS
+        event_loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await event_loop.run_in_executor(self._worker, self._store.commit, batch.records)
+            except DatabaseLostError as error:
+                self._fail(str(error))
+                raise
+            except StorageError as error:
+                self._fail(str(error))
+                await asyncio.sleep(retry_seconds)
+                retry_seconds = min(2 * retry_seconds, LONGEST_RETRY_SECONDS)
+            else:
+                break
+        self._flushing = None
+        self._durable_revision = revision
+        if batch.is_of_long_step and self._long_steps is not None:
+            self._long_steps.let_go(earliest=True)
+        self._recover()
+        came_meanwhile = 0 if self._collecting is None else len(self._collecting.replies)
+        self._expected_replies = len(batch.replies) + came_meanwhile
+        self.notify_peers(batch.first_letters | batch.handled_before)
+        batch.release()
+
+    async def _take_own_letters(self) -> None:
+        """Take what this server has written to itself, once it is durable and what was to leave with it has left."""
+        core, server = self._core, self._core.server
+        await self.between_steps()
+        handled_before = self.handled_before_flush(server)
+        handled = core.channels.handled_through(server) if handled_before is None else handled_before
+        if handled > core.channels.forgotten_through(server):
+            self._step(PeerReceived(server, handled))
+        first_held = self.first_letter_held(server)
+        for letter in list(core.channels.kept(server, after=core.channels.handled_through(server))):
+            if first_held is not None and letter.number >= first_held:
+                return
+            await self.between_steps()
+            self._step(PeerMessage(server, letter.number, letter.encoded))
+
+    def _recover(self) -> None:
+        if self.storage_failure is not None:
+            self.storage_failure = None
+            self._on_storage_state(None)
+        self._core.told_revision = None
+        self._room.set()
+
+    def _fail(self, why: str) -> None:
+        self._core.told_revision = self._durable_revision
+        if self.storage_failure is None:
+            self._on_storage_state(why)
+        self.storage_failure = why
+        for batch in self._undurable():
+            batch.fail(why)
+
+
+def _carry_out(core: Core, event: Event, now: float) -> Effects:
+    with growing_graph() if _brings_much(event) else nullcontext():
+        return core.step(event, now)
+
+
+def _brings_much(event: Event) -> bool:
+    match event:
+        case ImportCommand():
+            return True
+        case PeerMessage(encoded=encoded):
+            return len(encoded) > LARGE_LETTER_BYTES
+        case _:
+            return False

@@ -1,0 +1,166 @@
+"""The NameService: which method is answered by what, and where.
+
+of one name's home     CreateGroup, DeleteGroup, Join, Leave (see `arc_home`), ApplyUpdates, DescribeGroup, Resolve,
+                       and ListGroups and Export of one subnet: answered here, or forwarded as they are (`homes`)
+of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Import, and Resolve, which the group's
+                       home begins: their own files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+from namegraph.queries import CoreQueries
+from nameserver.calls.adapters import (
+    AnswerT,
+    Context,
+    Handler,
+    conversation_call,
+    incoming_stream_call,
+    never,
+    nobody,
+    read,
+    stream_call,
+    unary_call,
+)
+from nameserver.calls.home_dispatch import HomeDispatch
+from nameserver.calls.read_your_writes import Revisions
+from nameserver.calls.reads_while_unwritable import ReadsWhileUnwritable
+from nameserver.driver.ancestry_filling import AncestryFilling
+from nameserver.driver.run_loop import RunLoop
+from nameserver.reads.bulk_checks import BulkCheckCalls
+from nameserver.reads.check_and_describe import QuestionCalls
+from nameserver.reads.completeness import Completeness
+from nameserver.reads.distributed_check import DistributedChecks
+from nameserver.reads.distributed_resolve import DistributedResolutions
+from nameserver.reads.duplication_records import ArcRecords
+from nameserver.reads.exports import ExportCalls
+from nameserver.reads.group_lists import GroupListCalls
+from nameserver.reads.local_check import LocalChecks
+from nameserver.reads.memberships import MembershipCalls
+from nameserver.reads.resolve_stream import StreamCalls
+from nameserver.routing.arc_home import StandIns
+from nameserver.routing.forwarding import Forwarder
+from nameserver.routing.ownership import PeerDirectory, Routing
+from nameserver.routing.subnet_guard import SubnetGuard
+from nameserver.writes.imports import ImportCalls
+from nameserver.writes.updates import RequestIds, UpdateCalls
+from resolver.membership import MembershipResolver
+from resolver.parts import Parts
+from shadowtree.v1 import name_service_pb2 as messages
+
+AboutGroup: TypeAlias = (
+    messages.CreateGroupRequest | messages.DeleteGroupRequest | messages.DescribeGroupRequest | messages.ResolveRequest
+)
+
+
+def name_service_handlers(
+    *,
+    core: CoreQueries,
+    resolver: MembershipResolver,
+    parts: Parts,
+    filling: AncestryFilling,
+    run_loop: RunLoop,
+    directory: PeerDirectory,
+) -> dict[str, Handler]:
+    """The handler of each method, by its name."""
+    routing = Routing(known=core, directory=directory)
+    forwarder = Forwarder(server=core.server, directory=directory)
+    revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
+    homes = HomeDispatch(routing=routing, forwarder=forwarder)
+    stand_ins = StandIns(core=core, routing=routing)
+    gaps = Completeness(resolver=resolver, directory=directory)
+    checks = LocalChecks(core=core, resolver=resolver, gaps=gaps)
+    cross_checks = DistributedChecks(core=core, checks=checks, routing=routing, forwarder=forwarder)
+    request_ids = RequestIds()
+    listed = SubnetGuard(core=core, routing=routing)
+    updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids, listed=listed)
+    imports = ImportCalls(
+        run_loop=run_loop,
+        graph=core.graph,
+        request_ids=request_ids,
+        routing=routing,
+        forwarder=forwarder,
+        listed=listed,
+    )
+    questions = QuestionCalls(
+        core=core,
+        resolver=resolver,
+        checks=checks,
+        cross_checks=cross_checks,
+        arc_records=ArcRecords(core=core, resolver=resolver, forwarder=forwarder),
+        routing=routing,
+    )
+    resolutions = DistributedResolutions(
+        core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder
+    )
+    streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions)
+    group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
+    memberships = MembershipCalls(core=core, resolver=resolver, gaps=gaps, routing=routing, forwarder=forwarder)
+    exports = ExportCalls(resolver=resolver, gaps=gaps, run_loop=run_loop, routing=routing, forwarder=forwarder)
+    bulk_checks = BulkCheckCalls(
+        core=core,
+        checks=checks,
+        cross_checks=cross_checks,
+        routing=routing,
+        revisions=revisions,
+        run_loop=run_loop,
+        filling=filling,
+    )
+
+    standing = ReadsWhileUnwritable(core=core, run_loop=run_loop, is_alone=lambda: routing.is_alone)
+
+    def reading(
+        answer: Callable[[Any, Context], Awaitable[AnswerT]],
+        stands: Callable[[Any], bool] = never,
+        of: Callable[[Any], Sequence[str]] = nobody,
+    ) -> Callable[[Any, Context], Awaitable[AnswerT]]:
+        return read(answer, revisions, run_loop, filling, of=of, stands=stands)
+
+    create = homes.unary("CreateGroup", _group, updates.create_group, changes=True)
+    delete = homes.unary("DeleteGroup", _group, updates.delete_group, changes=True)
+    join = homes.unary("Join", stand_ins.of_join, updates.join, changes=True)
+    leave = homes.unary("Leave", stand_ins.of_leave, updates.leave, changes=True)
+    apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
+    describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group, of=_groups), changes=False)
+    list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
+    export = homes.stream("Export", _subnet, reading(exports.export))
+    resolve = homes.stream("Resolve", _group, reading(streams.resolve, standing.resolve))
+    return {
+        "CreateGroup": unary_call(create, messages.CreateGroupRequest),
+        "DeleteGroup": unary_call(delete, messages.DeleteGroupRequest),
+        "DescribeGroup": unary_call(describe, messages.DescribeGroupRequest),
+        "ListGroups": unary_call(list_groups, messages.ListGroupsRequest),
+        "Join": unary_call(join, messages.JoinRequest),
+        "Leave": unary_call(leave, messages.LeaveRequest),
+        "ApplyUpdates": unary_call(apply, messages.ApplyUpdatesRequest),
+        "Import": incoming_stream_call(imports.import_graph, messages.ImportChunk),
+        "Export": stream_call(export, messages.ExportRequest),
+        "Resolve": stream_call(resolve, messages.ResolveRequest),
+        "Check": unary_call(reading(questions.check, standing.check, _members), messages.CheckRequest),
+        "CheckBulk": conversation_call(bulk_checks.check_bulk, messages.CheckBulkRequest),
+        "ListMemberships": stream_call(
+            reading(memberships.list_memberships, standing.memberships, _members), messages.ListMembershipsRequest
+        ),
+    }
+
+
+def _group(request: AboutGroup) -> str:
+    return request.group
+
+
+def _groups(request: messages.DescribeGroupRequest) -> Sequence[str]:
+    return (request.group,)
+
+
+def _members(request: messages.CheckRequest | messages.ListMembershipsRequest) -> Sequence[str]:
+    return (request.member,)
+
+
+def _first_parent(request: messages.ApplyUpdatesRequest) -> str:
+    return request.operations[0].parent if request.operations else ""
+
+
+def _subnet(request: messages.ListGroupsRequest | messages.ExportRequest) -> str:
+    return request.subnet

@@ -1,0 +1,1 @@
+"""Questions: each file answers one kind of them, over as many servers as it takes."""

@@ -1,0 +1,108 @@
+"""CheckBulk: very many pairs over one stream, a column of answers for each column of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from namegraph.model.names import NodeId
+from namegraph.model.refusals import Reason, RefusedError, refuse
+from namegraph.queries import CoreQueries
+from nameserver.calls.adapters import Context
+from nameserver.calls.read_your_writes import Revisions
+from nameserver.driver.ancestry_filling import AncestryFilling
+from nameserver.driver.run_loop import RunLoop
+from nameserver.reads.distributed_check import DistributedChecks, Question, Verdicts
+from nameserver.reads.local_check import LocalChecks
+from nameserver.routing.forwarding import part_seconds
+from nameserver.routing.ownership import OwnerKind, Routing
+from nameserver.wire import conversion
+from shadowtree.v1 import name_service_pb2 as messages
+
+CHECK_PAIRS_LIMIT = 100_000
+"""Pairs of one request; answering so many takes a fifth of a second, in which nobody else is served."""
+
+
+class BulkCheckCalls:
+    """Answers CheckBulk."""
+
+    def __init__(
+        self,
+        *,
+        core: CoreQueries,
+        checks: LocalChecks,
+        cross_checks: DistributedChecks,
+        routing: Routing,
+        revisions: Revisions,
+        run_loop: RunLoop,
+        filling: AncestryFilling,
+    ) -> None:
+        self._core = core
+        self._checks = checks
+        self._cross_checks = cross_checks
+        self._routing = routing
+        self._revisions = revisions
+        self._run_loop = run_loop
+        self._filling = filling
+
+    async def check_bulk(self, requests: AsyncIterator[messages.CheckBulkRequest], context: Context) -> None:
+        """Answer each request with one response; a pair that cannot be asked ends the stream after those before it."""
+        run_loop = self._run_loop
+        at_least_revision = ""
+        async for request in requests:
+            if request.at_least_revision:
+                at_least_revision = request.at_least_revision
+                await self._revisions.reflect(at_least_revision, context)
+            verdicts = await self._verdicts(request, at_least_revision, context)
+            if run_loop.newest_batch is not None:
+                await run_loop.until_durable()
+            if verdicts.answers or verdicts.refused is None:
+                response = messages.CheckBulkResponse(
+                    answers=bytes(verdicts.answers), revision=verdicts.revision, unreachable=verdicts.unreachable
+                )
+                await context.write(response.SerializeToString())
+            if verdicts.refused is not None:
+                raise verdicts.refused
+
+    async def _verdicts(self, request: messages.CheckBulkRequest, at_least_revision: str, context: Context) -> Verdicts:
+        """The answers to the pairs, and what ended them early."""
+        groups, members = request.groups, request.members
+        if len(groups) != len(members):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the columns differ in length: {len(groups)} groups, {len(members)} members",
+                field="members",
+            )
+        if len(groups) > CHECK_PAIRS_LIMIT:
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"one request holds at most {CHECK_PAIRS_LIMIT} pairs, not {len(groups)}",
+                limit=str(CHECK_PAIRS_LIMIT),
+                field="groups",
+            )
+        await self._filling.fill_for(members)
+        routing = self._routing
+        is_known_here = routing.is_alone or all(routing.owner_kind(member) is OwnerKind.OURS for member in members)
+        if is_known_here and not self._checks.may_miss_something:
+            answers = self._checks.all_known(groups, members)
+            if answers is not None:
+                return Verdicts(answers, self._core.revision)
+        canonical_groups, canonical_members, bad_name = self._read_names(request)
+        verdicts = await self._cross_checks.answer(
+            Question(canonical_groups, canonical_members, part_seconds(context), at_least_revision)
+        )
+        verdicts.refused = verdicts.refused or bad_name
+        return verdicts
+
+    def _read_names(self, request: messages.CheckBulkRequest) -> tuple[list[NodeId], list[NodeId], RefusedError | None]:
+        """The pairs before the first bad name, and what is to be said of that."""
+        known = self._core.graph.index
+        groups: list[NodeId] = []
+        members: list[NodeId] = []
+        try:
+            for group, member in zip(request.groups, request.members, strict=True):
+                pair = conversion.read_id(group, "groups", known), conversion.read_id(member, "members", known)
+                groups.append(pair[0])
+                members.append(pair[1])
+        except RefusedError as error:
+            return groups, members, error
+        return groups, members, None

@@ -1,0 +1,102 @@
+"""Check and DescribeGroup: one question, one answer."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from namegraph.model.names import NodeId
+from namegraph.model.refusals import Reason, refuse
+from namegraph.queries import CoreQueries
+from nameserver.calls.adapters import Context
+from nameserver.reads.distributed_check import UNCERTAIN, YES, DistributedChecks, Question
+from nameserver.reads.duplication_records import ArcRecords
+from nameserver.reads.local_check import LocalChecks, PairFinding
+from nameserver.routing.fan_out import newest
+from nameserver.routing.forwarding import part_seconds
+from nameserver.routing.ownership import OwnerKind, Routing
+from nameserver.wire import conversion
+from resolver.membership import MembershipResolver
+from shadowtree.v1 import name_service_pb2 as messages
+
+PATHNAMES_DEFAULT = 100
+PATHNAMES_LIMIT = 10_000
+"""A group below a stack of diamonds has more pathnames than anybody can read, or a message hold."""
+
+
+class QuestionCalls:
+    """Answers from the graph as it is at this instant, and from what other servers say."""
+
+    def __init__(
+        self,
+        *,
+        core: CoreQueries,
+        resolver: MembershipResolver,
+        checks: LocalChecks,
+        cross_checks: DistributedChecks,
+        arc_records: ArcRecords,
+        routing: Routing,
+    ) -> None:
+        self._core = core
+        self._resolver = resolver
+        self._checks = checks
+        self._cross_checks = cross_checks
+        self._arc_records = arc_records
+        self._routing = routing
+        self._known = core.graph.index
+
+    async def check(self, request: messages.CheckRequest, context: Context) -> messages.CheckResponse:
+        """Whether a member is in a group, and by which path."""
+        known = self._known
+        # Known ids are canonical; only others are parsed.
+        group, member = request.group, request.member
+        if group not in known:
+            group = conversion.read_id(group, "group", known)
+        if member not in known:
+            member = conversion.read_id(member, "member", known)
+        routing = self._routing
+        if not request.explain and (routing.owner_kind(member) is OwnerKind.OURS or routing.is_alone):
+            finding = self._checks.finding(group, member)
+            is_known = finding in (PairFinding.BELOW, PairFinding.NOT_BELOW)
+            if is_known and not self._checks.may_miss_something:
+                is_below = finding is PairFinding.BELOW
+                return messages.CheckResponse(is_member=is_below, revision=self._core.revision)
+        verdicts = await self._cross_checks.answer(
+            Question(
+                groups=(NodeId(group),),
+                members=(NodeId(member),),
+                seconds=part_seconds(context),
+                at_least_revision=request.at_least_revision,
+                explain=request.explain,
+            )
+        )
+        if verdicts.refused is not None:
+            raise verdicts.refused
+        if verdicts.answers[0] == UNCERTAIN:
+            routing.require_listed(group, unreachable=verdicts.unreachable)
+        return messages.CheckResponse(
+            is_member=verdicts.answers[0] == YES,
+            pathname=verdicts.pathname,
+            unreachable=verdicts.unreachable,
+            revision=verdicts.revision,
+        )
+
+    async def describe_group(
+        self, request: messages.DescribeGroupRequest, context: Context
+    ) -> messages.GroupDescription:
+        """What is known of one group, here and at the homes of its children."""
+        if request.pathname_limit > PATHNAMES_LIMIT:
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"at most {PATHNAMES_LIMIT} pathnames are listed, not {request.pathname_limit}",
+                limit=str(PATHNAMES_LIMIT),
+                field="pathname_limit",
+            )
+        group = conversion.read_id(request.group, "group", self._known)
+        told = await self._arc_records.told(
+            group, at_least_revision=request.at_least_revision, seconds=partial(part_seconds, context)
+        )
+        description = self._resolver.describe(
+            group, pathname_limit=request.pathname_limit or PATHNAMES_DEFAULT, told=told.sources
+        )
+        revision = newest((self._core.revision, *told.revisions))
+        return conversion.group_description(description, revision, unreachable=sorted(told.unreachable))

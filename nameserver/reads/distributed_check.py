@@ -1,0 +1,295 @@
+"""Checks over several servers: which servers to ask about a member and a group, and what their findings amount to.
+
+    member                    round one asks                     round two asks (only where there is no "yes" yet)
+    owned by a server         that server: it knows all that     the group's home, where nobody has said that the
+                              is above what it owns              group exists; all, where the member's home is silent
+    foreign (nobody's)        all servers: each knows what is    (the group's home is among them)
+                              above what joined its own groups
+
+This server itself is asked before any other. All pairs for one server travel in one request. A "yes" of any server is a
+yes: no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that could say "yes" has
+answered, or if the group's home owns all that is below the group.
+
+Source: interfaces.md, semantics 4 and 8; protocol.md section 8 (check and memberships).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from namegraph.model.names import NodeId, ServerId, subnet_of
+from namegraph.model.refusals import RefusedError
+from namegraph.queries import CoreQueries
+from namegraph.update.admission import group_not_found
+from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.reads.local_check import LocalChecks, PairFinding
+from nameserver.routing.fan_out import ask_part, newest
+from nameserver.routing.forwarding import Forwarder
+from nameserver.routing.ownership import OwnerKind, Routing
+from shadowtree.v1 import peer_pb2 as messages
+
+METHOD = f"/{PEER_SERVICE}/CheckPart"
+
+NO, YES, UNCERTAIN = 0, 1, 2
+"""Answers, as CheckBulkResponse numbers them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Pairs in columns, canonical, and how to ask for them. `explain` is for a single pair."""
+
+    groups: Sequence[NodeId]
+    members: Sequence[NodeId]
+    seconds: float
+    at_least_revision: str = ""
+    explain: bool = False
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """The answers to the first pairs; to all, unless `refused` says why the next one has none."""
+
+    answers: bytearray
+    revision: str
+    unreachable: list[str] = field(default_factory=list)
+    pathname: list[str] = field(default_factory=list)
+    refused: RefusedError | None = None
+
+
+@dataclass(slots=True)
+class _Pair:
+    """What is known of one pair so far."""
+
+    asked: frozenset[ServerId] = frozenset()
+    is_below: bool = False
+    exists: bool = False
+    is_settled: bool = False
+    """The group's home says that no other server could know better."""
+    is_denied: bool = False
+    """The group's home says that there is no such group."""
+    silent: set[str] = field(default_factory=set)
+    """Servers that could have said "yes", and were not reached."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another server could change the answer."""
+        return not (self.is_below or self.is_settled or self.is_denied)
+
+
+class DistributedChecks:
+    """Answers checks by asking those servers that know."""
+
+    def __init__(self, *, core: CoreQueries, checks: LocalChecks, routing: Routing, forwarder: Forwarder) -> None:
+        self._core = core
+        self._checks = checks
+        self._routing = routing
+        self._forwarder = forwarder
+
+    async def answer(self, question: Question) -> Verdicts:
+        """Answer all pairs up to the first whose group does not exist."""
+        if self._routing.is_alone:
+            return self._answer_alone(question)
+        return await _Inquiry(question, self._core, self._checks, self._routing, self._forwarder).carry_out()
+
+    def _answer_alone(self, question: Question) -> Verdicts:
+        groups, members = question.groups, question.members
+        findings = self._checks.findings(groups, members, settles=False)
+        end = findings.find(PairFinding.NO_GROUP)
+        verdicts = Verdicts(findings, self._core.revision)
+        if end >= 0:
+            verdicts.answers = findings[:end]
+            verdicts.refused = no_such_group(groups[end], self._routing)
+        elif question.explain:
+            verdicts.pathname = list(self._checks.pathname(groups[0], members[0]))
+        return verdicts
+
+
+class _Inquiry:
+    """One question on its way through the servers."""
+
+    def __init__(
+        self, question: Question, core: CoreQueries, checks: LocalChecks, routing: Routing, forwarder: Forwarder
+    ) -> None:
+        self._question = question
+        self._core = core
+        self._checks = checks
+        self._routing = routing
+        self._forwarder = forwarder
+        self._homes: dict[str, ServerId | None] = {}
+        """By domain, as they come up; None where the server of a subnet was never met."""
+        self._pairs = [_Pair() for _ in question.groups]
+        self._others: tuple[list[ServerId], list[str]] | None = None
+        self._pathnames: list[list[str]] = []
+        self._revisions: list[str] = [core.revision]
+
+    async def carry_out(self) -> Verdicts:
+        """Ask this server itself, then in two rounds the others."""
+        owner_kind = list(map(self._routing.owner_kind, self._question.members))
+        self._ask_own([place for place, of in enumerate(owner_kind) if of is not OwnerKind.ANOTHERS])
+        await self._ask(await self._first_round(owner_kind))
+        await self._ask(await self._second_round())
+        return self._verdicts()
+
+    def _verdicts(self) -> Verdicts:
+        answers, silent, refused = bytearray(), set[str](), None
+        for pair, group in zip(self._pairs, self._question.groups, strict=True):
+            if pair.is_below:
+                answers.append(YES)
+            elif pair.is_denied:
+                refused = no_such_group(group, self._routing)
+                break
+            elif pair.silent and not pair.is_settled:
+                answers.append(UNCERTAIN)
+                silent |= pair.silent
+            else:
+                answers.append(NO)
+        is_proved = bool(answers) and answers[0] == YES
+        return Verdicts(
+            answers=answers,
+            revision=newest(self._revisions),
+            unreachable=sorted(silent),
+            pathname=min(self._pathnames if is_proved else [], key=lambda names: (len(names), names), default=[]),
+            refused=refused,
+        )
+
+    async def _first_round(self, owner_kind: list[OwnerKind]) -> dict[ServerId, list[int]]:
+        """The servers to ask about the members."""
+        whom: dict[ServerId, list[int]] = {}
+        for position, (pair, of, member) in enumerate(
+            zip(self._pairs, owner_kind, self._question.members, strict=True)
+        ):
+            asked: Sequence[ServerId] = ()
+            if of is OwnerKind.ANOTHERS:
+                home = await self._home_of(member)
+                if home is None:
+                    pair.silent.add(subnet_of(member))
+                else:
+                    asked = (home,)
+            elif of is OwnerKind.UNOWNED and pair.is_open:
+                asked, never_met = await self._everybody_else()
+                pair.silent.update(never_met)
+            pair.asked |= frozenset(asked)
+            for server in asked:
+                whom.setdefault(server, []).append(position)
+        return whom
+
+    async def _second_round(self) -> dict[ServerId, list[int]]:
+        """The servers to ask whether groups exist, and whether a member whose home is silent is below."""
+        whom: dict[ServerId, list[int]] = {}
+        for position, (pair, group) in enumerate(zip(self._pairs, self._question.groups, strict=True)):
+            if not pair.is_open or (pair.exists and not pair.silent):
+                continue
+            if self._routing.owner_kind(group) is OwnerKind.UNOWNED:
+                heard = self._routing.heard_owner(group)
+                if heard is None:
+                    pair.is_denied = True
+                else:
+                    pair.silent.add(heard)
+                continue
+            asked: list[ServerId] = []
+            home = await self._home_of(group)
+            if home is None:
+                pair.silent.add(subnet_of(group))
+            else:
+                asked.append(home)
+            if pair.silent:
+                asked += [self._routing.server, *(await self._everybody_else())[0]]
+            for server in dict.fromkeys(asked):
+                if server not in pair.asked:
+                    whom.setdefault(server, []).append(position)
+        return whom
+
+    async def _ask(self, whom: dict[ServerId, list[int]]) -> None:
+        self._ask_own(whom.pop(self._routing.server, []))
+        await asyncio.gather(*(self._ask_another(server, positions) for server, positions in sorted(whom.items())))
+
+    def _ask_own(self, positions: list[int]) -> None:
+        if not positions:
+            return
+        own = self._routing.server
+        groups, members = self._columns(positions)
+        for position in positions:
+            self._pairs[position].asked |= {own}
+        findings = self._checks.findings(groups, members, settles=True)
+        self._take(own, positions, findings)
+        self._take_apart(positions, findings, self._checks.apart_of(members))
+        if self._question.explain:
+            self._take_pathname(self._checks.pathname(groups[0], members[0]))
+
+    async def _ask_another(self, server: ServerId, positions: list[int]) -> None:
+        groups, members = self._columns(positions)
+        request = messages.CheckPartRequest(
+            groups=groups,
+            members=members,
+            at_least_revision=self._question.at_least_revision,
+            explain=self._question.explain,
+        )
+        part = await ask_part(
+            self._forwarder, server, METHOD, request, messages.CheckPartResponse, seconds=self._question.seconds
+        )
+        if part is None or len(part.answers) != len(positions):
+            for position in positions:
+                self._pairs[position].silent.add(server)
+        else:
+            self._revisions.append(part.revision)
+            findings: Iterable[int] = part.answers
+            if part.view != self._core.view:
+                # One of the two has not heard yet who is there.
+                findings = [PairFinding.APART if finding == PairFinding.BELOW else finding for finding in part.answers]
+                for position in positions:
+                    self._pairs[position].silent.add(server)
+            self._take(server, positions, findings)
+            self._take_apart(positions, findings, part.apart)
+            self._take_pathname(part.pathname)
+
+    def _take(self, server: ServerId, positions: list[int], findings: Iterable[int]) -> None:
+        for position, finding in zip(positions, findings, strict=True):
+            pair = self._pairs[position]
+            if finding == PairFinding.NO_GROUP:
+                pair.is_denied = pair.is_denied or server == self._routing.known_home(self._question.groups[position])
+            else:
+                pair.exists = True
+                pair.is_below = pair.is_below or finding == PairFinding.BELOW
+                pair.is_settled = pair.is_settled or finding == PairFinding.SETTLED
+
+    def _take_apart(self, positions: list[int], findings: Iterable[int], apart: Iterable[str]) -> None:
+        """Note the servers that are away and might know better."""
+        for position, finding in zip(positions, findings, strict=True):
+            # A group of which nothing is known here may be above what is suspended.
+            if finding in (PairFinding.APART, PairFinding.NO_GROUP):
+                self._pairs[position].silent.update(apart)
+
+    def _take_pathname(self, pathname: Iterable[str]) -> None:
+        names = list(pathname)
+        if names:
+            self._pathnames.append(names)
+
+    async def _everybody_else(self) -> tuple[list[ServerId], list[str]]:
+        """All other servers, and those that cannot be asked."""
+        if self._others is None:
+            self._others = await self._routing.others()
+        return self._others
+
+    async def _home_of(self, name: NodeId) -> ServerId | None:
+        """The home of a name that is somebody's; None where that server was never met."""
+        domain = subnet_of(name)
+        if domain not in self._homes:
+            try:
+                self._homes[domain] = await self._routing.home_of(name)
+            except RefusedError:
+                self._homes[domain] = None
+        return self._homes[domain]
+
+    def _columns(self, positions: list[int]) -> tuple[Sequence[NodeId], Sequence[NodeId]]:
+        groups, members = self._question.groups, self._question.members
+        if len(positions) == len(groups):
+            return groups, members
+        return [groups[position] for position in positions], [members[position] for position in positions]
+
+
+def no_such_group(group: NodeId, routing: Routing) -> RefusedError:
+    """The refusal to answer for a group that its home does not have, or that could have none."""
+    home = routing.known_home(group)
+    return group_not_found(group, home or routing.server, known_subnet=home is not None)

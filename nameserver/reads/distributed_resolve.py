@@ -1,0 +1,191 @@
+"""Carries resolutions over several servers out: this server is the root, and asks itself like any other.
+
+    Resolution says Ask        one ResolvePart call a server, all at once; answers as they come
+                    WalkAgain  at once, or after the next step or a moment where updates are under way
+                    Resolved   done; so it is, too, when the caller's time is nearly up
+
+An ordered resolution is an update that changes nothing: the core carries it through the ordering of updates.
+
+Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from namegraph.events import ReadCommand
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.refusals import RefusedError
+from namegraph.model.rows import NodeKind
+from namegraph.queries import CoreQueries
+from nameserver.calls.adapters import Context, deadline_of
+from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.driver.run_loop import RunLoop
+from nameserver.routing.fan_out import newest
+from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
+from nameserver.wire.resolve_part import NotAPartError, read_part
+from resolver.membership import MembershipResolver
+from resolver.parts import PartAnswer, PartRequest, Parts
+from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain
+from resolver.walk_memory import WalkMemory
+from shadowtree.v1 import peer_pb2 as messages
+
+AGREEMENT_SECONDS = 20.0
+"""How long walks are made until two agree, where the caller set no deadline, or a later one."""
+
+AGREEMENT_WHILE_FAILING_SECONDS = 1.0
+"""The same while the database cannot be written: nothing changes here then, and others may have gone on without it."""
+
+AGREEMENT_SHARE = 0.8
+"""How much of the caller's time is used for that: the rest is for sending the answer."""
+
+DOUBT_PAUSE_SECONDS = 0.005
+LONGEST_DOUBT_PAUSE_SECONDS = 0.2
+"""Between walks while an update that affects them is under way at another server: it takes some milliseconds."""
+
+
+class DistributedResolutions:
+    """Resolves groups that this server owns."""
+
+    def __init__(
+        self, *, core: CoreQueries, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, forwarder: Forwarder
+    ) -> None:
+        self._core = core
+        self._resolver = resolver
+        self._parts = parts
+        self._run_loop = run_loop
+        self._forwarder = forwarder
+        self._memory = WalkMemory()
+
+    async def resolve(
+        self, group: NodeId, context: Context, *, with_walk: bool, at_least_revision: str
+    ) -> tuple[Resolved, str]:
+        """What the group reaches on all servers, and the revision that it reflects; raises `RefusedError`."""
+        originator = self._resolver.representative(group)
+        resolution = Resolution(
+            group, home=self._core.server, remembered=self._memory.recall(originator), with_steps=with_walk
+        )
+        deadline = self._deadline(context)
+        driver = _Driver(self, resolution, deadline=deadline, at_least_revision=at_least_revision)
+        resolved = await driver.run()
+        agreed = resolution.agreed()
+        if agreed is not None:
+            self._memory.keep(originator, agreed)
+        return resolved, newest([self._core.revision, *driver.revisions])
+
+    async def resolve_ordered(self, group: NodeId, context: Context) -> tuple[Resolved, str]:
+        """What the group reaches at one point in the order of all updates, and its revision; raises `RefusedError`."""
+        run_loop = self._run_loop
+        deadline = self._deadline(context)
+        found = await run_loop.carry_out(ReadCommand(run_loop.new_ticket(), group, deadline))
+        kinds = dict(found.members)
+        if not self._core.is_on_loop(group):
+            kinds.pop(group, None)
+        processes = tuple(sorted(node for node, kind in kinds.items() if kind is NodeKind.PROCESS))
+        groups = tuple(sorted(node for node, kind in kinds.items() if kind is NodeKind.GROUP))
+        return Resolved(processes, groups, found.unreachable), found.revision
+
+    async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> tuple[PartAnswer, str]:
+        """One server's part, and the revision it reflects; raises as the forwarder does, or `NotAPartError`."""
+        if request.server == self._core.server:
+            return self._parts.answer(request), self._core.revision
+        message = messages.ResolvePartRequest(
+            originator=request.originator,
+            known_version=request.known_version or "",
+            with_steps=request.with_steps,
+            at_least_revision=at_least_revision,
+        )
+        chunks = []
+        async with asyncio.timeout(PART_SECONDS):
+            async for chunk in self._forwarder.stream(
+                request.server, f"/{PEER_SERVICE}/ResolvePart", message.SerializeToString(), seconds=seconds
+            ):
+                chunks.append(messages.ResolvePartChunk.FromString(chunk))
+        return read_part(chunks), chunks[0].revision
+
+    def now(self) -> float:
+        """The time on the clock of deadlines."""
+        return self._run_loop.now()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait for the next step here, or a moment."""
+        await self._run_loop.next_step(seconds)
+
+    def _deadline(self, context: Context) -> float:
+        is_failing = self._run_loop.storage_failure is not None
+        own = self._run_loop.now() + (AGREEMENT_WHILE_FAILING_SECONDS if is_failing else AGREEMENT_SECONDS)
+        callers = deadline_of(context, self._run_loop)
+        if callers is None:
+            return own
+        now = self._run_loop.now()
+        return min(own, now + AGREEMENT_SHARE * (callers - now))
+
+
+class _Driver:
+    """Runs one resolution."""
+
+    def __init__(
+        self, resolutions: DistributedResolutions, resolution: Resolution, *, deadline: float, at_least_revision: str
+    ) -> None:
+        self._at_least_revision = at_least_revision
+        self._resolutions = resolutions
+        self._resolution = resolution
+        self._deadline = deadline
+        self._asked: dict[asyncio.Task[tuple[PartAnswer, str]], ServerId] = {}
+        self._pause_seconds = DOUBT_PAUSE_SECONDS
+        self.revisions: list[str] = []
+
+    async def run(self) -> Resolved:
+        """Ask and walk until the end; raises `RefusedError` where this server itself refuses."""
+        try:
+            step: Step = self._resolution.begin()
+            while not isinstance(step, Resolved):
+                step = await self._next(step)
+            return step
+        finally:
+            for task in self._asked:
+                task.cancel()
+
+    async def _next(self, step: Ask | WalkAgain) -> Step:
+        seconds_left = self._deadline - self._resolutions.now()
+        if seconds_left <= 0:
+            return self._resolution.expire()
+        if isinstance(step, WalkAgain):
+            if step.was_in_doubt:
+                await self._resolutions.pause(min(self._pause_seconds, seconds_left))
+                self._pause_seconds = min(2 * self._pause_seconds, LONGEST_DOUBT_PAUSE_SECONDS)
+            return self._resolution.begin()
+        for request in step.requests:
+            task = asyncio.ensure_future(self._resolutions.ask(request, seconds_left, self._at_least_revision))
+            self._asked[task] = request.server
+        done, _ = await asyncio.wait(self._asked, timeout=seconds_left, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return self._resolution.expire()
+        return self._take(deque(done))
+
+    def _take(self, done: deque[asyncio.Task[tuple[PartAnswer, str]]]) -> Step:
+        """Give back all answers that are there; what they lead to is asked together."""
+        requests: list[PartRequest] = []
+        step: Step = Ask()
+        while done:
+            step = self._give_back(done.popleft())
+            if isinstance(step, Ask):
+                requests += step.requests
+        return Ask(tuple(requests)) if isinstance(step, Ask) else step
+
+    def _give_back(self, task: asyncio.Task[tuple[PartAnswer, str]]) -> Step:
+        server = self._asked.pop(task)
+        try:
+            answer, revision = task.result()
+        except (RefusedError, grpc.aio.AioRpcError) as error:
+            if not is_out_of_reach(error):
+                raise
+            return self._resolution.failed(server, str(error))
+        except (NotAPartError, DecodeError, TimeoutError) as error:
+            return self._resolution.failed(server, f"its answer cannot be used: {error}")
+        self.revisions.append(revision)
+        return self._resolution.answer(server, answer)

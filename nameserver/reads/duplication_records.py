@@ -1,0 +1,106 @@
+"""DescribeGroup's duplication-control records: the home of a node computes who must not cross an arc into it.
+
+    the group's home --DescribeArcs: its arcs into b's nodes--> b
+                     <--of each arc, the minimal blocked nodes--
+
+All servers concerned are asked in parallel, each for at most a thousand arcs at a time. What they name is not trusted:
+the resolver takes what it knows to be above the arc's parent, nothing else.
+
+Source: protocol.md section 4; interfaces.md, semantics 8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from namegraph.model.names import NodeId, ServerId
+from namegraph.queries import CoreQueries
+from namegraph.wire.message_parts import ArcId
+from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.routing.fan_out import ask_part
+from nameserver.routing.forwarding import Forwarder
+from resolver.membership import MembershipResolver
+from shadowtree.v1 import peer_pb2 as messages
+
+METHOD = f"/{PEER_SERVICE}/DescribeArcs"
+
+DESCRIBED_ARCS_LIMIT = 1_000
+"""Arcs of one request: the server asked computes their records in one instant, and serves nobody else meanwhile."""
+
+ROUNDS = 3
+"""How often arcs are asked for that came while others were."""
+
+
+@dataclass(slots=True)
+class ToldRecords:
+    """What the servers asked said: of each arc its minimal blocked nodes, and who was silent."""
+
+    sources: dict[ArcId, Sequence[NodeId]] = field(default_factory=dict)
+    revisions: list[str] = field(default_factory=list)
+    unreachable: set[ServerId] = field(default_factory=set)
+
+
+class ArcRecords:
+    """Asks other servers for the records of a group's arcs."""
+
+    def __init__(self, *, core: CoreQueries, resolver: MembershipResolver, forwarder: Forwarder) -> None:
+        self._core = core
+        self._resolver = resolver
+        self._forwarder = forwarder
+
+    async def told(self, group: NodeId, *, at_least_revision: str, seconds: Callable[[], float]) -> ToldRecords:
+        """What others say of all arcs that they judge at the instant of the return; `RefusedError` for no group.
+
+        `seconds` says how long to wait for one answer. Arcs may come while others are asked for; the servers that judge
+        those which came last of all count as unreachable.
+        """
+        told = ToldRecords()
+        for _ in range(ROUNDS):
+            whom = self._open(group, told)
+            if not whom:
+                return told
+            await asyncio.gather(
+                *(self._ask(server, arcs, at_least_revision, seconds, told) for server, arcs in whom.items())
+            )
+        told.unreachable.update(self._open(group, told))
+        return told
+
+    def _open(self, group: NodeId, told: ToldRecords) -> dict[ServerId, list[ArcId]]:
+        """The arcs that were not asked for yet, but for those of silent servers."""
+        judged = self._resolver.arcs_judged_elsewhere(group)
+        found = {
+            server: [arc for arc in arcs if arc not in told.sources]
+            for server, arcs in judged.items()
+            if server not in told.unreachable
+        }
+        return {server: arcs for server, arcs in found.items() if arcs}
+
+    async def _ask(
+        self,
+        server: ServerId,
+        arcs: Sequence[ArcId],
+        at_least_revision: str,
+        seconds: Callable[[], float],
+        told: ToldRecords,
+    ) -> None:
+        for start in range(0, len(arcs), DESCRIBED_ARCS_LIMIT):
+            some = arcs[start : start + DESCRIBED_ARCS_LIMIT]
+            request = messages.DescribeArcsRequest(
+                parents=[arc.parent for arc in some],
+                children=[arc.child for arc in some],
+                at_least_revision=at_least_revision,
+            )
+            part = await ask_part(
+                self._forwarder, server, METHOD, request, messages.DescribeArcsResponse, seconds=seconds()
+            )
+            # Of servers in two views, one has not heard yet who is there: their arcs may be in different states.
+            if part is None or part.view != self._core.view or len(part.records) > len(some):
+                told.unreachable.add(server)
+                return
+            told.revisions.append(part.revision)
+            told.sources.update(dict.fromkeys(some, ()))
+            told.sources.update(
+                (arc, [NodeId(name) for name in record.names]) for arc, record in zip(some, part.records, strict=False)
+            )

@@ -1,0 +1,102 @@
+"""Export: all groups and arcs, merged from all servers as their parts come in.
+
+Each server's part is of one state of its graph; the parts are not all of one instant. An arc is told of by the home of
+its parent. Where its child may have been deleted at a server that is away, the answer names that server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+
+from namegraph.model.names import ServerId
+from nameserver.calls.adapters import Chunks, Context
+from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.calls.stable_listing import steady_chunks
+from nameserver.driver.run_loop import RunLoop
+from nameserver.reads.completeness import Completeness
+from nameserver.reads.sorted_merge import merged
+from nameserver.routing.fan_out import stream_part
+from nameserver.routing.forwarding import Forwarder, is_forwarded, working_seconds
+from nameserver.routing.ownership import Routing
+from nameserver.wire import conversion
+from nameserver.wire.chunk_cache import chunks_of
+from resolver.membership import MembershipResolver
+from shadowtree.v1 import name_service_pb2 as messages
+
+METHOD = f"/{NAME_SERVICE}/Export"
+
+Row = tuple[str, str, int]
+"""Parent, child, kind: an arc, or a group without members, of which each server gives its own."""
+
+
+class ExportCalls:
+    """Answers Export, for all servers or for the one subnet asked for."""
+
+    def __init__(
+        self,
+        *,
+        resolver: MembershipResolver,
+        gaps: Completeness,
+        run_loop: RunLoop,
+        routing: Routing,
+        forwarder: Forwarder,
+    ) -> None:
+        self._resolver = resolver
+        self._gaps = gaps
+        self._run_loop = run_loop
+        self._routing = routing
+        self._forwarder = forwarder
+
+    async def export(self, request: messages.ExportRequest, context: Context) -> Chunks:
+        """All groups and arcs of the external group view."""
+        subnet = conversion.read_subnet(request.subnet)
+        own = await steady_chunks(lambda: self._resolver.export(subnet=subnet), _chunk, self._run_loop)
+        apart = self._gaps.below()
+        if request.subnet or self._routing.is_alone or is_forwarded(context):
+            return [*own, _closing_chunk(apart)] if apart else own
+        return self._united(own, apart, request, context)
+
+    async def _united(
+        self, own: list[bytes], apart: Iterable[str], request: messages.ExportRequest, context: Context
+    ) -> AsyncIterator[bytes]:
+        servers, never_met = await self._routing.others()
+        silent = {*apart, *never_met}
+        parts = [self._part_of(server, request, context, silent) for server in servers]
+        async for rows in merged([_own_part(own), *parts]):
+            for chunk in chunks_of(rows, _chunk):
+                yield chunk
+        if silent:
+            yield _closing_chunk(silent)
+
+    async def _part_of(
+        self, server: ServerId, request: messages.ExportRequest, context: Context, silent: set[str]
+    ) -> AsyncIterator[list[Row]]:
+        async for chunk in stream_part(
+            self._forwarder,
+            server,
+            METHOD,
+            request,
+            messages.ExportChunk,
+            seconds=working_seconds(context),
+            on_silence=silent.add,
+        ):
+            silent.update(chunk.unreachable)
+            yield _rows(chunk)
+
+
+async def _own_part(chunks: Iterable[bytes]) -> AsyncIterator[list[Row]]:
+    for chunk in chunks:
+        yield _rows(messages.ExportChunk.FromString(chunk))
+
+
+def _closing_chunk(silent: Iterable[str]) -> bytes:
+    return messages.ExportChunk(unreachable=sorted(silent)).SerializeToString()
+
+
+def _rows(chunk: messages.ExportChunk) -> list[Row]:
+    return list(zip(chunk.parents, chunk.children, chunk.kinds, strict=False))
+
+
+def _chunk(rows: Sequence[Row]) -> bytes:
+    parents, children, kinds = zip(*rows, strict=True)
+    return messages.ExportChunk(parents=parents, children=children, kinds=bytes(kinds)).SerializeToString()

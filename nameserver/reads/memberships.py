@@ -1,0 +1,119 @@
+"""ListMemberships: asks the home of the member, which knows all that is above it; for a foreign member, all servers.
+
+Where the home is silent, all other servers are asked: each knows the groups above those of its own groups that the
+member joined. The answer holds what was found, and names the servers that were silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from namegraph.model.names import NodeId, ServerId, subnet_of
+from namegraph.model.refusals import RefusedError
+from namegraph.queries import CoreQueries
+from nameserver.calls.adapters import Chunks, Context
+from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.reads.completeness import Completeness
+from nameserver.reads.resolve_stream import headed
+from nameserver.routing.fan_out import newest, stream_part
+from nameserver.routing.forwarding import Forwarder, is_forwarded, part_seconds
+from nameserver.routing.ownership import OwnerKind, Routing
+from nameserver.wire import conversion
+from nameserver.wire.chunk_cache import chunks_of
+from resolver.membership import MembershipResolver
+from shadowtree.v1 import name_service_pb2 as messages
+
+METHOD = f"/{NAME_SERVICE}/ListMemberships"
+
+
+class MembershipCalls:
+    """Answers ListMemberships."""
+
+    def __init__(
+        self,
+        *,
+        core: CoreQueries,
+        resolver: MembershipResolver,
+        gaps: Completeness,
+        routing: Routing,
+        forwarder: Forwarder,
+    ) -> None:
+        self._core = core
+        self._gaps = gaps
+        self._resolver = resolver
+        self._routing = routing
+        self._forwarder = forwarder
+
+    async def list_memberships(self, request: messages.ListMembershipsRequest, context: Context) -> Chunks:
+        """All groups that a member is in."""
+        member = conversion.read_id(request.member, "member", self._core.graph.index)
+        owner_kind = self._routing.owner_kind(member)
+        own: list[str] = [*self._resolver.memberships(member)]
+        if owner_kind is OwnerKind.OURS or self._routing.is_alone or is_forwarded(context):
+            apart = set[str](self._gaps.above([member]))
+            return _chunks(_Found(groups=own, revisions=[self._core.revision], silent=apart))
+        found = _Found()
+        if owner_kind is OwnerKind.ANOTHERS and await self._ask_home(member, request, context, found):
+            return _chunks(found)
+        servers, never_met = await self._routing.others()
+        found.groups += own
+        found.silent.update(self._gaps.above([member]))
+        found.revisions.append(self._core.revision)
+        found.silent.update(never_met)
+        whom = [server for server in servers if server not in found.silent]
+        await asyncio.gather(*(self._ask(server, request, context, found) for server in whom))
+        return _chunks(found)
+
+    async def _ask_home(
+        self, member: NodeId, request: messages.ListMembershipsRequest, context: Context, found: _Found
+    ) -> bool:
+        """Whether the home answered."""
+        try:
+            home = await self._routing.home_of(member)
+        except RefusedError:
+            found.silent.add(subnet_of(member))
+        else:
+            await self._ask(home, request, context, found)
+        return not found.silent
+
+    async def _ask(
+        self, server: ServerId, request: messages.ListMembershipsRequest, context: Context, found: _Found
+    ) -> None:
+        async for chunk in stream_part(
+            self._forwarder,
+            server,
+            METHOD,
+            request,
+            messages.ListMembershipsChunk,
+            seconds=part_seconds(context),
+            on_silence=found.silent.add,
+        ):
+            found.groups += chunk.groups
+            found.silent.update(chunk.unreachable)
+            if chunk.revision:
+                found.revisions.append(chunk.revision)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found so far; groups that lie above several servers' nodes come several times."""
+
+    groups: list[str] = field(default_factory=list)
+    revisions: list[str] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+
+
+def _chunks(found: _Found) -> Iterator[bytes]:
+    """The answer: revision first, silence last."""
+    header = messages.ListMembershipsChunk(revision=newest(found.revisions))
+    footer = messages.ListMembershipsChunk(unreachable=sorted(found.silent))
+    groups = sorted(set(found.groups))
+    chunks = chunks_of(groups, _groups_chunk)
+    return headed(header, chain(chunks, (footer.SerializeToString(),)) if found.silent else chunks)
+
+
+def _groups_chunk(groups: Sequence[str]) -> bytes:
+    return messages.ListMembershipsChunk(groups=groups).SerializeToString()

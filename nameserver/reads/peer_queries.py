@@ -1,0 +1,125 @@
+"""PeerService's questions: what other servers ask this one, to put their answers together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from namegraph.model.refusals import Reason, refuse
+from namegraph.queries import CoreQueries
+from namegraph.wire.message_parts import ArcId
+from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
+from nameserver.calls.read_your_writes import Revisions
+from nameserver.driver.ancestry_filling import AncestryFilling
+from nameserver.driver.run_loop import RunLoop
+from nameserver.reads.bulk_checks import CHECK_PAIRS_LIMIT
+from nameserver.reads.completeness import Completeness
+from nameserver.reads.duplication_records import DESCRIBED_ARCS_LIMIT
+from nameserver.reads.local_check import LocalChecks, PairFinding
+from nameserver.routing.forwarding import Forwarder, not_owned_here
+from nameserver.routing.ownership import PeerDirectory
+from nameserver.wire import conversion
+from nameserver.wire.resolve_part import part_chunks
+from resolver.descriptions import RD_ANCESTORS_LIMIT
+from resolver.membership import MembershipResolver
+from resolver.parts import PartRequest, Parts
+from shadowtree.v1 import peer_pb2 as messages
+
+
+class PeerQuestionCalls:
+    """Answers CheckPart, DescribeArcs and ResolvePart, from this server's state alone."""
+
+    def __init__(self, *, core: CoreQueries, checks: LocalChecks, parts: Parts) -> None:
+        self._core = core
+        self._parts = parts
+        self._checks = checks
+
+    async def check_part(self, request: messages.CheckPartRequest, context: Context) -> messages.CheckPartResponse:
+        """What is known here of each pair."""
+        del context
+        groups, members = list(request.groups), list(request.members)
+        if len(groups) != len(members) or len(groups) > CHECK_PAIRS_LIMIT or (request.explain and len(groups) != 1):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"{len(groups)} groups and {len(members)} members: a request holds at most {CHECK_PAIRS_LIMIT} pairs, "
+                "and one where the path is asked for",
+                field="members",
+            )
+        findings = self._checks.findings(groups, members, settles=True)
+        pairs = zip(members, findings, strict=True)
+        uncertain = {member for member, found in pairs if found in (PairFinding.APART, PairFinding.NO_GROUP)}
+        return messages.CheckPartResponse(
+            answers=bytes(findings),
+            apart=self._checks.apart_of(uncertain),
+            view=self._core.view,
+            revision=self._core.revision,
+            pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
+        )
+
+    async def describe_arcs(
+        self, request: messages.DescribeArcsRequest, context: Context
+    ) -> messages.DescribeArcsResponse:
+        """Who must not cross each arc into a node of this server."""
+        del context
+        if len(request.parents) != len(request.children) or len(request.parents) > DESCRIBED_ARCS_LIMIT:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"{len(request.parents)} parents and {len(request.children)} children are no columns of at most "
+                f"{DESCRIBED_ARCS_LIMIT} arcs",
+                field="children",
+            )
+        core, known = self._core, self._core.graph.index
+        records = []
+        room = RD_ANCESTORS_LIMIT + 1
+        for parent, child in zip(request.parents, request.children, strict=True):
+            arc = ArcId(conversion.read_id(parent, "parents", known), conversion.read_id(child, "children", known))
+            if core.home_of(arc.child) != core.server:
+                raise not_owned_here(arc.child, core.server)
+            names = core.rd_record(arc)[:room]
+            records.append(messages.DescribeArcsResponse.Sources(names=names))
+            room -= len(names)
+            if not room:
+                break
+        return messages.DescribeArcsResponse(records=records, revision=core.revision, view=core.view)
+
+    async def resolve_part(self, request: messages.ResolvePartRequest, context: Context) -> Chunks:
+        """What is owned here of all that an originator reaches."""
+        del context
+        originator = conversion.read_id(request.originator, "originator", self._core.graph.index)
+        asked = PartRequest(self._core.server, originator, request.known_version or None, request.with_steps)
+        return part_chunks(self._parts.answer(asked), self._core.revision)
+
+
+def peer_question_handlers(
+    *,
+    core: CoreQueries,
+    resolver: MembershipResolver,
+    parts: Parts,
+    filling: AncestryFilling,
+    run_loop: RunLoop,
+    directory: PeerDirectory,
+) -> dict[str, Handler]:
+    """The handlers of the questions among PeerService's methods, by their names."""
+    forwarder = Forwarder(server=core.server, directory=directory)
+    revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
+    gaps = Completeness(resolver=resolver, directory=directory)
+    questions = PeerQuestionCalls(core=core, checks=LocalChecks(core=core, resolver=resolver, gaps=gaps), parts=parts)
+    return {
+        "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
+        "ResolvePart": stream_call(
+            read(questions.resolve_part, revisions, run_loop, filling), messages.ResolvePartRequest
+        ),
+        "CheckPart": unary_call(
+            read(questions.check_part, revisions, run_loop, filling, of=_members), messages.CheckPartRequest
+        ),
+        "DescribeArcs": unary_call(
+            read(questions.describe_arcs, revisions, run_loop, filling, of=_children), messages.DescribeArcsRequest
+        ),
+    }
+
+
+def _members(request: messages.CheckPartRequest) -> Sequence[str]:
+    return request.members
+
+
+def _children(request: messages.DescribeArcsRequest) -> Sequence[str]:
+    return request.children

@@ -1,0 +1,79 @@
+"""Parts of an answer that other servers give: each is asked alone; one that is silent leaves a gap, which is named."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from namegraph.model.names import ServerId
+from namegraph.model.priorities import Priority, parse_revision
+from namegraph.model.refusals import RefusedError
+from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
+
+ResponseT = TypeVar("ResponseT", bound=Message)
+
+
+async def ask_part(
+    forwarder: Forwarder,
+    server: ServerId,
+    method: str,
+    request: Message,
+    response_type: type[ResponseT],
+    *,
+    seconds: float,
+) -> ResponseT | None:
+    """One server's part of an answer; None where it is out of reach. A refusal of it refuses the whole."""
+    try:
+        answer = await forwarder.ask(server, method, request.SerializeToString(), seconds=seconds)
+        return response_type.FromString(answer)
+    except (RefusedError, grpc.aio.AioRpcError) as error:
+        if not is_out_of_reach(error):
+            raise
+    except DecodeError:
+        # What speaks so is no name server of this version.
+        pass
+    return None
+
+
+async def stream_part(
+    forwarder: Forwarder,
+    server: ServerId,
+    method: str,
+    request: Message,
+    response_type: type[ResponseT],
+    *,
+    seconds: float | None,
+    on_silence: Callable[[ServerId], object],
+) -> AsyncIterator[ResponseT]:
+    """One server's part of a streamed answer; `on_silence` is told where it ends too early."""
+    messages = forwarder.stream(server, method, request.SerializeToString(), seconds=seconds)
+    try:
+        while True:
+            async with asyncio.timeout(PART_SECONDS):
+                message = await anext(messages, None)
+            if message is None:
+                return
+            yield response_type.FromString(message)
+    except (RefusedError, grpc.aio.AioRpcError) as error:
+        if not is_out_of_reach(error):
+            raise
+        on_silence(server)
+    except (DecodeError, TimeoutError):
+        on_silence(server)
+    finally:
+        await messages.aclose()
+
+
+def newest(revisions: Iterable[str]) -> str:
+    """The revision that reflects all these; what is no revision is passed over."""
+    found: dict[Priority, str] = {}
+    for revision in revisions:
+        try:
+            found[parse_revision(revision).final] = revision
+        except ValueError:
+            continue
+    return found[max(found)] if found else ""

@@ -1,0 +1,170 @@
+"""Asks another server what this one cannot answer: the same method, the same request, the same errors.
+
+    client --call--> this server --the call, marked as forwarded--> the server that can answer
+                                 <--answer or error, as it is------
+
+A forwarded call is answered by its receiver alone, from what it knows itself; what it does not own it refuses. So no
+call goes further than one server, whatever the servers think of who owns what, and none can go in circles.
+
+Source: interfaces.md, gRPC (any server accepts any call and forwards what it does not own).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import grpc
+
+from namegraph.model.names import ServerId
+from namegraph.model.refusals import Reason, RefusedError, refuse
+from nameserver.routing.ownership import PeerDirectory
+from nameserver.wire.metadata import FORWARDED_KEY
+from nameserver.wire.status_mapping import refusal_of
+
+PART_SECONDS = 10.0
+"""How long a part of an answer is waited for at most, before the answer goes out without it and says so."""
+
+PART_SHARE = 0.8
+"""How much of the caller's time goes into waiting for parts: the rest is for telling what was found."""
+
+TELLING_SHARE = 0.2
+TELLING_SECONDS = 1.0
+"""How much of the caller's time is kept for telling why nothing came of a call: the smaller of the two."""
+
+_NEVER_SENT = ("failed to connect to all addresses", "DNS resolution failed")
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+def is_forwarded(context: Context) -> bool:
+    """Whether another server forwarded this call."""
+    return any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())
+
+
+def working_seconds(context: Context) -> float | None:
+    """How long the work on a call may take, so that its caller hears in time what it waited for; None: for ever."""
+    remaining: float | None = context.time_remaining()
+    return None if remaining is None else remaining - min(TELLING_SHARE * remaining, TELLING_SECONDS)
+
+
+def part_seconds(context: Context) -> float:
+    """How long to wait for the parts of the answer to a call."""
+    remaining: float | None = context.time_remaining()
+    return PART_SECONDS if remaining is None else min(PART_SECONDS, PART_SHARE * remaining)
+
+
+class Forwarder:
+    """Calls methods of other servers, on serialized messages.
+
+    Raises `RefusedError` where the other server is out of reach, and `grpc.aio.AioRpcError` where it refused: that
+    goes to the caller as it is. `seconds` is the time there is; None waits for ever.
+    """
+
+    def __init__(self, *, server: ServerId, directory: PeerDirectory) -> None:
+        self._directory = directory
+        self._mark = ((FORWARDED_KEY, server),)
+
+    async def require_reachable(self, home: ServerId) -> None:
+        """Raise `RefusedError` where it is known that a call to this server would not arrive."""
+        await self._directory.channel_to(home)
+
+    async def ask(
+        self, home: ServerId, method: str, request: bytes, *, seconds: float | None, changes: bool = False
+    ) -> bytes:
+        """One message out, one back. `changes`: an answer that is lost leaves in doubt whether it was done."""
+        channel = await self._directory.channel_to(home)
+        call = channel.unary_unary(method, None, None)(request, timeout=seconds, metadata=self._mark)
+        with self._until_lost(home, call, changes=changes):
+            answer: bytes = await call
+        return answer
+
+    async def stream(
+        self, home: ServerId, method: str, request: bytes, *, seconds: float | None
+    ) -> AsyncGenerator[bytes, None]:
+        """One message out, many back, each when the one before was taken."""
+        channel = await self._directory.channel_to(home)
+        call = channel.unary_stream(method, None, None)(request, timeout=seconds, metadata=self._mark)
+        try:
+            with self._until_lost(home, call, changes=False):
+                async for message in call:
+                    yield message
+        finally:
+            call.cancel()
+
+    async def send(
+        self, home: ServerId, method: str, requests: AsyncIterator[bytes], *, seconds: float | None
+    ) -> bytes:
+        """Many messages out, one back, for a change."""
+        channel = await self._directory.channel_to(home)
+        call = channel.stream_unary(method, None, None)(requests, timeout=seconds, metadata=self._mark)
+        with self._until_lost(home, call, changes=True):
+            answer: bytes = await call
+        return answer
+
+    @contextmanager
+    def _until_lost(self, home: ServerId, call: Any, *, changes: bool) -> Iterator[None]:
+        """Await a call until it ends or its server is lost; whatever ends it without an answer is raised."""
+        try:
+            with self._directory.under_way(home, call):
+                yield
+        except grpc.aio.AioRpcError as error:
+            raise_failure(error, home, changes=changes)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling() or not call.cancelled():
+                raise
+            raise_silence(home, "it was lost while the call was under way", changes=changes)
+
+
+def raise_failure(error: grpc.aio.AioRpcError, home: ServerId, *, changes: bool) -> NoReturn:
+    """Raise the error as it is where the server itself answered, else what its silence means."""
+    late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    lost = error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    if not (late or lost) or refusal_of(error) is not None:
+        raise error
+    if late and not changes:
+        raise refuse(
+            Reason.DEADLINE_EXCEEDED,
+            f"the server {home} did not answer in the time given",
+            server=home,
+            unreachable=home,
+        ) from None
+    why = "no answer in the time given" if late else " ".join((error.details() or error.code().name).split())
+    raise_silence(home, why, changes=changes and not why.startswith(_NEVER_SENT))
+
+
+def raise_silence(home: ServerId, why: str, *, changes: bool) -> NoReturn:
+    """Raise what it means that a server has not answered. `changes`: whether it may have the update."""
+    if changes:
+        raise refuse(
+            Reason.OUTCOME_UNKNOWN,
+            f"the server {home} fell silent while it had the update, which may or may not be done; repeat its request "
+            f"id to learn: {why}",
+            server=home,
+        ) from None
+    raise refuse(
+        Reason.UNAVAILABLE, f"the server {home} cannot be reached: {why}", server=home, unreachable=home
+    ) from None
+
+
+def is_out_of_reach(error: RefusedError | grpc.aio.AioRpcError) -> bool:
+    """Whether a part of an answer is missing because of this error, while the others still hold."""
+    refusal = error.refusal if isinstance(error, RefusedError) else refusal_of(error)
+    if refusal is None or refusal.reason not in (Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED):
+        return False
+    # A server that cannot reflect the revision asked for could still be reached.
+    return "revision" not in refusal.facts
+
+
+def not_owned_here(name: str, server: ServerId) -> RefusedError:
+    """The refusal of a call that was forwarded to the wrong server."""
+    return refuse(
+        Reason.UNAVAILABLE,
+        f"the server {server} was asked for {name} by a server that takes it for the owner, which it is not; compare "
+        "the peers of the two",
+        name=name,
+        server=server,
+    )

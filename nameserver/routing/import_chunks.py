@@ -1,0 +1,51 @@
+"""A whole graph in pieces that each fit into a message, for the server that coordinates its import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from namegraph.events import ImportCommand
+from namegraph.model.names import NodeId, Subnet, subnet_of
+
+NAMES_OF_A_PIECE = 4_096
+"""Together under 6 MB, however long the names are: servers take 8 MiB."""
+
+ARCS_OF_A_PIECE = 200_000
+"""At most 2 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some of the columns of an import; arcs come after the names whose numbers they hold."""
+
+    names: Sequence[NodeId] = ()
+    parents: Sequence[int] = ()
+    children: Sequence[int] = ()
+    kinds: bytes = b""
+    groups: Sequence[int] = ()
+
+
+def subnets_in(command: ImportCommand) -> list[Subnet]:
+    """The subnets of all names, sorted."""
+    return sorted(set(map(subnet_of, command.names)))
+
+
+def first_parent(command: ImportCommand) -> NodeId | None:
+    """The group whose home coordinates the import; None where it holds nothing."""
+    for position in (*command.parents[:1], *command.groups[:1]):
+        return command.names[position]
+    return None
+
+
+def pieces(command: ImportCommand) -> Iterator[Piece]:
+    """All of an import: the names first."""
+    for start in range(0, len(command.names), NAMES_OF_A_PIECE):
+        yield Piece(names=command.names[start : start + NAMES_OF_A_PIECE])
+    for start in range(0, len(command.parents), ARCS_OF_A_PIECE):
+        end = start + ARCS_OF_A_PIECE
+        yield Piece(
+            parents=command.parents[start:end], children=command.children[start:end], kinds=command.kinds[start:end]
+        )
+    for start in range(0, len(command.groups), ARCS_OF_A_PIECE):
+        yield Piece(groups=command.groups[start : start + ARCS_OF_A_PIECE])

@@ -1,0 +1,57 @@
+"""Refuses names of a subnet that is missing in the table here, though others know its owner
+(`transport/peer_gossip.py`).
+
+An update would take such a name for a foreign process, and the owner of the subnet, which is asked about the name,
+would never hear of the update. Leaving or deleting a known name is allowed all the same: an operator has to end what
+began before the owner was heard of, and only then can add the owner to the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from namegraph.events import ImportCommand
+from namegraph.model.names import NodeId, subnet_of
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.queries import CoreQueries
+from nameserver.routing.import_chunks import subnets_in
+from nameserver.routing.ownership import Routing
+
+
+class SubnetGuard:
+    """What updates must know of the names in them."""
+
+    def __init__(self, *, core: CoreQueries, routing: Routing) -> None:
+        self._core = core
+        self._routing = routing
+
+    def require_for(self, operations: Iterable[Operation], request_id: str) -> None:
+        """Raise `RefusedError` (UNAVAILABLE) where an update names something of a subnet that is missing here.
+
+        One that was answered before is answered again.
+        """
+        if self._routing.knows_all_that_was_heard or self._core.has_answered(request_id):
+            return
+        for operation in operations:
+            for name in self._named(operation):
+                self._routing.require_listed(subnet_of(name))
+
+    def require_for_import(self, command: ImportCommand) -> None:
+        """As `require_for`, for a whole graph."""
+        if self._routing.knows_all_that_was_heard or self._core.has_answered(command.request_id):
+            return
+        for subnet in subnets_in(command):
+            self._routing.require_listed(subnet)
+
+    def _named(self, operation: Operation) -> tuple[NodeId, ...]:
+        known = self._core.graph.index
+        match operation:
+            case CreateGroup(group):
+                return (group,)
+            case JoinArc(parent, child):
+                return (parent, child)
+            case DeleteGroup(name) | LeaveArc(name, _):
+                return () if name in known else (name,)
+            case _:
+                assert_never(operation)

@@ -1,0 +1,45 @@
+"""What may leave: the letters whose records are durable, and receipts for what is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from namegraph.events import PeerLetter
+from namegraph.model.names import ServerId
+from namegraph.state.reliable_channels import Channels
+
+
+class UndurableLetters(Protocol):
+    """What of the letters still waits for the database."""
+
+    def first_letter_held(self, receiver: ServerId) -> int | None:
+        """The number of the first letter to a server that waits; None where none does."""
+
+    def handled_before_flush(self, sender: ServerId) -> int | None:
+        """The number of the last letter of a sender before those whose effects wait; None where none do."""
+
+
+class DurablePost:
+    """The numbered channels of the core as a crash now would leave them."""
+
+    def __init__(self, channels: Channels, undurable: UndurableLetters) -> None:
+        self._channels = channels
+        self._undurable = undurable
+        self.sent_through = channels.sent_through
+        self.left_through = channels.left_through
+        self.forgotten_through = channels.forgotten_through
+        self.is_met = channels.is_met
+
+    def letters_after(self, receiver: ServerId, number: int) -> Iterator[PeerLetter]:
+        """The letters beyond a number that may leave, in order."""
+        first_held = self._undurable.first_letter_held(receiver)
+        for letter in self._channels.kept(receiver, after=number):
+            if first_held is not None and letter.number >= first_held:
+                return
+            yield letter
+
+    def handled_through(self, sender: ServerId) -> int:
+        """The number of the last letter of a sender of which all that it caused is durable."""
+        before_flush = self._undurable.handled_before_flush(sender)
+        return self._channels.handled_through(sender) if before_flush is None else before_flush

@@ -1,0 +1,373 @@
+"""What travels on the stream between two servers, as values, and their form on the wire.
+
+Whatever bytes come, `decode` returns a frame: those that mean nothing are `Malformed`, a fault of the peer like others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, assert_never
+
+from google.protobuf.message import DecodeError
+
+from namegraph.model.names import InvalidNameError, ServerId, Subnet, parse_subnet
+from shadowtree.v1 import peer_pb2
+
+PROTOCOL_VERSION = 4
+"""Servers of different versions do not talk to one another."""
+
+TEXT_LIMIT = 500
+"""Characters of a reason that are kept: it is shown to operators, whoever wrote it."""
+
+
+KNOWN_SERVERS_LIMIT = 10_000
+"""Servers that one can say it has met: far more than there are, few enough to be compared with the table here."""
+
+
+class GoodbyeReason(IntEnum):
+    """Why a session ends; the numbers are those of the wire."""
+
+    UNSPECIFIED = peer_pb2.PeerFrame.Goodbye.REASON_UNSPECIFIED
+    OTHER_VERSION = peer_pb2.PeerFrame.Goodbye.REASON_OTHER_VERSION
+    MALFORMED = peer_pb2.PeerFrame.Goodbye.REASON_MALFORMED
+    ITSELF = peer_pb2.PeerFrame.Goodbye.REASON_ITSELF
+    NOT_A_PEER = peer_pb2.PeerFrame.Goodbye.REASON_NOT_A_PEER
+    SUBNET_CLAIMED_TWICE = peer_pb2.PeerFrame.Goodbye.REASON_SUBNET_CLAIMED_TWICE
+    WRONG_SUBNETS = peer_pb2.PeerFrame.Goodbye.REASON_WRONG_SUBNETS
+    LETTERS_LOST = peer_pb2.PeerFrame.Goodbye.REASON_LETTERS_LOST
+    OUT_OF_ORDER = peer_pb2.PeerFrame.Goodbye.REASON_OUT_OF_ORDER
+    REPLACED = peer_pb2.PeerFrame.Goodbye.REASON_REPLACED
+    LEAVING = peer_pb2.PeerFrame.Goodbye.REASON_LEAVING
+    NOT_HEARD = peer_pb2.PeerFrame.Goodbye.REASON_NOT_HEARD
+    SUSPECTED = peer_pb2.PeerFrame.Goodbye.REASON_SUSPECTED
+    GONE_BACK = peer_pb2.PeerFrame.Goodbye.REASON_GONE_BACK
+    BEGUN_AGAIN = peer_pb2.PeerFrame.Goodbye.REASON_BEGUN_AGAIN
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether trying again helps only once somebody has changed something."""
+        return self not in _PASSING
+
+
+_PASSING = frozenset(
+    (
+        GoodbyeReason.OUT_OF_ORDER,
+        GoodbyeReason.REPLACED,
+        GoodbyeReason.LEAVING,
+        GoodbyeReason.NOT_HEARD,
+        GoodbyeReason.SUSPECTED,
+        GoodbyeReason.GONE_BACK,
+        GoodbyeReason.BEGUN_AGAIN,
+    )
+)
+
+
+class KnownServer(NamedTuple):
+    """A server that the sender of a frame has met."""
+
+    server: ServerId
+    subnets: tuple[Subnet, ...]
+    """Those of the sender's table; sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A server introduces itself."""
+
+    protocol_version: int
+    server: ServerId
+    subnets: tuple[Subnet, ...]
+    start: int
+    """Drawn when it started."""
+    session: int
+    addressed_subnets: tuple[Subnet, ...]
+    incarnation: int = 0
+    """Drawn when it last found that its database is an older copy; durable."""
+    known: tuple[KnownServer, ...] = ()
+    """The other servers that it has met."""
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """Whole letters, in order, without gaps; at least one."""
+
+    session: int
+    first_number: int
+    letters: tuple[bytes, ...]
+    handled_through: int
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPart:
+    """A part of a letter that is too large for one frame."""
+
+    session: int
+    number: int
+    part: bytes
+    is_last: bool
+    handled_through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the other server's letters caused is durable through this number."""
+
+    session: int
+    handled_through: int
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The other server is there, though it had nothing to say."""
+
+    session: int
+    number: int
+    heard: int
+    """The number of the last heartbeat that it received; 0: none."""
+    held_us: int
+    """How long before it sent this one, in microseconds."""
+    view: str = ""
+    """Names the view that it is in."""
+    cannot_write: str = ""
+    """Why it has not been able to write its database for a while; empty while it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """A frame between two servers that cannot reach each other, through one that reaches both."""
+
+    session: int
+    """That of the two servers between which it travels now."""
+    source: ServerId
+    destination: ServerId
+    stream: int
+    """Chosen by who dialled it."""
+    is_by_dialler: bool
+    """Whether the source did."""
+    is_first: bool = False
+    taken: int = 0
+    """How many payloads of this stream the source has taken."""
+    payload: bytes = b""
+    """A frame, encoded; empty: only the rest matters."""
+    end: str = ""
+    """Why the stream is over; empty while it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acquaintances:
+    """The other servers that the sender has met, where these are not those of its hello any more."""
+
+    session: int
+    known: tuple[KnownServer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The other server is being stopped: it finishes what is under way, and begins nothing new."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """The last frame: why the session ends, in one line."""
+
+    reason: GoodbyeReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """What came was no frame."""
+
+    why: str
+
+
+Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Relay | Acquaintances | Leaving | Goodbye
+
+
+def encode(frame: Frame) -> bytes:
+    """The bytes of a frame."""
+    message = peer_pb2.PeerFrame
+    match frame:
+        case Hello(version, server, subnets, start, session, addressed_subnets, incarnation, known):
+            wire = message(
+                hello=message.Hello(
+                    protocol_version=version,
+                    server=server,
+                    subnets=subnets,
+                    start=start,
+                    session=session,
+                    addressed_subnets=addressed_subnets,
+                    incarnation=incarnation,
+                    known=map(_wire_of_known, known),
+                )
+            )
+        case Letters(session, first_number, letters, handled_through):
+            wire = message(
+                letters=message.Letters(
+                    session=session, first_number=first_number, letters=letters, handled_through=handled_through
+                )
+            )
+        case LetterPart(session, number, part, is_last, handled_through):
+            wire = message(
+                letter_part=message.LetterPart(
+                    session=session, number=number, part=part, is_last=is_last, handled_through=handled_through
+                )
+            )
+        case Receipt(session, handled_through):
+            wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
+        case Heartbeat(session, number, heard, held_us, view, cannot_write):
+            beat = message.Heartbeat(
+                session=session,
+                number=number,
+                heard=heard,
+                held_us=held_us,
+                view=view,
+                cannot_write=cannot_write,
+            )
+            wire = message(heartbeat=beat)
+        case Relay():
+            wire = message(
+                relay=message.Relay(
+                    session=frame.session,
+                    source=frame.source,
+                    destination=frame.destination,
+                    stream=frame.stream,
+                    is_by_dialler=frame.is_by_dialler,
+                    is_first=frame.is_first,
+                    taken=frame.taken,
+                    payload=frame.payload,
+                    end=frame.end,
+                )
+            )
+        case Acquaintances(session, known):
+            wire = message(acquaintances=message.Acquaintances(session=session, known=map(_wire_of_known, known)))
+        case Leaving(session):
+            wire = message(leaving=message.Leaving(session=session))
+        case Goodbye(reason, text):
+            wire = message(goodbye=message.Goodbye(reason=reason.value, message=text))
+        case _:
+            assert_never(frame)
+    return wire.SerializeToString()
+
+
+def decode(data: bytes) -> Frame | Malformed:
+    """The frame that bytes stand for."""
+    try:
+        wire = peer_pb2.PeerFrame.FromString(data)
+    except DecodeError:
+        return Malformed("bytes that are no frame")
+    match wire.WhichOneof("content"):
+        case "hello":
+            return _hello(wire.hello)
+        case "letters":
+            letters = wire.letters
+            if not letters.letters or not letters.first_number:
+                return Malformed("letters without letters or without a number")
+            return Letters(letters.session, letters.first_number, tuple(letters.letters), letters.handled_through)
+        case "letter_part":
+            part = wire.letter_part
+            if not part.part or not part.number:
+                return Malformed("an empty part of a letter, or one without a number")
+            return LetterPart(part.session, part.number, part.part, part.is_last, part.handled_through)
+        case "receipt":
+            return Receipt(wire.receipt.session, wire.receipt.handled_through)
+        case "heartbeat":
+            beat = wire.heartbeat
+            return Heartbeat(
+                beat.session,
+                beat.number,
+                beat.heard,
+                beat.held_us,
+                beat.view,
+                _printable(beat.cannot_write),
+            )
+        case "relay":
+            return _relay(wire.relay)
+        case "acquaintances":
+            return _acquaintances(wire.acquaintances)
+        case "leaving":
+            return Leaving(wire.leaving.session)
+        case "goodbye":
+            return _goodbye(wire.goodbye)
+        case _:
+            return Malformed("a frame without content, or of a kind that is not known")
+
+
+def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
+    if hello.protocol_version != PROTOCOL_VERSION:
+        # What else another version says cannot be judged here.
+        return Hello(hello.protocol_version, ServerId(""), (), 0, 0, ())
+    try:
+        server = ServerId(parse_subnet(hello.server))
+        subnets = _subnets(hello.subnets)
+        addressed_subnets = _subnets(hello.addressed_subnets)
+        known = _known(hello.known)
+    except InvalidNameError as error:
+        return Malformed(f"a hello with an {error}")
+    if not subnets or not hello.session:
+        return Malformed("a hello without subnets or without a session")
+    if len(known) > KNOWN_SERVERS_LIMIT:
+        return Malformed(f"a hello with more than {KNOWN_SERVERS_LIMIT} acquaintances")
+    return Hello(
+        hello.protocol_version,
+        server,
+        subnets,
+        hello.start,
+        hello.session,
+        addressed_subnets,
+        hello.incarnation,
+        known,
+    )
+
+
+def _acquaintances(frame: peer_pb2.PeerFrame.Acquaintances) -> Acquaintances | Malformed:
+    if len(frame.known) > KNOWN_SERVERS_LIMIT:
+        return Malformed(f"more than {KNOWN_SERVERS_LIMIT} acquaintances")
+    try:
+        return Acquaintances(frame.session, _known(frame.known))
+    except InvalidNameError as error:
+        return Malformed(f"acquaintances with an {error}")
+
+
+def _wire_of_known(known: KnownServer) -> peer_pb2.PeerFrame.KnownServer:
+    return peer_pb2.PeerFrame.KnownServer(server=known.server, subnets=known.subnets)
+
+
+def _known(known: Iterable[peer_pb2.PeerFrame.KnownServer]) -> tuple[KnownServer, ...]:
+    return tuple(sorted(KnownServer(ServerId(parse_subnet(each.server)), _subnets(each.subnets)) for each in known))
+
+
+def _subnets(texts: Iterable[str]) -> tuple[Subnet, ...]:
+    return tuple(sorted({parse_subnet(text) for text in texts}))
+
+
+def _goodbye(goodbye: peer_pb2.PeerFrame.Goodbye) -> Goodbye:
+    reasons = GoodbyeReason._value2member_map_
+    reason = GoodbyeReason(goodbye.reason) if goodbye.reason in reasons else GoodbyeReason.UNSPECIFIED
+    return Goodbye(reason, _printable(goodbye.message))
+
+
+def _relay(relay: peer_pb2.PeerFrame.Relay) -> Relay | Malformed:
+    try:
+        source, destination = ServerId(parse_subnet(relay.source)), ServerId(parse_subnet(relay.destination))
+    except InvalidNameError as error:
+        return Malformed(f"a relayed frame with an {error}")
+    return Relay(
+        session=relay.session,
+        source=source,
+        destination=destination,
+        stream=relay.stream,
+        is_by_dialler=relay.is_by_dialler,
+        is_first=relay.is_first,
+        taken=relay.taken,
+        payload=relay.payload,
+        end=_printable(relay.end),
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)[:TEXT_LIMIT]

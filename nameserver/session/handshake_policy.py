@@ -1,0 +1,106 @@
+"""Judges the hello of another server by the table of subnets and addresses: does this server talk to it?
+
+The judgement is the same whichever of the two dialled. All subnets of one address belong to one server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from namegraph.model.names import ServerId, Subnet
+from nameserver.session.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
+
+
+class SubnetKnowledge(Protocol):
+    """What the core knows of subnets."""
+
+    @property
+    def server(self) -> ServerId:
+        """This server."""
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """The subnets it owns."""
+
+    @property
+    def peer_addresses(self) -> Mapping[Subnet, str]:
+        """Where the servers of other subnets are reached."""
+
+    def owner_of(self, subnet: Subnet) -> ServerId | None:
+        """The server that owns a subnet, where it was met."""
+
+
+def subnets_by_address(known: SubnetKnowledge) -> dict[str, tuple[Subnet, ...]]:
+    """All addresses of other servers, each with the subnets expected there, sorted."""
+    found: dict[str, list[Subnet]] = {}
+    for subnet, address in sorted(known.peer_addresses.items()):
+        found.setdefault(address, []).append(subnet)
+    return {address: tuple(subnets) for address, subnets in sorted(found.items())}
+
+
+def judge(hello: Hello, known: SubnetKnowledge, *, expected: Iterable[Subnet] = ()) -> Goodbye | None:
+    """Why this server does not talk to the one that introduced itself; None where it does.
+
+    `expected` are the subnets for which it was dialled.
+    """
+    if hello.protocol_version != PROTOCOL_VERSION:
+        return Goodbye(
+            GoodbyeReason.OTHER_VERSION,
+            f"version {PROTOCOL_VERSION} of the protocol is spoken here, not version {hello.protocol_version}: "
+            "both servers must run one version",
+        )
+    if hello.server == known.server:
+        return Goodbye(
+            GoodbyeReason.ITSELF, f"both servers are named {hello.server}: one server under two addresses, or a copy"
+        )
+    return (
+        _claims_of_others(hello, known)
+        or _missing(hello, known, tuple(expected))
+        or _wrongly_addressed(hello, known)
+        or _stranger(hello, known)
+    )
+
+
+def _claims_of_others(hello: Hello, known: SubnetKnowledge) -> Goodbye | None:
+    own = frozenset(known.subnets)
+    for subnet in hello.subnets:
+        owner = known.server if subnet in own else known.owner_of(subnet)
+        if owner is not None and owner != hello.server:
+            return Goodbye(
+                GoodbyeReason.SUBNET_CLAIMED_TWICE, f"{hello.server} claims the subnet {subnet}, which {owner} owns"
+            )
+    return None
+
+
+def _missing(hello: Hello, known: SubnetKnowledge, expected: tuple[Subnet, ...]) -> Goodbye | None:
+    claimed = frozenset(hello.subnets)
+    for together in subnets_by_address(known).values():
+        if not claimed.isdisjoint(together):
+            expected += together
+    for subnet in expected:
+        if subnet not in claimed:
+            return Goodbye(
+                GoodbyeReason.WRONG_SUBNETS,
+                f"{hello.server} does not own {subnet}, for which its address was given to {known.server}",
+            )
+    return None
+
+
+def _wrongly_addressed(hello: Hello, known: SubnetKnowledge) -> Goodbye | None:
+    own = frozenset(known.subnets)
+    for subnet in hello.addressed_subnets:
+        if subnet not in own:
+            return Goodbye(
+                GoodbyeReason.WRONG_SUBNETS,
+                f"{known.server} does not own {subnet}, for which {hello.server} has its address",
+            )
+    return None
+
+
+def _stranger(hello: Hello, known: SubnetKnowledge) -> Goodbye | None:
+    if not known.peer_addresses.keys().isdisjoint(hello.subnets):
+        return None
+    return Goodbye(
+        GoodbyeReason.NOT_A_PEER, f"none of the subnets of {hello.server} is in the table of peers of {known.server}"
+    )

@@ -1,0 +1,89 @@
+"""Decides what becomes of a frame that is to be passed on between two servers that cannot reach each other.
+
+    a --Relay(source a, destination b)--> c --the same--> b        a and b talk as over any other stream
+                                                                   (`relayed_stream`); c keeps nothing
+
+One hop only: a frame that comes from another server than its source is taken here or dropped. So no frame is passed on
+twice, whatever each server believes about links. Nothing is passed on for servers that were never met.
+
+Source: protocol.md section 7 (while a common peer reaches both ends of a broken link, messages go through it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from namegraph.model.names import ServerId
+from nameserver.session.frames import Relay
+
+
+class RelayFault(StrEnum):
+    """What no correct server asks for."""
+
+    FOR_ANOTHER = "relayed for another"
+    UNKNOWN_SOURCE = "relayed for a stranger"
+    TO_ITSELF = "relayed to itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """It is for this server."""
+
+    relay: Relay
+
+
+@dataclass(frozen=True, slots=True)
+class Onward:
+    """It goes to its destination."""
+
+    relay: Relay
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """It cannot go further: its source is told, by the frame given here."""
+
+    relay: Relay
+
+
+Way = Arrived | Onward | Back | RelayFault
+
+
+def way_of(
+    relay: Relay,
+    *,
+    sender: ServerId,
+    here: ServerId,
+    is_reached: Callable[[ServerId], bool],
+    known: Container[ServerId],
+) -> Way:
+    """What becomes of a frame that came from `sender`.
+
+    `is_reached` tells whether there is a session with a server that leads through no other; `known` has all that were
+    met.
+    """
+    if relay.source in (relay.destination, here):
+        return RelayFault.TO_ITSELF
+    if relay.destination == here:
+        return Arrived(relay) if relay.source in known else RelayFault.UNKNOWN_SOURCE
+    if relay.source != sender:
+        return RelayFault.FOR_ANOTHER
+    if not is_reached(relay.destination):
+        return Back(ended(relay, f"{here} does not reach {relay.destination} either"))
+    return Onward(relay)
+
+
+def ended(relay: Relay, why: str) -> Relay:
+    """What tells the source of a frame that its stream is over."""
+    return replace(
+        relay,
+        source=relay.destination,
+        destination=relay.source,
+        is_by_dialler=not relay.is_by_dialler,
+        is_first=False,
+        taken=0,
+        payload=b"",
+        end=why,
+    )

@@ -1,0 +1,1 @@
+"""The whole state of one server for others: from the running core, or from its database."""

@@ -1,0 +1,170 @@
+"""ExportSnapshot: the whole state of this server at one revision, sent while updates go on.
+
+    a piece is read -> others get their turn -> the next piece ...   what steps change is noted meanwhile
+    a few pieces were read -> a rest as long as that took -> the next ones, which are sent when they fill a message
+    little is left -> the rest is read at one instant -> durable -> sent
+
+A slow reader delays no other call: what changes again and again is read again once. For a cut, the instant is that of
+the step in which this server takes the cut; until then changes are followed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from namegraph.core import ServerCore
+from namegraph.events import CutCommand, Effects
+from namegraph.model.refusals import Reason, refuse
+from namegraph.snapshot.reader import Piece, Snapshot
+from nameserver.calls.adapters import Chunks, Context, deadline_of
+from nameserver.driver.run_loop import RunLoop
+from nameserver.wire.snapshot_columns import encode_end, encode_piece, encode_together
+from shadowtree.v1 import admin_pb2 as messages
+
+SNAPSHOTS_AT_ONCE_LIMIT: Final = 2
+"""Each takes half of a processor while it lasts, and keeps up to one more copy of the ancestor sets."""
+
+CUT_NAME_LENGTH_LIMIT: Final = 200
+
+CUT_SECONDS: Final = 30.0
+"""How long a cut may take where its caller sets no deadline: updates wait for it."""
+
+FOLLOWING_SECONDS: Final = 0.1
+"""How often changes are read while a cut is waited for."""
+
+MESSAGE_BYTES: Final = 64 * 1024
+"""Pieces are sent together: to send a message takes the server half a millisecond, as much as to read a piece."""
+
+SHORTEST_REST_SECONDS: Final = 0.002
+"""Timers are no finer than a millisecond: a rest after each piece would be twice as long as is meant."""
+
+_CAUGHT_UP: Final = messages.SnapshotChunk(is_caught_up=True).SerializeToString()
+
+
+class SnapshotCalls:
+    """Answers for one server."""
+
+    def __init__(self, *, core: ServerCore, run_loop: RunLoop) -> None:
+        self._core = core
+        self._run_loop = run_loop
+        self._under_way = 0
+
+    async def export(self, request: messages.ExportSnapshotRequest, context: Context) -> Chunks:
+        """All rows, in pieces."""
+        del context
+        if self._under_way >= SNAPSHOTS_AT_ONCE_LIMIT:
+            raise refuse(
+                Reason.UNAVAILABLE, f"{self._under_way} snapshots of this server are being taken; try again later"
+            )
+        return self._chunks(request.cut)
+
+    async def make_cut(self, request: messages.MakeCutRequest, context: Context) -> messages.MakeCutResponse:
+        """Have all servers take a cut."""
+        if not (0 < len(request.name) <= CUT_NAME_LENGTH_LIMIT and request.name.isprintable()):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the name of a cut has 1 to {CUT_NAME_LENGTH_LIMIT} printable characters",
+                field="name",
+            )
+        run_loop = self._run_loop
+        deadline = deadline_of(context, run_loop) or run_loop.now() + CUT_SECONDS
+        made = await run_loop.carry_out(CutCommand(run_loop.new_ticket(), request.name, deadline))
+        return messages.MakeCutResponse(revision=made.revision)
+
+    async def _chunks(self, cut: str) -> AsyncIterator[bytes]:
+        with self._followed(cut) as reading:
+            async for chunk in _paced(reading, reading.snapshot.read()):
+                yield chunk
+            if cut:
+                reading.is_caught_up = True
+                yield _CAUGHT_UP
+                while not reading.last:
+                    async for chunk in _paced(reading, reading.snapshot.keep_up()):
+                        yield chunk
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(FOLLOWING_SECONDS):
+                            await reading.ended.wait()
+            else:
+                await self._run_loop.between_steps()
+                reading.finish()
+        if self._run_loop.storage_failure is None:
+            await self._run_loop.until_all_durable()
+        if reading.was_cut_early:
+            raise refuse(Reason.UNAVAILABLE, f"the cut {cut!r} was made before this server had been read")
+        for chunk in reading.last:
+            yield chunk
+
+    @contextmanager
+    def _followed(self, cut: str) -> Iterator[_Reading]:
+        """A snapshot that is told of all steps."""
+        reading = _Reading(self._core, self._run_loop, cut)
+        self._under_way += 1
+        self._run_loop.followers.append(reading.follow)
+        try:
+            yield reading
+        finally:
+            self._run_loop.followers.remove(reading.follow)
+            reading.snapshot.close()
+            self._under_way -= 1
+
+
+class _Reading:
+    """A snapshot under way, and its last chunks once they were read."""
+
+    def __init__(self, core: ServerCore, run_loop: RunLoop, cut: str) -> None:
+        self.snapshot: Snapshot = core.snapshot()
+        self.is_caught_up = False
+        self.was_cut_early = False
+        self.last: list[bytes] = []
+        self.ended = asyncio.Event()
+        self._core = core
+        self._run_loop = run_loop
+        self._cut = cut
+        self.between_steps = run_loop.between_steps
+
+    def follow(self, effects: Effects) -> None:
+        """Note what a step changed; where it took the cut, read the rest."""
+        if self.last:
+            return
+        self.snapshot.note(effects.records)
+        for cut in effects.cuts:
+            if self._cut and cut.name == self._cut:
+                self.was_cut_early = not self.is_caught_up
+                self.finish(cut.update)
+
+    def finish(self, cut: str = "") -> None:
+        """Read the rest: the snapshot is of the last step."""
+        found = [encode_piece(piece) for piece in self.snapshot.finish()]
+        revision, failure = self._core.revision, self._run_loop.storage_failure or ""
+        closing = self.snapshot.closing()
+        self.last = [*found, encode_end(closing, revision=revision, database_failure=failure, cut=cut)]
+        self.ended.set()
+
+
+async def _paced(reading: _Reading, pieces: Iterator[Piece]) -> AsyncIterator[bytes]:
+    """Encode pieces until the cut comes; others are served in between for as long as these took."""
+    encoded: list[bytes] = []
+    encoded_bytes, worked = 0, 0.0
+    while not reading.last:
+        await reading.between_steps()
+        begin = time.thread_time()
+        piece = next(pieces, None)
+        if piece is None:
+            break
+        encoded.append(encode_piece(piece))
+        encoded_bytes += len(encoded[-1])
+        worked += time.thread_time() - begin
+        if encoded_bytes >= MESSAGE_BYTES:
+            yield encode_together(encoded)
+            encoded, encoded_bytes = [], 0
+        if worked < SHORTEST_REST_SECONDS:
+            await asyncio.sleep(0)
+        else:
+            await asyncio.sleep(worked)
+            worked = 0.0
+    if encoded:
+        yield encode_together(encoded)

@@ -1,0 +1,73 @@
+"""A snapshot of what a database holds, without its server: what that server would know if it started again.
+
+A database holds no ancestor sets; they are computed from its records, as a server that starts would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from namegraph.core import ServerCore
+from namegraph.model.rows import StoredState
+from namegraph.state.recovery import InconsistentStateError
+from nameserver.config.settings import Settings
+from nameserver.wire.snapshot_columns import encode_end, encode_piece
+from storage.copied import TABLES as COPIED_TABLES
+from storage.copied import copied_state, java_database
+from storage.errors import StorageError, contradictory
+from storage.open import reading_state
+
+
+class UnreadableDatabaseError(Exception):
+    """The database cannot be read, or not be believed; the message is one line."""
+
+
+def stored_snapshot(settings: Settings) -> Iterator[bytes]:
+    """The chunks that the server of these settings would send; raises `UnreadableDatabaseError`."""
+    with _saying_what_is_wrong(settings), reading_state(settings.database) as state:
+        core = _restored(state, settings)
+    yield from _chunks(core)
+
+
+def copied_snapshot(settings: Settings, folder: Path) -> Iterator[bytes]:
+    """The same, of a copy of its database that was made as `copy_request` says."""
+    with _saying_what_is_wrong(settings):
+        core = _restored(copied_state(folder, settings.database), settings)
+    yield from _chunks(core)
+
+
+def copy_request(settings: Settings, folder: Path) -> dict[str, object]:
+    """What `python -m spark_graph_jobs.database_copy` must know to copy it; raises `UnreadableDatabaseError`."""
+    with _saying_what_is_wrong(settings):
+        database = java_database(settings.database)
+    return {
+        "url": database.url,
+        "properties": dict(database.properties),
+        "tables": dict(COPIED_TABLES),
+        "folder": str(folder),
+    }
+
+
+@contextmanager
+def _saying_what_is_wrong(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise UnreadableDatabaseError(str(error)) from None
+    except InconsistentStateError as error:
+        raise UnreadableDatabaseError(str(contradictory(settings.database, str(error)))) from None
+
+
+def _restored(state: StoredState, settings: Settings) -> ServerCore:
+    return ServerCore.restore(state, subnets=settings.subnets, peers=settings.peers)
+
+
+def _chunks(core: ServerCore) -> Iterator[bytes]:
+    snapshot = core.snapshot()
+    for piece in snapshot.read():
+        yield encode_piece(piece)
+    for piece in snapshot.finish():
+        yield encode_piece(piece)
+    yield encode_end(snapshot.closing(), revision=core.revision, database_failure="")

@@ -1,0 +1,145 @@
+"""Where forwarded calls go: the servers that were met, and the channel to each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TypeVar
+
+import grpc
+
+from namegraph.model.names import ServerId, Subnet
+from namegraph.model.refusals import Reason, RefusedError, refuse
+from nameserver.transport.call_detours import DIALLED_SECONDS
+from nameserver.transport.peer_gossip import HeardOwner
+from nameserver.transport.peer_link import Call, Link
+from nameserver.transport.peer_transport import PeerCore, PeerTransport
+from nameserver.transport.relayed_channel import CallChannel, RelayedChannel
+
+CONNECT_WAIT_SECONDS = 2.0
+"""How long a call waits for a server that may come soon, as when all servers of a place start together."""
+
+DIAL_WAIT_SECONDS = DIALLED_SECONDS + 0.5
+"""How long a call waits for the channel to a server that has just dialled this one: until the way of calls is known."""
+
+Found = TypeVar("Found")
+
+
+class PeerDirectory:
+    """The other servers, as calls need them."""
+
+    def __init__(self, *, core: PeerCore, transport: PeerTransport) -> None:
+        self._core = core
+        self._transport = transport
+
+    def others(self) -> list[ServerId]:
+        """All other servers that were met, sorted."""
+        return self._transport.others()
+
+    def unheard(self) -> list[ServerId]:
+        """The servers of the view that may have lost this one by now, sorted."""
+        return self._transport.unheard()
+
+    def unknown_here(self) -> list[ServerId]:
+        """The servers that others know, and this one does not, sorted."""
+        return [each.server for each in self._transport.unknown_here()]
+
+    def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
+        """The subnets that others know, and this server does not."""
+        return self._transport.heard_owners()
+
+    async def channel_to(self, server: ServerId) -> CallChannel:
+        """The channel to a server, directly or through one that reaches it.
+
+        Raises `RefusedError` (UNAVAILABLE) where the server is out of reach.
+        """
+        transport = self._transport
+        await self._wait_while(lambda: (link := transport.link_of(server)) is not None and link.may_come_soon)
+        link = transport.link_of(server)
+        is_direct = link is not None and link.is_direct and await _is_dialled(link)
+        via = None if link is None or is_direct else link.calls_via or link.via
+        if via is not None:
+            return RelayedChannel(await self.direct_channel_to(via), server)
+        return await self.direct_channel_to(server)
+
+    async def direct_channel_to(self, server: ServerId) -> grpc.aio.Channel:
+        """The channel to a server, which must not be closed.
+
+        Raises `RefusedError` (UNAVAILABLE) where there is no direct connection with the server.
+        """
+        link = self._transport.link_of(server)
+        if link is None:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"no address of the server {server} is known here",
+                unreachable=server,
+                server=server,
+            )
+        if not link.is_direct:
+            raise _out_of_reach(link, f"the server {server} at {link.address}", server)
+        if not await _is_dialled(link):
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {server} has dialled this one, but cannot be dialled at {link.address}, and no other "
+                "server passes calls on to it; correct its address in the table of peers, or let connections pass",
+                unreachable=server,
+                server=server,
+                address=link.address,
+            )
+        return link.channel
+
+    def under_way(self, server: ServerId, call: Call) -> AbstractContextManager[None]:
+        """While it lasts: a call of a server is under way, and is cancelled if that is lost."""
+        link = self._transport.link_of(server)
+        return nullcontext() if link is None else link.under_way(call)
+
+    async def home_of_subnet(self, subnet: Subnet) -> ServerId:
+        """The server that owns a subnet.
+
+        Raises `RefusedError`: UNAVAILABLE where that server was never met, UNKNOWN_SUBNET where nobody is expected to
+        own it.
+        """
+        core, transport = self._core, self._transport
+        if subnet in core.subnets:
+            return core.server
+        await self._wait_while(
+            lambda: (
+                core.owner_of(subnet) is None
+                and (link := transport.link_of_subnet(subnet)) is not None
+                and link.may_come_soon
+            )
+        )
+        owner = core.owner_of(subnet)
+        if owner is not None:
+            return owner
+        link = transport.link_of_subnet(subnet)
+        if link is None:
+            raise refuse(Reason.UNKNOWN_SUBNET, f"no server is known to own the subnet {subnet}", subnet=subnet)
+        raise _out_of_reach(link, f"the server of {subnet}, expected at {link.address},", subnet)
+
+    async def _wait_while(self, is_pending: Callable[[], bool]) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_WAIT_SECONDS):
+                while is_pending():
+                    await self._transport.until_change()
+        except TimeoutError:
+            return
+
+
+async def _is_dialled(link: Link) -> bool:
+    """Whether calls over the channel of a link arrive; waits until that is known."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DIAL_WAIT_SECONDS):
+            return await link.is_dialled()
+    return False
+
+
+def _out_of_reach(link: Link, who: str, unreachable: str) -> RefusedError:
+    return refuse(
+        Reason.UNAVAILABLE,
+        f"{who} is out of reach ({link.state})",
+        unreachable=unreachable,
+        server=link.server or "",
+        address=link.address,
+    )

@@ -1,0 +1,234 @@
+"""The way to one address: its channel, what is known of the server there, and how it stands.
+
+connecting --> connected --> silent (or stopped) since ... --> connected
+    |              |
+    +--------------+--> refused: ... (tried again, for somebody may have changed something)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Protocol
+
+import grpc
+
+from namegraph.model.names import ServerId, Subnet
+from nameserver.session.backoff import Backoff
+from nameserver.session.frames import GoodbyeReason
+from nameserver.session.session import Ending
+
+CHANNEL_OPTIONS = (
+    # Two servers in one process (in tests) must not share a connection.
+    ("grpc.use_local_subchannel_pool", 1),
+    # Name servers are addressed directly; a web proxy of the environment cannot serve them.
+    ("grpc.enable_http_proxy", 0),
+    # Calls that are forwarded over this channel may bring answers of any size.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # The pauses between attempts are ours; those of gRPC only must not be longer.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # This is also how long an attempt may take: after an interruption a new one gets through sooner than an old one.
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    # A server that vanished without closing its connection is missed after 15 seconds, with calls under way or without:
+    # the first call after long rest must not be the one that finds out.
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+COMING_BACK_SECONDS = 2.0
+"""A server that is silent for less may just be starting, or be started again."""
+
+OLD_CALLS_SECONDS = 60.0
+"""How long calls over a channel that was given up may still take: more than it takes to find that they got lost."""
+
+
+class Call(Protocol):
+    """A call of the server."""
+
+    def cancel(self) -> bool:
+        """End it, as far as this end is concerned."""
+
+
+class Link:
+    """One address of the table."""
+
+    def __init__(
+        self,
+        address: str,
+        subnets: tuple[Subnet, ...],
+        *,
+        chance: Callable[[], float],
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """`subnets` are those expected at the address; `wall_clock` gives seconds since 1970, for people alone."""
+        self.address = address
+        self.subnets = subnets
+        self.server: ServerId | None = None
+        """Who was met there."""
+        self.is_connected = False
+        self.via: ServerId | None = None
+        """The server through which it is connected; None: directly, or not at all."""
+        self.cannot_be_dialled = False
+        """Whether it is connected, but calls over its channel do not arrive."""
+        self.calls_via: ServerId | None = None
+        """The server through which calls go meanwhile; None: nobody passes them on."""
+        self.backoff = Backoff(chance)
+        self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._detouring = asyncio.Event()
+        self._old_channels: set[asyncio.Task[None]] = set()
+        self._is_missed = False
+        self._calls: set[Call] = set()
+        self._is_stopped = False
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._silent_from: float | None = None
+        """As `_silent_since`, on the clock that does not jump."""
+        self._silent_since: float | None = None
+        self._why = ""
+        self._refusal: str | None = None
+
+    @property
+    def may_come_soon(self) -> bool:
+        """Whether it is worth a moment's wait: not connected, but neither refused nor silent for long."""
+        if self.is_connected or self._refusal is not None or self._is_missed:
+            return False
+        return self._silent_from is None or self._clock() - self._silent_from < COMING_BACK_SECONDS
+
+    @property
+    def state(self) -> str:
+        """For operators: how the address stands."""
+        if self.is_direct and self.cannot_be_dialled:
+            return f"connected, but cannot be dialled at {self.address}; {self._detour}"
+        if self.is_connected:
+            return "connected"
+        if self._refusal is not None:
+            return f"refused: {self._refusal}"
+        if self._silent_since is not None:
+            since = datetime.fromtimestamp(self._silent_since, UTC)
+            how = "stopped" if self._is_stopped else "silent"
+            return f"{how} since {since:%Y-%m-%dT%H:%M:%SZ}: {self._why}"
+        return "connecting"
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether it is connected, and not through another server."""
+        return self.is_connected and self.via is None
+
+    @property
+    def _detour(self) -> str:
+        return f"calls go through {self.calls_via}" if self.calls_via else "no other server passes calls on to it"
+
+    def is_ready(self) -> bool:
+        """Whether calls over its channel arrive. If not, the channel tries to connect from now on."""
+        return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+
+    async def is_dialled(self) -> bool:
+        """As `is_ready`, as soon as that is known.
+
+        Of a peer that dialled us the channel may not know yet: it tried in vain before, pauses, and fails calls
+        meanwhile. Where the link takes another channel meanwhile, that one is waited for.
+        """
+        while not self.is_ready():
+            channel = self.channel
+            if self.cannot_be_dialled or channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN:
+                return False
+            await self._until_channel_changes(channel)
+        return True
+
+    async def _until_channel_changes(self, channel: grpc.aio.Channel) -> None:
+        """Or until it is taken for one that leads nowhere."""
+        changing = asyncio.ensure_future(channel.wait_for_state_change(channel.get_state()))
+        detouring = asyncio.ensure_future(self._detouring.wait())
+        try:
+            await asyncio.wait((changing, detouring), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            changing.cancel()
+            detouring.cancel()
+            # A channel that was closed meanwhile says so by an error: it has changed.
+            await asyncio.gather(changing, detouring, return_exceptions=True)
+
+    def take_detour(self, via: ServerId | None) -> None:
+        """It cannot be dialled: calls go through another server, or nowhere."""
+        self.cannot_be_dialled = True
+        self.calls_via = via
+        self._detouring.set()
+
+    def can_be_dialled(self) -> None:
+        """Calls go directly, or nowhere because it is not connected."""
+        self.cannot_be_dialled = False
+        self.calls_via = None
+        self._detouring.clear()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether no connection was possible, or the last one broke, and nobody refused."""
+        return not self.is_connected and self._silent_since is not None
+
+    def connected(self, server: ServerId, via: ServerId | None = None) -> None:
+        """A session with the server there is open, whoever dialled."""
+        self.server = server
+        self.via = via
+        self.is_connected = True
+        self._is_missed = False
+        self._silent_since = self._silent_from = self._refusal = None
+        self._is_stopped = False
+        if via is None:
+            self.backoff.reset()
+
+    def disconnected(self, ending: Ending) -> None:
+        """A session, or the attempt to open one, has ended."""
+        self.is_connected = False
+        self.via = None
+        self.can_be_dialled()
+        if ending.reason is not None and ending.reason.is_refusal:
+            self._refusal = ending.message
+            self._silent_since = self._silent_from = None
+            return
+        self._refusal = None
+        if self._is_stopped:
+            return
+        self._is_stopped = ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer
+        self._why = ending.message
+        if self._silent_since is None:
+            self._silent_since, self._silent_from = self._wall_clock(), self._clock()
+
+    def missed(self) -> None:
+        """The server is lost: nobody need wait for it, and calls under way are cancelled."""
+        self._is_missed = True
+        for call in list(self._calls):
+            call.cancel()
+
+    @contextmanager
+    def under_way(self, call: Call) -> Iterator[None]:
+        """A call of the server, to be cancelled when that is lost."""
+        self._calls.add(call)
+        try:
+            yield
+        finally:
+            self._calls.discard(call)
+
+    def renew(self) -> None:
+        """Take a new channel: the connection of the old one may be dead without knowing it."""
+        closing = asyncio.ensure_future(self.channel.close(OLD_CALLS_SECONDS))
+        self._old_channels.add(closing)
+        closing.add_done_callback(self._old_channels.discard)
+        self.channel = grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+
+    def renew_unless_ready(self) -> None:
+        """As `renew`, where the channel may pause after attempts that failed long ago."""
+        if self.channel.get_state() is not grpc.ChannelConnectivity.READY:
+            self.renew()
+
+    async def close(self) -> None:
+        """Give up all channels."""
+        for closing in self._old_channels:
+            closing.cancel()
+        await self.channel.close(None)

@@ -1,0 +1,590 @@
+"""Talks to all other servers: dials those of the table, answers those that dial, and keeps one session with each.
+
+    table of subnets and addresses --> link (one for each address) -- dials --+
+                                                 through a third server `relay` +
+                                                                              +--> conversation (one open for each peer)
+    call of another server ---------------------------------------- accepted -+       |
+                                                                                      +--> run loop, core
+
+A connection that breaks is no news at once: it is made again, and what was not confirmed is sent again. Only a server
+that stays away, or silent (`watch`), is lost, and the core told so. Its session ends then, and a link that carries one
+way only is broken for both its ends. A server that says that it cannot write its database is lost too, but keeps its
+session, over which it says when it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, assert_never
+
+from namegraph.events import Event, PeerLeaving, PeerLost, PeerMet, PeerReceived
+from namegraph.model.names import ServerId, Subnet
+from namegraph.state.incarnations import Incarnations
+from namegraph.state.reliable_channels import Channels
+from nameserver.detector.liveness_table import LivenessTable
+from nameserver.detector.phi import DetectorLimits
+from nameserver.detector.write_health import Writing
+from nameserver.session.durable_outbox import DurablePost, UndurableLetters
+from nameserver.session.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
+from nameserver.session.handshake_policy import judge
+from nameserver.session.heartbeats import Pulse
+from nameserver.session.session import (
+    AcquaintancesCame,
+    Ending,
+    Faulted,
+    HeartbeatCame,
+    LeavingCame,
+    LettersCame,
+    Opened,
+    ReceiptCame,
+    RelayCame,
+    Session,
+    SessionEvent,
+)
+from nameserver.session.session_tiebreak import SessionNumbers, Standing, newcomer_stays
+from nameserver.transport.call_detours import CallDetours
+from nameserver.transport.dialer import Dialer
+from nameserver.transport.link_table import LinkTable
+from nameserver.transport.peer_gossip import HeardOwner, PeerGossip, UnknownServer, servers_known
+from nameserver.transport.peer_link import Link
+from nameserver.transport.peer_report import Complaints, FaultCounts, PeerReport, report_on
+from nameserver.transport.peer_streams import FrameStream
+from nameserver.transport.relay_hub import RelayHub
+from nameserver.transport.relayed_stream import RelayedStream
+from nameserver.transport.session_runner import PARTING_SECONDS, SessionRunner
+from nameserver.transport.stale_database import StaleDatabase
+
+DEFAULT_LIMITS = DetectorLimits()
+
+
+class PeerCore(Protocol):
+    """The part of the core that the transport reads."""
+
+    channels: Channels
+    incarnations: Incarnations
+
+    @property
+    def server(self) -> ServerId:
+        """This server."""
+
+    @property
+    def view(self) -> str:
+        """Names the view that this server is in."""
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """The subnets it owns."""
+
+    @property
+    def peer_addresses(self) -> Mapping[Subnet, str]:
+        """Where the servers of other subnets are reached."""
+
+    @property
+    def members(self) -> Sequence[ServerId]:
+        """The servers of the view; empty while nobody was ever lost."""
+
+    @property
+    def servers_met(self) -> Sequence[ServerId]:
+        """All other servers that are known by name, sorted."""
+
+    def owner_of(self, subnet: Subnet) -> ServerId | None:
+        """The server that owns a subnet, where it was met."""
+
+
+class PeerLoop(UndurableLetters, Protocol):
+    """The part of the run loop that the transport drives."""
+
+    notify_peers: Callable[[Iterable[ServerId]], None]
+
+    @property
+    def storage_failure(self) -> str | None:
+        """Why the database cannot be written; None while it can."""
+
+    def answer_all_waiting(self, why: str) -> None:
+        """Let no caller wait any longer: it is not known when the database can be written."""
+
+    async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
+        """Have the core handle letters, in order."""
+
+    def take(self, event: Event) -> None:
+        """Have the core handle what no client asked for."""
+
+
+class PeerTransport:
+    """The sessions of this server. All methods belong to the thread of the event loop."""
+
+    def __init__(
+        self,
+        *,
+        core: PeerCore,
+        run_loop: PeerLoop,
+        say: Callable[[str], None],
+        limits: DetectorLimits = DEFAULT_LIMITS,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`say` writes a line for operators."""
+        self._core = core
+        self._run_loop = run_loop
+        self._limits = limits
+        self._clock = clock
+        self._watches = LivenessTable(limits, clock)
+        self._writing = Writing(limits.acceptable_pause_seconds)
+        self._complaints = Complaints(say)
+        self._hearsay = PeerGossip(core)
+        self._told_known = servers_known(core)
+        """What those with whom a session is open know, or are being told."""
+        self._faults = FaultCounts()
+        self._post = DurablePost(core.channels, run_loop)
+        self._numbers = SessionNumbers()
+        self._start = secrets.randbits(64)
+        self._starts: dict[ServerId, int] = {}
+        """Of the peers, as they were last met."""
+        self._links = LinkTable(
+            core, lambda address, subnets: Link(address, subnets, chance=chance, clock=clock, wall_clock=wall_clock)
+        )
+        self._seekers: dict[Link, asyncio.Task[None]] = {}
+        self._open: dict[ServerId, SessionRunner] = {}
+        self._conversations: dict[SessionRunner, None] = {}
+        self._going_back = StaleDatabase(
+            server=core.server,
+            incarnations=core.incarnations,
+            channels=core.channels,
+            conversations=self._conversations,
+            take=run_loop.take,
+            say=say,
+        )
+        self._relays = RelayHub(
+            here=core.server,
+            first_number=secrets.randbits(48),
+            sessions=self._open,
+            watches=self._watches,
+            count_fault=self._faults.count,
+            accept=self._accept_relayed,
+        )
+        self._seeking = Dialer(
+            talks=self,
+            relays=self._relays,
+            watches=self._watches,
+            server_of=self._links.server_of,
+            clock=clock,
+            chance=chance,
+        )
+        self._detours = CallDetours(
+            here=core.server,
+            links=self._links,
+            link_of=self.link_of,
+            between=self._relays.between,
+            clock=clock,
+            notify=self._notify,
+        )
+        self._changed = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._closing = asyncio.Event()
+        self._is_leaving = False
+        run_loop.notify_peers = self._wake
+
+    # -- life
+
+    async def run(self) -> None:
+        """Dial all addresses of the table until `close`."""
+        async with asyncio.TaskGroup() as self._tasks:
+            self.refresh()
+            for server in self.others():
+                self._watches.of(server)
+            while not self.is_closed():
+                self._look_after_all()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._watches.tick_seconds):
+                        await self._closing.wait()
+
+    def refresh(self) -> None:
+        """Follow the table of subnets and addresses after a change."""
+        if self._tasks is None or self.is_closed():
+            return
+        gone, new = self._links.follow_table()
+        for link in gone:
+            self._seekers.pop(link).cancel()
+        for link in new:
+            self._seekers[link] = self._tasks.create_task(self._seeking.seek(link))
+        for conversation in list(self._open.values()):
+            hello = conversation.session.hello
+            assert hello is not None
+            refusal = judge(hello, self._core)
+            if refusal is not None:
+                conversation.part(refusal)
+                continue
+            if any(self._core.owner_of(subnet) is None for subnet in hello.subnets):
+                # It is learnt that it owns those that are new here too.
+                self._run_loop.take(PeerMet(hello.server, hello.subnets))
+            self._mark_connected(conversation)
+        others = frozenset(self.others())
+        self._watches.forget_all_but(others)
+        self._hearsay.forget_all_but(others)
+        self._notify()
+
+    def leave(self) -> None:
+        """Tell all that this server is being stopped, so that they begin nothing new with it."""
+        self._is_leaving = True
+        for conversation in self._open.values():
+            conversation.leave()
+
+    def is_delivering(self) -> bool:
+        """Whether servers that are connected, and not lost, have not confirmed all letters to them."""
+        channels = self._core.channels
+        there = [server for server in self._open if not self._watches.of(server).is_gone]
+        return any(channels.sent_through(server) > channels.forgotten_through(server) for server in there)
+
+    async def close(self) -> None:
+        """Say goodbye to all, and end."""
+        self._closing.set()
+        for conversation in list(self._conversations):
+            conversation.part(Goodbye(GoodbyeReason.LEAVING, f"{self._core.server} is shutting down"))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2 * PARTING_SECONDS):
+                while self._conversations:
+                    await self.until_change()
+        self._detours.close()
+        for task in self._seekers.values():
+            task.cancel()
+
+    # -- for operators and forwarded calls
+
+    def reports(self) -> list[PeerReport]:
+        """How each address of the table stands, sorted by address."""
+        return [self._report(link) for link in sorted(self._links, key=lambda link: link.address)]
+
+    def _report(self, link: Link) -> PeerReport:
+        met = self._links.server_of(link)
+        conversation = None if met is None else self._open.get(met)
+        return report_on(
+            link,
+            channels=self._core.channels,
+            faults=self._faults,
+            watch=self._watches.get(met),
+            now=self._watches.now(),
+            round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
+            relayed=0 if met is None else self._relays.passed_on[met],
+        )
+
+    def faults_of_strangers(self) -> Mapping[str, int]:
+        """What servers that are no peers did wrong, by kind, sorted."""
+        return dict(sorted(self._faults.of_strangers.items()))
+
+    def unknown_here(self) -> list[UnknownServer]:
+        """The servers that others know, and this one does not; sorted."""
+        return self._hearsay.unknown
+
+    def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
+        """The subnets that others know, and this server does not."""
+        return self._hearsay.owners
+
+    def others(self) -> list[ServerId]:
+        """All other servers that were met, sorted."""
+        return list(self._core.servers_met)
+
+    def unheard(self) -> list[ServerId]:
+        """The servers of the view (or all, if none was ever lost) that may have lost this one by now; sorted."""
+        core = self._core
+        return [
+            server
+            for server in core.servers_met
+            if (not core.members or server in core.members) and self._watches.may_have_parted(server, core.view)
+        ]
+
+    def link_of(self, server: ServerId) -> Link | None:
+        """The way to a server that was met."""
+        return next(iter(self._links.to(server)), None)
+
+    def link_of_subnet(self, subnet: Subnet) -> Link | None:
+        """The way to the server of a subnet of the table."""
+        return self._links.to_subnet(subnet)
+
+    async def until_change(self) -> None:
+        """Wait until some link or session changes."""
+        await self._changed.wait()
+
+    # -- conversations
+
+    async def accept(self, stream: FrameStream) -> None:
+        """Talk to a server that dialled this one, until the session is over."""
+        if not self.is_closed():
+            await self.converse(stream, None)
+
+    def _accept_relayed(self, stream: RelayedStream) -> None:
+        if self._tasks is not None and not self.is_closed():
+            self._tasks.create_task(self.converse_through(stream, None))
+
+    async def converse_through(self, stream: RelayedStream, link: Link | None) -> None:
+        """As `converse`, through another server."""
+        try:
+            await self.converse(stream, link, via=stream.key.via)
+        finally:
+            self._relays.close(stream)
+
+    async def converse(self, stream: FrameStream, link: Link | None, via: ServerId | None = None) -> Ending:
+        """Talk to the server at the other end until the session is over; `link` is the one that was dialled."""
+        session = Session(
+            is_dialled_here=link is not None,
+            introduce=lambda number: self._introduce(number, link),
+            judge=lambda hello: self._judge(hello, link),
+            is_known_start=lambda hello: self._starts.get(hello.server) == hello.start,
+            numbers=self._numbers,
+            post=self._post,
+        )
+        clock = self._clock
+        pulse = Pulse(self._limits.heartbeat_seconds, clock())
+        conversation = SessionRunner(
+            session,
+            stream,
+            self._handle,
+            heard=self._heard,
+            pulse=pulse,
+            view=lambda: self._core.view,
+            cannot_write=lambda: self._writing.cannot_write,
+            clock=clock,
+            via=via,
+        )
+        self._conversations[conversation] = None
+        try:
+            await conversation.run()
+        finally:
+            del self._conversations[conversation]
+            self._ended(conversation)
+        assert session.ending is not None
+        return session.ending
+
+    def _introduce(self, number: int, link: Link | None) -> Hello:
+        core = self._core
+        addressed = () if link is None else link.subnets
+        incarnation = core.incarnations.own
+        return Hello(
+            PROTOCOL_VERSION,
+            core.server,
+            core.subnets,
+            self._start,
+            number,
+            addressed,
+            incarnation,
+            servers_known(core),
+        )
+
+    def _judge(self, hello: Hello, link: Link | None) -> Goodbye | None:
+        if link is not None:
+            return judge(hello, self._core, expected=link.subnets) or self._going_back.judge(hello)
+        refusal = judge(hello, self._core)
+        if refusal is not None:
+            self._refused_caller(hello, refusal)
+            return refusal
+        return self._going_back.judge(hello)
+
+    def _refused_caller(self, hello: Hello, refusal: Goodbye) -> None:
+        links = self._links.of(hello)
+        for link in links:
+            if not link.is_connected:
+                self.report_ending(link, Ending(refusal.reason, refusal.message))
+        if not links:
+            self._complaints.say_once(hello.server, refusal.reason, f"refused a server that dialled: {refusal.message}")
+        is_peer = any(link.server == hello.server for link in links)
+        self._faults.count(hello.server if is_peer else None, refusal.reason.name.lower().replace("_", " "))
+
+    async def _handle(self, conversation: SessionRunner, event: SessionEvent) -> None:
+        hello = conversation.session.hello
+        match event:
+            case Faulted(kind):
+                self._faults.count(None if hello is None else hello.server, kind.value)
+            case Opened(hello):
+                self._opened(conversation, hello)
+            case LettersCame(first_number, letters):
+                await self._run_loop.take_letters(conversation.session.peer, first_number, letters)
+            case ReceiptCame(through):
+                self._run_loop.take(PeerReceived(conversation.session.peer, through))
+            case HeartbeatCame(heartbeat):
+                conversation.pulse.take(heartbeat, self._clock())
+                self._confirmed(conversation)
+                self._take_word_of_writing(conversation, heartbeat.cannot_write)
+            case RelayCame(relay):
+                self._relays.take(conversation, relay)
+            case AcquaintancesCame(known):
+                hello = conversation.session.hello
+                assert hello is not None
+                self._hearsay.take(hello.server, hello.subnets, known)
+            case LeavingCame():
+                self._run_loop.take(PeerLeaving(conversation.session.peer, "it is being stopped"))
+            case _:
+                assert_never(event)
+
+    def _opened(self, conversation: SessionRunner, hello: Hello) -> None:
+        peer = hello.server
+        rival = self._open.get(peer)
+        if rival is not None:
+            stays = newcomer_stays(_standing(conversation), _standing(rival), here=self._core.server, peer=peer)
+            loser = rival if stays else conversation
+            loser.part(Goodbye(GoodbyeReason.REPLACED, "another session between the two servers goes on"))
+            if not stays:
+                return
+        self._open[peer] = conversation
+        self._starts[peer] = hello.start
+        self._hearsay.take(peer, hello.subnets, hello.known)
+        conversation.tell_known(self._told_known)
+        is_met = self._watches.of(peer).opened(self._watches.now())
+        self._watches.heard(peer)
+        self._confirmed(conversation)
+        if is_met:
+            self._run_loop.take(PeerMet(peer, hello.subnets))
+        if self._is_leaving:
+            conversation.leave()
+        self._mark_connected(conversation)
+        self._complaints.settle(peer)
+        self._notify()
+
+    def _ended(self, conversation: SessionRunner) -> None:
+        hello = conversation.session.hello
+        if hello is not None and conversation.via is None:
+            self._relays.lose(hello.server)
+        if hello is not None and self._open.get(hello.server) is conversation:
+            del self._open[hello.server]
+            ending = conversation.session.ending
+            assert ending is not None
+            for link in self._links:
+                if link.server == hello.server and link.is_connected:
+                    if conversation.via is None:
+                        link.renew_unless_ready()
+                    self.report_ending(link, ending)
+            if ending.reason is GoodbyeReason.NOT_HEARD and ending.is_by_peer:
+                why = f"it does not hear this server: {ending.message}"
+                self._watches.of(hello.server).lose(why)
+                self._lost(hello.server, why)
+            elif ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer:
+                why = f"stopped: {ending.message}"
+                self._watches.of(hello.server).stop(ending.message)
+                self._lost(hello.server, why)
+            else:
+                self._watches.of(hello.server).parted(ending.message)
+        if not self.is_closed():
+            self._going_back.ended(conversation)
+        self._notify()
+
+    def report_ending(self, link: Link, ending: Ending) -> None:
+        """A session over a link, or an attempt to open one, has ended."""
+        link.disconnected(ending)
+        if ending.reason is not None and ending.reason.is_refusal:
+            self._complaints.say_once(link.address, ending.reason, f"no connection with {link.address}: {link.state}")
+        self._notify()
+
+    def _mark_connected(self, conversation: SessionRunner) -> None:
+        hello = conversation.session.hello
+        assert hello is not None
+        for link in self._links.of(hello):
+            link.connected(hello.server, conversation.via)
+            self._complaints.settle(link.address)
+
+    # -- who is there
+
+    def _heard(self, conversation: SessionRunner) -> None:
+        hello = conversation.session.hello
+        if hello is not None and self._open.get(hello.server) is conversation:
+            self._watches.heard(hello.server)
+
+    def _confirmed(self, conversation: SessionRunner) -> None:
+        peer = conversation.session.peer
+        if self._open.get(peer) is conversation:
+            self._watches.confirmed(peer, conversation.pulse.confirmed_at, conversation.pulse.view_there)
+
+    def _take_word_of_writing(self, conversation: SessionRunner, cannot_write: str) -> None:
+        """A server says why it cannot write its database, or that it can: it is lost, or met."""
+        hello = conversation.session.hello
+        assert hello is not None
+        if self._open.get(hello.server) is not conversation:
+            return
+        if not self._watches.of(hello.server).says_of_writing(cannot_write):
+            return
+        if cannot_write:
+            self._run_loop.take(PeerLost(hello.server, cannot_write))
+        else:
+            self._run_loop.take(PeerMet(hello.server, hello.subnets))
+        self._notify()
+
+    def _look_at_own_writing(self) -> None:
+        writing = self._writing
+        said_before = writing.cannot_write
+        writing.look(self._run_loop.storage_failure, self._watches.now())
+        if said_before or writing.cannot_write:
+            self._watches.says_that_this_one_cannot_write()
+        if writing.cannot_write and not said_before:
+            self._run_loop.answer_all_waiting(writing.cannot_write)
+
+    def _tell_known(self) -> None:
+        """Tell all connected servers which other servers were met here, where that has changed."""
+        known = servers_known(self._core)
+        if known != self._told_known:
+            self._told_known = known
+            self._hearsay.look()
+            for conversation in self._open.values():
+                conversation.tell_known(known)
+
+    def _look_after_all(self) -> None:
+        """Send due heartbeats, find lost servers and detours, and settle how calls go."""
+        self._look_at_own_writing()
+        self._tell_known()
+        self._detours.look()
+        for server, conversation in self._open.items():
+            conversation.wake_to_beat()
+            if conversation.is_handling:
+                # It is this server that does not listen.
+                self._watches.heard(server)
+        for server, watch in self._watches.look():
+            self._lost(server, watch.why)
+        now = self._watches.now()
+        for server in list(self._open):
+            watch = self._watches.of(server)
+            if watch.is_worth_a_detour(now) and self._relays.reaches(server) and self._relays.between(server):
+                watch.parted(watch.why)
+                self._give_up(server, Goodbye(GoodbyeReason.SUSPECTED, watch.why))
+
+    def _lost(self, server: ServerId, why: str) -> None:
+        """Tell the core and all waiting calls that a server is lost, and that server too, if it can hear."""
+        self._give_up(server, Goodbye(GoodbyeReason.NOT_HEARD, why))
+        for link in self._links.to(server):
+            link.missed()
+        if not self.is_closed():
+            self._run_loop.take(PeerLost(server, why))
+        self._notify()
+
+    def _give_up(self, server: ServerId, goodbye: Goodbye) -> None:
+        """End the session with a server, if there is one, and its connection."""
+        conversation = self._open.pop(server, None)
+        for link in self._links.to(server):
+            if link.is_connected:
+                self.report_ending(link, Ending(goodbye.reason, goodbye.message))
+            link.renew()
+        if conversation is not None:
+            conversation.part(goodbye)
+
+    def is_closed(self) -> bool:
+        """Whether this server is ending, and meets no other any more."""
+        return self._closing.is_set()
+
+    # -- waking
+
+    def _wake(self, peers: Iterable[ServerId]) -> None:
+        for peer in peers:
+            conversation = self._open.get(peer)
+            if conversation is not None:
+                conversation.wake()
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _standing(conversation: SessionRunner) -> Standing:
+    session = conversation.session
+    assert session.hello is not None
+    return Standing(session.hello.start, conversation.via is None, session.is_dialled_here, session.number)

@@ -1,0 +1,99 @@
+"""What goes through third servers: this server's own streams, and frames that it passes on for others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+from namegraph.model.names import ServerId
+from nameserver.detector.liveness import Life
+from nameserver.detector.liveness_table import LivenessTable
+from nameserver.session.frames import Relay
+from nameserver.session.relay_rules import Arrived, Back, Onward, RelayFault, ended, way_of
+from nameserver.transport.relayed_stream import NoSuchStreamError, RelayedStream, RelayedStreams
+from nameserver.transport.session_runner import SessionRunner
+
+
+class RelayHub:
+    """Decides which servers may be between two others, and carries out what `relay` says of each frame."""
+
+    def __init__(
+        self,
+        *,
+        here: ServerId,
+        first_number: int,
+        sessions: Mapping[ServerId, SessionRunner],
+        watches: LivenessTable,
+        count_fault: Callable[[ServerId, str], None],
+        accept: Callable[[RelayedStream], None],
+    ) -> None:
+        """`sessions` are those that are open, as they change; `accept` is given streams that others have dialled."""
+        self.passed_on: Counter[ServerId] = Counter()
+        """How many frames of each server were passed on."""
+        self._here = here
+        self._sessions = sessions
+        self._watches = watches
+        self._count_fault = count_fault
+        self._accept = accept
+        self._streams = RelayedStreams(here=here, first_number=first_number, send=self._send)
+
+    def reaches(self, server: ServerId) -> bool:
+        """Whether there is a session with a server that leads through no other."""
+        conversation = self._sessions.get(server)
+        return conversation is not None and conversation.via is None
+
+    def between(self, server: ServerId) -> list[ServerId]:
+        """The servers that may reach one which this server does not: all that this one reaches, sorted."""
+        return sorted(
+            other
+            for other in self._sessions
+            if other != server and self.reaches(other) and self._watches.life_of(other) is Life.UP
+        )
+
+    def dial(self, server: ServerId, *, via: ServerId) -> RelayedStream:
+        """A new stream to another server."""
+        return self._streams.dial(server, via=via)
+
+    def close(self, stream: RelayedStream) -> None:
+        """Forget a stream that is no longer used."""
+        self._streams.close(stream)
+
+    def lose(self, via: ServerId) -> None:
+        """A connection is gone, and with it what was to be passed on over it."""
+        self._streams.lose(via)
+
+    def take(self, conversation: SessionRunner, relay: Relay) -> None:
+        """Another server asks to pass a frame on, or passes one on to this server."""
+        sender = conversation.session.peer
+        if conversation.via is not None:
+            self._count_fault(sender, RelayFault.FOR_ANOTHER.value)
+            return
+        way = way_of(relay, sender=sender, here=self._here, is_reached=self.reaches, known=self._watches)
+        match way:
+            case Arrived():
+                self._arrived(conversation, relay)
+            case Onward():
+                if self._sessions[relay.destination].pass_on(relay):
+                    self.passed_on[sender] += 1
+                else:
+                    conversation.pass_on(ended(relay, f"{self._here} has too much to pass on"))
+            case Back(answer):
+                if not relay.end:
+                    conversation.pass_on(answer)
+            case RelayFault():
+                self._count_fault(sender, way.value)
+            case _:
+                assert_never(way)
+
+    def _arrived(self, conversation: SessionRunner, relay: Relay) -> None:
+        try:
+            stream = self._streams.take(relay, via=conversation.session.peer)
+        except NoSuchStreamError:
+            conversation.pass_on(ended(relay, "there is no such stream"))
+            return
+        if stream is not None:
+            self._accept(stream)
+
+    def _send(self, via: ServerId, relay: Relay) -> bool:
+        return self.reaches(via) and self._sessions[via].pass_on(relay)

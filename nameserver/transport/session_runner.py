@@ -1,0 +1,176 @@
+"""Carries one session out over one stream: reads, writes, and waits for what is to be sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from namegraph.model.names import ServerId
+from nameserver.session.frames import Frame, Goodbye, KnownServer, Relay, decode, encode
+from nameserver.session.heartbeats import Pulse
+from nameserver.session.session import Session, SessionEvent, State
+from nameserver.transport.peer_streams import FrameStream, StreamBrokenError
+
+GREETING_SECONDS = 5.0
+"""How long the connection and the first frames may take: far longer than they do where anybody answers."""
+
+RELAY_GREETING_SECONDS = 1.0
+"""The same through a third server: there may be others to try before the other end is lost."""
+
+RELAYS_LIMIT = 256
+"""Frames for other servers that wait to be passed on: the windows of some thirty streams."""
+
+RELAYS_BYTES_LIMIT = 64 * 1024 * 1024
+"""What they hold together, unless it is one frame: as many of those that carry letters, with room to spare."""
+
+PARTING_SECONDS = 1.0
+"""How long a goodbye may take to arrive before the stream is cut."""
+
+
+class SessionRunner:
+    """A session and its stream."""
+
+    def __init__(
+        self,
+        session: Session,
+        stream: FrameStream,
+        handle: Callable[[SessionRunner, SessionEvent], Awaitable[None]],
+        *,
+        heard: Callable[[SessionRunner], None],
+        pulse: Pulse,
+        view: Callable[[], str],
+        cannot_write: Callable[[], str],
+        clock: Callable[[], float],
+        via: ServerId | None = None,
+    ) -> None:
+        """`handle` is given what comes, in order; while it waits, nothing more is read.
+
+        `heard` is told of each frame. `view` and `cannot_write` give what heartbeats say. `via`: the server through
+        which the stream leads.
+        """
+        self.session = session
+        self.pulse = pulse
+        self.via = via
+        self.is_handling = False
+        """Whether what came is still being handled, so that nothing more is read."""
+        self._stream = stream
+        self._handle = handle
+        self._heard = heard
+        self._view = view
+        self._cannot_write = cannot_write
+        self._clock = clock
+        self._relays: deque[Relay] = deque()
+        self._relays_bytes = 0
+        self._wake = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look whether there is something to send."""
+        self._wake.set()
+
+    def wake_to_beat(self) -> None:
+        """Send a heartbeat if one is due."""
+        if self._is_due():
+            self.wake()
+
+    def pass_on(self, relay: Relay) -> bool:
+        """Send a frame of another stream, unless too many wait, or the session is not open; returns whether it will."""
+        size = self._relays_bytes + len(relay.payload)
+        is_too_much = len(self._relays) >= RELAYS_LIMIT or size > RELAYS_BYTES_LIMIT
+        if self.session.state is not State.OPEN or (self._relays and is_too_much):
+            return False
+        self._relays.append(relay)
+        self._relays_bytes = size
+        self.wake()
+        return True
+
+    def tell_known(self, known: tuple[KnownServer, ...]) -> None:
+        """Tell the peer which other servers were met here."""
+        self.session.tell_known(known)
+        self.wake()
+
+    def leave(self) -> None:
+        """Tell the peer that this server is being stopped."""
+        self.session.leave()
+        self.wake()
+
+    def part(self, goodbye: Goodbye) -> None:
+        """End the session with a word."""
+        self.session.part(goodbye)
+        self.wake()
+
+    async def run(self) -> None:
+        """Talk until the session is over."""
+        session = self.session
+        reader, writer = asyncio.ensure_future(self._read()), asyncio.ensure_future(self._write())
+        both = (reader, writer)
+        greeting_seconds = GREETING_SECONDS if self.via is None else RELAY_GREETING_SECONDS
+        try:
+            await asyncio.wait(both, timeout=greeting_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if session.state in (State.OPEN, State.ENDED):
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                # A goodbye is still to be written, or to arrive.
+                await asyncio.wait(both, timeout=PARTING_SECONDS)
+            else:
+                session.lost(f"no answer within {greeting_seconds:g} seconds")
+        finally:
+            session.lost("the connection was given up")
+            for task in both:
+                task.cancel()
+            results = await asyncio.gather(*both, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+
+    async def _read(self) -> None:
+        session = self.session
+        try:
+            while session.ending is None or not session.ending.is_by_peer:
+                data = await self._stream.read()
+                if data is None:
+                    session.lost("the connection was closed")
+                    break
+                events = session.receive(decode(data))
+                self._heard(self)
+                self.is_handling = True
+                for event in events:
+                    await self._handle(self, event)
+                self.is_handling = False
+                self.wake()
+        except StreamBrokenError as error:
+            session.lost(str(error))
+        self.wake()
+
+    async def _write(self) -> None:
+        session = self.session
+        try:
+            while True:
+                self._wake.clear()
+                frame = self._relay() or session.next_frame() or self._heartbeat()
+                if frame is not None:
+                    await self._stream.write(encode(frame))
+                    self.pulse.spoke(self._clock())
+                elif session.state is State.ENDED:
+                    await self._stream.finish()
+                    return
+                else:
+                    await self._wake.wait()
+        except StreamBrokenError as error:
+            session.lost(str(error))
+
+    def _relay(self) -> Frame | None:
+        """The next frame of another stream. They go first: windows keep them few."""
+        if self._relays and self.session.is_open_there:
+            relay = self._relays.popleft()
+            self._relays_bytes -= len(relay.payload)
+            return replace(relay, session=self.session.number)
+        return None
+
+    def _heartbeat(self) -> Frame | None:
+        if self.session.is_open_there and self._is_due():
+            return self.pulse.beat(self.session.number, self._clock(), self._view(), self._cannot_write())
+        return None
+
+    def _is_due(self) -> bool:
+        return self.pulse.is_due(self._clock(), self._view(), self._cannot_write())

@@ -1,0 +1,77 @@
+"""What this server does when it, or another one, goes on from an older copy of its database.
+
+    session ends: numbers do not fit --> this server has gone back --> all sessions end; a fresh incarnation
+    hello of another incarnation ------> channels to that server begin again; the next session goes on from there
+
+Source: protocol.md section 7, *Heal*; decision 0012.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+
+from namegraph.events import Event, PeerRestored, Restored
+from namegraph.model.names import ServerId
+from namegraph.state.incarnations import GREATEST_LEAP, LEAST_LEAP, Incarnations
+from namegraph.state.reliable_channels import Channels
+from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
+from nameserver.transport.session_runner import SessionRunner
+
+
+class StaleDatabase:
+    """One server's part in it."""
+
+    def __init__(
+        self,
+        *,
+        server: ServerId,
+        incarnations: Incarnations,
+        channels: Channels,
+        conversations: Iterable[SessionRunner],
+        take: Callable[[Event], None],
+        say: Callable[[str], None],
+    ) -> None:
+        """`conversations` are those that go on at each time; `take` has the core handle an event."""
+        self._server = server
+        self._incarnations = incarnations
+        self._channels = channels
+        self._conversations = conversations
+        self._take = take
+        self._say = say
+        self._has_gone_back = False
+
+    def judge(self, hello: Hello) -> Goodbye | None:
+        """Begin the channels again with a server that begins a fresh incarnation; talk to it the next time."""
+        server, known = hello.server, self._incarnations
+        if hello.incarnation == known.of(server):
+            return None
+        if known.is_over(server, hello.incarnation):
+            why = f"{server} has begun a later incarnation once: its database is older than it should be"
+            return Goodbye(GoodbyeReason.LETTERS_LOST, why)
+        goodbye = Goodbye(GoodbyeReason.BEGUN_AGAIN, f"{server} begins a fresh incarnation")
+        self._part(goodbye, lambda conversation: conversation.session.is_with(server))
+        self._take(PeerRestored(server, hello.incarnation))
+        return goodbye
+
+    def ended(self, conversation: SessionRunner) -> None:
+        """Begin a fresh incarnation if the end of a conversation shows that this server has gone back; at most once."""
+        session = conversation.session
+        hello, ending = session.hello, session.ending
+        if hello is None or ending is None or self._has_gone_back:
+            return
+        is_told = ending.is_by_peer and ending.reason is GoodbyeReason.LETTERS_LOST
+        if not (ending.has_gone_back or (is_told and not self._channels.is_met(hello.server))):
+            return
+        self._has_gone_back = True
+        self._say(
+            f"the database is an older copy of itself ({ending.message}): what was done here since is lost, all else "
+            "is taken in from other servers"
+        )
+        self._part(Goodbye(GoodbyeReason.GONE_BACK, f"{self._server} begins a fresh incarnation"), lambda _: True)
+        self._take(Restored(LEAST_LEAP + secrets.randbelow(GREATEST_LEAP - LEAST_LEAP)))
+
+    def _part(self, goodbye: Goodbye, is_meant: Callable[[SessionRunner], bool]) -> None:
+        for conversation in list(self._conversations):
+            if is_meant(conversation):
+                conversation.part(goodbye)

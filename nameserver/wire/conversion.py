@@ -1,0 +1,188 @@
+"""Between the messages of `shadowtree.v1` and the values of the core: names, operations, outcomes, descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from typing import Protocol
+
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.names import InvalidNameError, NodeId, Subnet, parse_name, parse_subnet
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.model.outcomes import Committed, EffectKind
+from namegraph.model.refusals import Reason, refuse
+from namegraph.model.rows import NodeKind
+from resolver.descriptions import GroupDescription
+from shadowtree.v1 import name_service_pb2 as messages
+from shadowtree.v1 import names_pb2 as values
+
+KnownIds = Container[NodeId]
+"""The ids of the graph: canonical, so that a text found among them needs no parsing."""
+
+CHILD_KINDS = {
+    values.CHILD_KIND_AUTO: ChildKind.AUTO,
+    values.CHILD_KIND_GROUP: ChildKind.GROUP,
+    values.CHILD_KIND_PROCESS: ChildKind.PROCESS,
+}
+
+WIRE_KINDS = {
+    NodeKind.ABSENT: values.CHILD_KIND_PROCESS,
+    NodeKind.GROUP: values.CHILD_KIND_GROUP,
+    NodeKind.PROCESS: values.CHILD_KIND_PROCESS,
+}
+
+WIRE_ARC_STATES = {
+    ArcState.NORMAL: values.ARC_STATE_NORMAL,
+    ArcState.SHADOW: values.ARC_STATE_SHADOW,
+    ArcState.FADE: values.ARC_STATE_FADE,
+    ArcState.SUSPENDED: values.ARC_STATE_SUSPENDED,
+}
+
+WIRE_EFFECT_KINDS = {
+    EffectKind.FORMED: values.EFFECT_KIND_FORMED,
+    EffectKind.GROWN: values.EFFECT_KIND_GROWN,
+    EffectKind.CHANGED: values.EFFECT_KIND_CHANGED,
+    EffectKind.BROKEN: values.EFFECT_KIND_BROKEN,
+    EffectKind.CONTROLLED: values.EFFECT_KIND_CONTROLLED,
+    EffectKind.RELEASED: values.EFFECT_KIND_RELEASED,
+}
+
+
+class ArcRequest(Protocol):
+    """What names an arc on the wire."""
+
+    @property
+    def parent(self) -> str:
+        """Id of the parent, as it was typed."""
+
+    @property
+    def child(self) -> str:
+        """Id of the child, as it was typed."""
+
+    @property
+    def kind(self) -> values.ChildKind:
+        """What the child is said to be."""
+
+
+def read_id(text: str, field: str, known: KnownIds) -> NodeId:
+    """The canonical form of a name that came in `field`, or INVALID_NAME."""
+    if text in known:
+        return NodeId(text)
+    try:
+        return parse_name(text)
+    except InvalidNameError as error:
+        raise refuse(Reason.INVALID_NAME, str(error), name=error.name, why=error.why, field=field) from None
+
+
+def read_subnet(text: str) -> Subnet | None:
+    """The canonical form of a subnet; None for an empty text."""
+    if not text:
+        return None
+    try:
+        return parse_subnet(text)
+    except InvalidNameError as error:
+        raise refuse(Reason.INVALID_NAME, str(error), name=error.name, why=error.why, field="subnet") from None
+
+
+def read_child_kind(kind: values.ChildKind) -> ChildKind:
+    """The kind of a child, or INVALID_REQUEST."""
+    found = CHILD_KINDS.get(kind)
+    if found is None:
+        raise refuse(Reason.INVALID_REQUEST, f"there is no child kind {kind}", field="kind")
+    return found
+
+
+def create_operation(request: messages.CreateGroupRequest, known: KnownIds) -> CreateGroup:
+    """Read the operation of a request."""
+    return CreateGroup(read_id(request.group, "group", known))
+
+
+def delete_operation(request: messages.DeleteGroupRequest, known: KnownIds) -> DeleteGroup:
+    """Read the operation of a request."""
+    return DeleteGroup(read_id(request.group, "group", known), request.force)
+
+
+def join_operation(request: ArcRequest, known: KnownIds) -> JoinArc:
+    """Read the operation of a request."""
+    return JoinArc(
+        read_id(request.parent, "parent", known),
+        read_id(request.child, "child", known),
+        read_child_kind(request.kind),
+    )
+
+
+def leave_operation(request: ArcRequest, known: KnownIds) -> LeaveArc:
+    """Read the operation of a request."""
+    return LeaveArc(
+        read_id(request.parent, "parent", known),
+        read_id(request.child, "child", known),
+        read_child_kind(request.kind),
+    )
+
+
+def apply_operations(request: messages.ApplyUpdatesRequest, known: KnownIds) -> tuple[Operation, ...]:
+    """Read the operations of a request."""
+    return tuple(
+        leave_operation(operation, known) if operation.leave else join_operation(operation, known)
+        for operation in request.operations
+    )
+
+
+def change(committed: Committed) -> values.Change:
+    """The answer to a write."""
+    return values.Change(
+        revision=committed.revision,
+        effects=[
+            values.Effect(kind=WIRE_EFFECT_KINDS[effect.kind], groups=effect.groups, servers=effect.servers)
+            for effect in committed.effects
+        ],
+    )
+
+
+def import_summary(committed: Committed) -> messages.ImportSummary:
+    """The answer to an import."""
+    counts = committed.counts
+    assert counts is not None, "an import is answered with counts"
+    return messages.ImportSummary(
+        arcs=counts.arcs,
+        groups_created=counts.groups_created,
+        already_there=counts.already_there,
+        revision=committed.revision,
+    )
+
+
+def group_description(
+    description: GroupDescription, revision: str, *, unreachable: Iterable[str]
+) -> messages.GroupDescription:
+    """The answer to a question about one group. `unreachable`: the servers whose records are missing."""
+    message = messages.GroupDescription
+    virtual_node = description.virtual_node
+    return message(
+        group=description.group,
+        home=description.home,
+        virtual_node=None
+        if virtual_node is None
+        else message.VirtualNode(vnid=virtual_node.vnid, components=virtual_node.components),
+        parents=[
+            message.Neighbour(id=near.node_id, kind=WIRE_KINDS[near.kind], state=WIRE_ARC_STATES[near.state])
+            for near in description.parents
+        ],
+        children=[
+            message.Neighbour(id=near.node_id, kind=WIRE_KINDS[near.kind], state=WIRE_ARC_STATES[near.state])
+            for near in description.children
+        ],
+        rd_records=[
+            message.DuplicationControlRecord(
+                source=record.source,
+                sink=record.sink,
+                parent=record.parent,
+                child=record.child,
+                ancestors=record.ancestors,
+            )
+            for record in description.rd_records
+        ],
+        pathnames=[message.Pathname(nodes=nodes) for nodes in description.pathnames],
+        rd_records_truncated=description.rd_records_truncated,
+        pathnames_truncated=description.pathnames_truncated,
+        revision=revision,
+        unreachable=unreachable,
+    )

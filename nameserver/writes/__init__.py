@@ -1,0 +1,1 @@
+"""Changes: what a client sends becomes one update of the core."""

@@ -1,0 +1,99 @@
+"""CreateGroup, DeleteGroup, Join, Leave and ApplyUpdates: each becomes one update of the core."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from typing import Protocol
+
+from msgspec import structs
+
+from namegraph.events import UpdateCommand
+from namegraph.graph.name_graph import NameGraph
+from namegraph.model.operations import Operation
+from namegraph.model.refusals import Reason, refuse
+from namegraph.model.rows import RequestId
+from nameserver.calls.adapters import Context, deadline_of
+from nameserver.driver.run_loop import RunLoop
+from nameserver.routing.subnet_guard import SubnetGuard
+from nameserver.wire import conversion
+from shadowtree.v1 import name_service_pb2 as messages
+from shadowtree.v1 import names_pb2 as values
+
+APPLY_OPERATIONS_LIMIT = 100_000
+"""Operations of one atomic update: the core takes about a second over so many, and serves nobody else meanwhile."""
+
+
+class _Update(Protocol):
+    """What every request for an update says of it, besides its operations."""
+
+    @property
+    def request_id(self) -> str:
+        """Names the update; empty where the caller will not repeat it."""
+
+    @property
+    def report_control(self) -> bool:
+        """Whether the caller wants to hear what became controlled or released."""
+
+
+class RequestIds:
+    """Request ids for callers that send none: they cannot repeat the request, but the core names every update."""
+
+    def __init__(self) -> None:
+        self._prefix = secrets.token_hex(8)
+        self._numbers = itertools.count(1)
+
+    def given_or_new(self, given: str) -> RequestId:
+        """The caller's request id, or one that was never used."""
+        return RequestId(given or f"{self._prefix}-{next(self._numbers)}")
+
+
+class UpdateCalls:
+    """Answers the calls that change a few arcs or groups."""
+
+    def __init__(self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds, listed: SubnetGuard) -> None:
+        self._listed = listed
+        self._run_loop = run_loop
+        self._known = graph.index
+        self._request_ids = request_ids
+
+    async def create_group(self, request: messages.CreateGroupRequest, context: Context) -> values.Change:
+        """Make one group."""
+        return await self._update((conversion.create_operation(request, self._known),), request, context)
+
+    async def delete_group(self, request: messages.DeleteGroupRequest, context: Context) -> values.Change:
+        """Remove one group."""
+        return await self._update((conversion.delete_operation(request, self._known),), request, context)
+
+    async def join(self, request: messages.JoinRequest, context: Context) -> values.Change:
+        """Add one arc."""
+        join = structs.replace(conversion.join_operation(request, self._known), offline=request.offline)
+        return await self._update((join,), request, context)
+
+    async def leave(self, request: messages.LeaveRequest, context: Context) -> values.Change:
+        """Remove one arc."""
+        return await self._update((conversion.leave_operation(request, self._known),), request, context)
+
+    async def apply_updates(self, request: messages.ApplyUpdatesRequest, context: Context) -> values.Change:
+        """Add and remove many arcs as one atomic update."""
+        count = len(request.operations)
+        if count > APPLY_OPERATIONS_LIMIT:
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"one atomic update holds at most {APPLY_OPERATIONS_LIMIT} operations, not {count}",
+                limit=str(APPLY_OPERATIONS_LIMIT),
+                field="operations",
+            )
+        return await self._update(conversion.apply_operations(request, self._known), request, context)
+
+    async def _update(self, operations: tuple[Operation, ...], request: _Update, context: Context) -> values.Change:
+        self._listed.require_for(operations, request.request_id)
+        run_loop = self._run_loop
+        command = UpdateCommand(
+            run_loop.new_ticket(),
+            self._request_ids.given_or_new(request.request_id),
+            operations,
+            deadline_of(context, run_loop),
+            reports_control=request.report_control,
+        )
+        return conversion.change(await run_loop.carry_out(command))

@@ -1,0 +1,1 @@
+"""One module a command, loaded when that command is run."""

@@ -1,0 +1,186 @@
+"""`shadowtree audit`: snapshots of all servers, and the offline audit of them.
+
+The audit is a program of its own (`python -m spark_graph_jobs`), so that what it says of the servers rests on none of
+their code. It is started here as a process.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from shadowtree.cli.render.output import print_json, print_lines, warn
+from shadowtree.cli.support.exit_codes import DONE, FAILED, NO, UNCERTAIN
+from shadowtree.cli.support.options import Session, everywhere, in_session
+
+if TYPE_CHECKING:
+    from shadowtree.client.snapshots_of_all import Taken
+
+SNAPSHOTS: Final = "snapshots"
+"""The folder in that of the report into which `run` writes them."""
+
+FINDINGS: Final = "findings.jsonl"
+"""There once the audit has come to an end."""
+
+NEEDED: Final = ("pyarrow", "numpy")
+NEEDED_BY_RUN: Final = (*NEEDED, "pyspark", "pandas")
+
+_out_option = click.option(
+    "--out", "folder", type=click.Path(file_okay=False, path_type=Path), required=True, metavar="DIR", help="Where to."
+)
+
+
+_cut_option = click.option(
+    "--cut",
+    is_flag=True,
+    help="Read all servers as of one instant, for which updates wait a moment; all must be there. "
+    "Without it, each is read at an instant of its own.",
+)
+
+_config_option = click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Read the PostgreSQL database of the server of this configuration, instead of asking servers; repeated for "
+    "several. It may run meanwhile, or not.",
+)
+
+_jdbc_option = click.option(
+    "--jdbc",
+    is_flag=True,
+    help="With --config: have Spark read the databases by JDBC, many ranges of a table at once.",
+)
+
+
+@click.group("audit")
+def audit_command() -> None:
+    """Take snapshots of all servers, and have them judged offline, invariant by invariant.
+
+    \b
+    Example:
+      shadowtree audit run --server 127.0.0.1:7400 --out report
+    """
+
+
+@audit_command.command("snapshot")
+@_out_option
+@_cut_option
+@_config_option
+@_jdbc_option
+@everywhere()
+@in_session
+def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool) -> int:
+    """Write what every server holds to Parquet files in DIR, one folder for each server; the servers go on meanwhile.
+
+    The address of one server suffices: it knows the others. Earlier snapshots in DIR are taken away. If a server cannot
+    be read, it is named, and the exit status is 3.
+
+    \b
+    Example:
+      shadowtree audit snapshot --out snapshots
+    """
+    _require(NEEDED_BY_RUN if jdbc else NEEDED)
+    taken = _take(session, folder, cut=cut, configs=configs, java=_java() if jdbc else None)
+    if session.is_json:
+        print_json(taken)
+    else:
+        print_lines(
+            "\t".join(map(str, (one.server, one.consistency, one.revision, one.nodes, one.arcs, one.folder)))
+            for one in taken.snapshots
+        )
+    return UNCERTAIN if taken.missing else DONE
+
+
+@audit_command.command("run")
+@_out_option
+@_cut_option
+@_config_option
+@_jdbc_option
+@click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- AUDIT-OPTIONS]")
+@everywhere()
+@in_session
+def run_command(
+    session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool, more: tuple[str, ...]
+) -> int:
+    """Take snapshots of all servers, judge them, and write findings.jsonl, findings.parquet and report.html to DIR.
+
+    Needs `pip install shadowtree[audit]` and Java 17 or 21. What follows `--` is for `python -m spark_graph_jobs`.
+
+    Exit status: 0 no error found, 1 errors found, 2 wrong usage, 3 not all servers could be read, 4 the audit failed.
+
+    \b
+    Example:
+      shadowtree audit run --server 127.0.0.1:7400 --out report
+    """
+    _require(NEEDED_BY_RUN)
+    java = _java()
+    taken = _take(session, folder / SNAPSHOTS, cut=cut, configs=configs, java=java if jdbc else None)
+    command = [sys.executable, "-m", "spark_graph_jobs", str(folder / SNAPSHOTS), "--out", str(folder), *more]
+    environment = {**os.environ, "JAVA_HOME": str(java)}
+    status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - our own interpreter
+    if status < 0:
+        warn(f"the audit was ended by signal {-status}")
+        return FAILED
+    if status == NO and not (folder / FINDINGS).exists():
+        # So ends an interpreter that met a bug: it has found nothing.
+        return FAILED
+    # The audit cannot know of a server that no other one has met.
+    return UNCERTAIN if status == DONE and taken.missing else status
+
+
+def _java() -> Path:
+    from shadowtree.cli.support.find_java import find_java, how_to_install
+
+    java = find_java()
+    if java is None:
+        raise click.ClickException(f"no Java 17 or 21 was found, which Spark needs; install it: {how_to_install()}")
+    return java
+
+
+def _take(session: Session, folder: Path, *, cut: bool, configs: tuple[Path, ...], java: Path | None) -> Taken:
+    """`java`: where databases are to be read by JDBC."""
+    if cut and configs:
+        raise click.UsageError("--cut asks servers, --config reads databases: one of them")
+    if java is not None and not configs:
+        raise click.UsageError("--jdbc reads databases: name them with --config")
+    taken = _take_stored(configs, folder, java) if configs else _take_from_servers(session, folder, cut=cut)
+    for missing in taken.missing:
+        warn(f"no snapshot of {missing.server or 'the server'} at {missing.address}: {missing.why}")
+    return taken
+
+
+def _take_stored(configs: tuple[Path, ...], folder: Path, java: Path | None) -> Taken:
+    from shadowtree.cli.commands.offline_snapshots import take_stored
+
+    return take_stored(configs, folder, java=java)
+
+
+def _take_from_servers(session: Session, folder: Path, *, cut: bool) -> Taken:
+    from shadowtree.client.snapshots_of_all import take_snapshots
+
+    with _progress_display() as progress:
+        return take_snapshots(session.server, folder, cut=cut, timeout=session.timeout, progress=progress)
+
+
+def _require(modules: tuple[str, ...]) -> None:
+    lacking = [module for module in modules if find_spec(module) is None]
+    if lacking:
+        raise click.ClickException(f"{', '.join(lacking)} is not installed: pip install 'shadowtree[audit]'")
+
+
+def _progress_display() -> AbstractContextManager[Callable[[str, int], None] | None]:
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from shadowtree.cli.render.terminal import snapshot_progress
+
+    return snapshot_progress()

@@ -1,0 +1,79 @@
+"""`shadowtree describe`, also `shadowtree group describe`: one group and its place in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowtree.cli.render.output import is_terminal, print_json, print_lines, warn_unreachable
+from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
+from shadowtree.cli.support.options import Session, everywhere, in_session
+
+if TYPE_CHECKING:
+    from shadowtree.results import GroupDescription
+
+
+@click.command("describe")
+@click.argument("group")
+@click.option(
+    "--pathnames",
+    "pathname_limit",
+    metavar="N",
+    type=click.IntRange(min=1, max=100_000),
+    default=None,
+    help="List at most so many pathnames. [default: as the server likes]",
+)
+@everywhere()
+@in_session
+def describe_command(session: Session, group: str, pathname_limit: int | None) -> int:
+    """Show GROUP: its parents and children, its loop if it is in one, and how it is reached.
+
+    The state of an arc: `normal`; in a loop `shadow` (walked, both ways) or `fade` (not needed to reach everybody).
+    In a pipe each line is one fact, with tabs between its parts.
+
+    Exits with status 3 if the duplication-control records of some arcs are missing, because the server that the arcs
+    lead to is out of reach; says which server.
+
+    \b
+    Example:
+      shadowtree describe staff@ubc.example
+    """
+    with session.connect() as names:
+        found = names.describe(group, pathname_limit or 0, at_least_revision=session.at_least_revision)
+    if session.is_json:
+        print_json(found)
+    elif is_terminal():
+        from shadowtree.cli.render.terminal import show_description
+
+        show_description(found)
+    else:
+        print_lines("\t".join(fact) for fact in _facts(found))
+    if found.unreachable:
+        warn_unreachable(found.unreachable)
+        return UNCERTAIN
+    return DONE
+
+
+def _facts(found: GroupDescription) -> Iterator[tuple[str, ...]]:
+    yield "group", found.group
+    yield "home", found.home
+    if found.virtual_node is not None:
+        yield "virtual_node", found.virtual_node.vnid
+        for component in found.virtual_node.components:
+            yield "component", component
+    for parent in found.parents:
+        yield "parent", parent.id, parent.state
+    for child in found.children:
+        yield "child", child.id, child.kind, child.state
+    for record in found.rd_records:
+        yield "rd_record", record.source, record.sink, record.parent, record.child, *record.ancestors
+    if found.rd_records_truncated:
+        yield ("rd_records_truncated",)
+    for server in found.unreachable:
+        yield "unreachable", server
+    for pathname in found.pathnames:
+        yield "pathname", *pathname
+    if found.pathnames_truncated:
+        yield ("pathnames_truncated",)

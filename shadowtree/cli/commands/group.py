@@ -1,0 +1,84 @@
+"""`shadowtree group`: create, delete, list and describe groups."""
+
+from __future__ import annotations
+
+import click
+
+from shadowtree.cli.commands.describe import describe_command
+from shadowtree.cli.render.output import print_change, print_json, print_lines, warn_unreachable
+from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
+from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
+
+
+@click.group("group")
+@everywhere()
+def group_command() -> None:
+    """Create, delete, list and describe groups.
+
+    A group is `name@subnet`, and belongs to the server that owns the subnet.
+    """
+
+
+@group_command.command("create")
+@click.argument("group")
+@effects_option
+@request_id_option
+@everywhere()
+@in_session
+def create_command(session: Session, group: str, with_effects: bool, request_id: str | None) -> None:
+    """Create GROUP, without members.
+
+    \b
+    Example:
+      shadowtree group create staff@ubc.example
+    """
+    with session.connect() as names:
+        change = names.create_group(group, effects=with_effects, request_id=request_id)
+    print_change(change, is_json=session.is_json)
+
+
+@group_command.command("delete")
+@click.argument("group")
+@click.option("--force", is_flag=True, help="Even if it has parents or children: leave them, in the same update.")
+@effects_option
+@request_id_option
+@everywhere()
+@in_session
+def delete_command(session: Session, group: str, force: bool, with_effects: bool, request_id: str | None) -> None:
+    """Delete GROUP, which must be empty and in no other group.
+
+    \b
+    Example:
+      shadowtree group delete staff@ubc.example --force
+    """
+    with session.connect() as names:
+        change = names.delete_group(group, force, effects=with_effects, request_id=request_id)
+    print_change(change, is_json=session.is_json)
+
+
+@group_command.command("list")
+@click.option("--subnet", metavar="SUBNET", help="Only the groups of this subnet.")
+@everywhere()
+@in_session
+def list_command(session: Session, subnet: str | None) -> int:
+    """List all groups of all servers, sorted, one a line.
+
+    Exits with status 3 if the list is incomplete, and says which servers were out of reach.
+
+    \b
+    Example:
+      shadowtree group list --subnet ubc.example
+    """
+    with session.connect() as names:
+        found = names.groups(subnet, at_least_revision=session.at_least_revision)
+    if session.is_json:
+        print_json(found)
+    else:
+        print_lines(found)
+    if found.unreachable:
+        warn_unreachable(found.unreachable)
+        return UNCERTAIN
+    return DONE
+
+
+group_command.add_command(describe_command)

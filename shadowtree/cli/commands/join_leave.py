@@ -1,0 +1,104 @@
+"""`shadowtree join` and `shadowtree leave`: one arc more, one arc less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowtree.cli.render.output import print_change
+from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
+
+if TYPE_CHECKING:
+    from shadowtree.vocabulary import ChildKind
+
+_group_option = click.option("--group", "is_group", is_flag=True, help="MEMBER is a group, and must exist.")
+_process_option = click.option(
+    "--process", "is_process", is_flag=True, help="MEMBER is a process: a person, a program."
+)
+
+
+@click.command("join")
+@click.argument("parent")
+@click.argument("member")
+@_group_option
+@_process_option
+@click.option(
+    "--offline",
+    "is_offline",
+    is_flag=True,
+    help="If the server of one of the two is out of reach, let it join when that is back. Needs --group or --process.",
+)
+@effects_option
+@request_id_option
+@everywhere()
+@in_session
+def join_command(
+    session: Session,
+    parent: str,
+    member: str,
+    is_group: bool,
+    is_process: bool,
+    is_offline: bool,
+    with_effects: bool,
+    request_id: str | None,
+) -> None:
+    """Make MEMBER an immediate member of the group PARENT.
+
+    MEMBER is a group if one of that id exists, else a process; --group and --process say which. Prints what the join
+    changed: a loop that was closed (formed, grown); with --effects also who is now reached in several ways
+    (controlled).
+
+    With --offline a member whose server is out of reach, or that of PARENT, is remembered, and joined when that is
+    back; `shadowtree status` of the other server shows it as suspended until then, and says so if it cannot be.
+
+    \b
+    Examples:
+      shadowtree join staff@ubc.example ann@ubc.example
+      shadowtree join staff@ubc.example lab@sfu.example --group
+    """
+    with session.connect() as names:
+        kind = _kind(is_group=is_group, is_process=is_process)
+        change = names.join(parent, member, kind, offline=is_offline, effects=with_effects, request_id=request_id)
+    print_change(change, is_json=session.is_json)
+
+
+@click.command("leave")
+@click.argument("parent")
+@click.argument("member")
+@_group_option
+@_process_option
+@effects_option
+@request_id_option
+@everywhere()
+@in_session
+def leave_command(
+    session: Session,
+    parent: str,
+    member: str,
+    is_group: bool,
+    is_process: bool,
+    with_effects: bool,
+    request_id: str | None,
+) -> None:
+    """Take MEMBER out of the immediate members of the group PARENT.
+
+    MEMBER may still be in PARENT through another group: `shadowtree check` tells. Prints what the leave changed: a
+    loop that was broken; with --effects also who is no longer reached in several ways (released).
+
+    \b
+    Example:
+      shadowtree leave staff@ubc.example ann@ubc.example
+    """
+    with session.connect() as names:
+        kind = _kind(is_group=is_group, is_process=is_process)
+        change = names.leave(parent, member, kind, effects=with_effects, request_id=request_id)
+    print_change(change, is_json=session.is_json)
+
+
+def _kind(*, is_group: bool, is_process: bool) -> ChildKind:
+    if is_group and is_process:
+        raise click.UsageError("--group and --process exclude each other")
+    if is_group:
+        return "group"
+    return "process" if is_process else "auto"

@@ -1,0 +1,34 @@
+"""`shadowtree memberships`: which groups somebody is in."""
+
+from __future__ import annotations
+
+import click
+
+from shadowtree.cli.render.output import print_json, print_lines, warn_unreachable
+from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
+from shadowtree.cli.support.options import Session, everywhere, in_session
+
+
+@click.command("memberships")
+@click.argument("member")
+@everywhere()
+@in_session
+def memberships_command(session: Session, member: str) -> int:
+    """Print every group that MEMBER, a person or a group, is in, directly or not, sorted, one a line.
+
+    Exits with status 3 if the answer is incomplete.
+
+    \b
+    Example:
+      shadowtree memberships ann@ubc.example
+    """
+    with session.connect() as names:
+        found = names.memberships(member, at_least_revision=session.at_least_revision)
+    if session.is_json:
+        print_json(found)
+    else:
+        print_lines(found.groups)
+    if found.unreachable:
+        warn_unreachable(found.unreachable)
+        return UNCERTAIN
+    return DONE

@@ -1,0 +1,113 @@
+"""`shadowtree peers`: the servers of other subnets, shown, added and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowtree.cli.render.output import first_few, is_terminal, print_json, print_lines
+from shadowtree.cli.support.options import Session, everywhere, in_session
+
+if TYPE_CHECKING:
+    from shadowtree.results import PeerList
+
+
+@click.group("peers", invoke_without_command=True)
+@everywhere()
+@click.pass_context
+@in_session
+def peers_command(session: Session, context: click.Context) -> None:
+    """Show which other servers the server knows, and how the connections with them stand.
+
+    A state is `connecting`, `connected`, `refused` with the reason, `silent since` or `stopped since` a time. One that
+    is connected, but cannot be dialled, says so, and through whom calls go meanwhile. What is thought of the server is
+    `up`, `suspected`, `lost`, `stopped` or `never met`, and why; phi says how unlikely its silence is. Letters that
+    wait are those which the other server has not confirmed yet. Faults are what it did wrong since this server started.
+
+    In a pipe: `peer`, address, state, server, letters that wait, the first subnets (JSON has all); then `life`,
+    address, what is thought of it, phi, seconds since it was heard, milliseconds there and back (`-`: not known),
+    through which server, what it sent through this one, why; then its faults. At the end, `unknown`, a server, who of
+    the others knows it (with commas), and its first subnets: it is missing in the table of the server that is asked.
+
+    \b
+    Example:
+      shadowtree peers --server 127.0.0.1:7400
+    """
+    if context.invoked_subcommand is None:
+        with session.connect() as names:
+            _print_peers(names.peers(), session)
+
+
+@peers_command.command("add")
+@click.argument("peer", metavar="SUBNET=HOST:PORT")
+@everywhere()
+@in_session
+def add_command(session: Session, peer: str) -> None:
+    """Tell the server where that of another subnet is reached. It holds at once, and after a restart.
+
+    \b
+    Example:
+      shadowtree peers add sfu.example=127.0.0.1:7401
+    """
+    subnet, equals, address = peer.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{peer!r} is not SUBNET=HOST:PORT", param_hint="SUBNET=HOST:PORT")
+    with session.connect() as names:
+        _print_peers(names.add_peer(subnet.strip(), address.strip()), session)
+
+
+@peers_command.command("remove")
+@click.argument("subnet")
+@click.option(
+    "--force", is_flag=True, help="Its server is gone for good: first end all memberships between it and this server."
+)
+@everywhere()
+@in_session
+def remove_command(session: Session, subnet: str, force: bool) -> None:
+    """Tell the server that SUBNET is nobody's any more. Nothing of it may be in use.
+
+    With --force, which a server takes only while that of SUBNET is out of reach, all memberships between groups and
+    processes of SUBNET and those of the server that is asked end first, and it is said how many there were (in a pipe:
+    `ended` and the number, last). Repeat it at each of the other servers.
+
+    \b
+    Examples:
+      shadowtree peers remove sfu.example
+      shadowtree peers remove sfu.example --force
+    """
+    with session.connect() as names:
+        found = names.remove_peer(subnet, force)
+    _print_peers(found, session)
+    if force and not session.is_json:
+        ended = found.memberships_ended
+        print_lines([f"{ended:,} memberships were ended" if is_terminal() else f"ended\t{ended}"])
+
+
+def _print_peers(found: PeerList, session: Session) -> None:
+    if session.is_json:
+        print_json(found)
+    elif is_terminal():
+        from shadowtree.cli.render.terminal import show_peers
+
+        show_peers(found)
+    else:
+        print_lines("\t".join(str(part) for part in row) for row in _rows(found))
+
+
+def _rows(found: PeerList) -> Iterator[tuple[object, ...]]:
+    for peer in found.peers:
+        yield "peer", peer.address, peer.state, peer.server, peer.letters_waiting, *first_few(peer.subnets)
+        measured = (_or_dash(peer.last_heard_seconds), _or_dash(peer.round_trip_ms))
+        yield "life", peer.address, peer.life, peer.phi, *measured, peer.via or "-", peer.relayed, peer.why
+        for fault in peer.faults:
+            yield "fault", peer.address, fault.kind, fault.count
+    for fault in found.strangers:
+        yield "fault", "", fault.kind, fault.count
+    for unknown in found.unknown:
+        yield "unknown", unknown.server, ",".join(unknown.known_to), *first_few(unknown.subnets)
+
+
+def _or_dash(number: float | None) -> object:
+    return "-" if number is None else number

@@ -1,0 +1,58 @@
+"""`shadowtree serve`: runs one name server. The settings and the server are below the client, and loaded only here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from shadowtree.cli.support.exit_codes import DONE, FAILED, WRONG_USAGE
+
+
+@click.command("serve")
+@click.option(
+    "--config", "config_file", metavar="FILE", type=click.Path(path_type=Path), help="A TOML file with the settings."
+)
+@click.option("--subnet", "subnets", metavar="S", multiple=True, help="A subnet that this server owns.")
+@click.option("--listen", metavar="HOST:PORT", help="Where to take calls; port 0 picks one. [default: 127.0.0.1:7400]")
+@click.option("--database", metavar="URL", help="sqlite:///FILE or postgresql://...")
+@click.option("--peer", "peers", metavar="SUBNET=HOST:PORT", multiple=True, help="The server of another subnet.")
+@click.option("--check-config", is_flag=True, help="Only say whether the settings are good.")
+def serve_command(
+    config_file: Path | None,
+    subnets: tuple[str, ...],
+    listen: str | None,
+    database: str | None,
+    peers: tuple[str, ...],
+    check_config: bool,
+) -> int:
+    """Run one name server until SIGTERM or Ctrl-C.
+
+    It prints `serving SUBNETS on HOST:PORT` once it takes calls. --subnet and --peer may be repeated, and take lists
+    with commas and `@FILE`, with one entry a line. Each setting may also come from the environment (SHADOWTREE_LISTEN,
+    SHADOWTREE_DATABASE, SHADOWTREE_SUBNETS, SHADOWTREE_PEERS), which wins over the file; options win over both.
+
+    \b
+    Examples:
+      shadowtree serve --subnet ubc.example --database sqlite:///names.db
+      shadowtree serve --config names.toml --check-config
+    """
+    from nameserver.config.settings import SettingsError, load_settings
+
+    overrides = {"subnets": subnets, "listen": listen, "database": database, "peers": peers}
+    try:
+        settings = load_settings(config_file, overrides, os.environ)
+    except SettingsError as error:
+        click.echo(f"shadowtree: {error}", err=True)
+        return WRONG_USAGE
+    if check_config:
+        click.echo("the settings are good")
+        return DONE
+    from nameserver.server import StartError, run
+
+    try:
+        return run(settings)
+    except StartError as error:
+        click.echo(f"shadowtree: {error}", err=True)
+        return FAILED

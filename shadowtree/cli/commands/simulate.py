@@ -1,0 +1,139 @@
+"""`shadowtree simulate`: many name servers in one process, by chance or by a schedule, and everything checked."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowtree.cli.support.exit_codes import DONE, FAILED
+
+if TYPE_CHECKING:
+    from simulation.run import Tally
+
+SHRINK_SECONDS = 30.0
+"""How long a smaller failure is looked for."""
+
+
+@click.command("simulate")
+@click.option("--seed", default=0, show_default=True, metavar="N", help="The first seed.")
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="How many seeds.")
+@click.option("--servers", type=click.IntRange(1, 50), metavar="N", help="Name servers. [default: the seed chooses]")
+@click.option("--updates", type=click.IntRange(min=1), metavar="N", help="Updates. [default: the seed chooses]")
+@click.option(
+    "--faults",
+    is_flag=True,
+    help="Links break, servers pause, crash and stay away, disks are slow; no update may get lost for it.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds run at the same time."
+)
+@click.option(
+    "--scenario",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Run a written schedule instead, and print the conversation.",
+)
+def simulate_command(
+    seed: int, seeds: int, servers: int | None, updates: int | None, faults: bool, jobs: int, scenario: Path | None
+) -> int:
+    """Run real cores over a simulated network and check all that must hold.
+
+    Clients join and leave on all servers at once while messages are delayed and overtake one another. Whenever nothing
+    is under way, every invariant is checked. The seed of a failure is printed: run it again, and the same happens.
+    The first one is also shrunk to a short scenario: save it to a file and give that to --scenario.
+
+    With --faults much more goes wrong, all of it from the seed, and ends; then the servers must come to rest by
+    themselves, with every acknowledged update and no refused one.
+
+    \b
+    Examples:
+      shadowtree simulate --seeds 200 --jobs 2
+      shadowtree simulate --seed 17 --servers 5 --updates 60
+      shadowtree simulate --seeds 100 --faults
+      shadowtree simulate --scenario failure.txt
+    """
+    if scenario is not None:
+        return _run_scenario(scenario)
+    return _run_seeds(range(seed, seed + seeds), servers, updates, faults, jobs)
+
+
+def _run_seeds(seeds: range, servers: int | None, updates: int | None, faults: bool, jobs: int) -> int:
+    from simulation.run import Tally
+    from simulation.sweep import sweep
+
+    started = time.monotonic()
+    tally = Tally()
+    failed = 0
+    for result in sweep(seeds, servers=servers, updates=updates, faults=faults, jobs=jobs):
+        if result.tally is not None:
+            tally.add(result.tally)
+            continue
+        failed += 1
+        click.echo(f"seed {result.seed}: {result.failure}")
+        if failed == 1:
+            _show_shrunk(result.seed, servers, updates, faults)
+    seconds = time.monotonic() - started
+    click.echo(f"{len(seeds)} seeds, {failed} failed, {tally.outcomes['committed']} updates committed, {seconds:.0f} s")
+    _show_tally(tally)
+    return FAILED if failed else DONE
+
+
+def _show_tally(tally: Tally) -> None:
+    for title, counter in (
+        ("outcomes", tally.outcomes),
+        ("effects", tally.effects),
+        ("messages", tally.messages),
+        ("resolutions while updates were under way", tally.walks),
+        ("ordered reads", tally.reads),
+        ("troubles", tally.troubles),
+    ):
+        if counter:
+            click.echo(f"  {title}: " + ", ".join(f"{name} {count}" for name, count in sorted(counter.items())))
+
+
+def _show_shrunk(seed: int, servers: int | None, updates: int | None, faults: bool) -> None:
+    from simulation.cluster.failures import FAULTS
+    from simulation.run import SeedRun
+    from simulation.scenario.runner import ScenarioRunner
+    from simulation.scenario.schedule import read_scenario, write_scenario
+    from simulation.scenario.shrink import NotReproducedError, shrink
+
+    run = SeedRun(seed, servers=servers, updates=updates, faults=faults)
+    with suppress(*FAULTS):
+        run.run()
+    started = time.monotonic()
+    try:
+        smaller = shrink(run.recorded(), time_used=lambda: (time.monotonic() - started) / SHRINK_SECONDS)
+    except NotReproducedError:
+        click.echo("  (its schedule alone does not fail: replay the seed)")
+        return
+    comment = f"From seed {seed}. Run it with: shadowtree simulate --scenario FILE"
+    text = write_scenario(smaller, comments=[comment])
+    try:
+        ScenarioRunner(read_scenario(text)).run()
+    except FAULTS:
+        click.echo("\n" + text)
+    else:
+        click.echo("  (no short scenario fails as it does: replay the seed)")
+
+
+def _run_scenario(path: Path) -> int:
+    from simulation.cluster.failures import FAULTS
+    from simulation.scenario.runner import ScenarioRunner
+    from simulation.scenario.schedule import ScenarioSyntaxError, read_scenario
+
+    try:
+        scenario = read_scenario(path.read_text(encoding="utf-8"))
+    except (ScenarioSyntaxError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: {error}") from None
+    try:
+        ScenarioRunner(scenario, tell=click.echo).run()
+    except FAULTS as error:
+        click.echo(f"{type(error).__name__}: {error}")
+        return FAILED
+    click.echo("at rest; all that must hold holds")
+    return DONE

@@ -1,0 +1,61 @@
+"""`shadowtree status`: how the server is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowtree.cli.render.output import first_few, is_terminal, print_json, print_lines
+from shadowtree.cli.support.exit_codes import DONE, FAILED
+from shadowtree.cli.support.options import Session, everywhere, in_session
+
+if TYPE_CHECKING:
+    from shadowtree.results import ServerStatus
+
+
+@click.command("status")
+@everywhere()
+@in_session
+def status_command(session: Session) -> int:
+    """Show which subnets the server owns, how much it holds, and what it is waiting for.
+
+    The exit status is 4 while the server cannot write its database, and so refuses updates.
+
+    \b
+    Example:
+      shadowtree status --server 127.0.0.1:7400
+    """
+    with session.connect() as names:
+        found = names.status()
+    if session.is_json:
+        print_json(found)
+    elif is_terminal():
+        from shadowtree.cli.render.terminal import show_status
+
+        show_status(found)
+    else:
+        print_lines("\t".join(str(part) for part in fact) for fact in _facts(found))
+    return FAILED if found.database_failure else DONE
+
+
+def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
+    yield "server", found.server
+    for subnet in found.subnets:
+        yield "subnet", subnet
+    yield "groups", found.groups
+    yield "processes", found.processes
+    yield "arcs", found.arcs
+    yield "virtual_nodes", found.virtual_nodes
+    yield "revision", found.revision
+    if found.database_failure:
+        yield "database_failure", found.database_failure
+    for revision in found.in_doubt:
+        yield "in_doubt", revision
+    for arc in found.suspended:
+        yield "suspended", arc.parent, arc.child, arc.reason
+    for server in found.view:
+        yield "view", server
+    for peer in found.peers:
+        yield "peer", peer.address, peer.state, *first_few(peer.subnets)

@@ -1,0 +1,142 @@
+"""`shadowtree import` and `shadowtree export`: whole graphs from and to files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowtree.cli.render.output import print_json, warn, warn_unreachable
+from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
+from shadowtree.cli.support.options import Session, everywhere, in_session, request_id_option
+from shadowtree.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from shadowtree.client.imports import ImportProgress
+    from shadowtree.results import ImportSummary
+
+_format_option = click.option(
+    "--file-format", type=click.Choice(["tsv", "tsv.gz", "jsonl"]), help="[default: as the file's name ends]"
+)
+
+
+@click.command("import")
+@click.argument("file")
+@click.option("--skip-bad", is_flag=True, help="Leave out bad lines and list them, instead of refusing the file.")
+@_format_option
+@click.option("--subnet", metavar="SUBNET", help="Only the arcs whose parent is in this subnet.")
+@request_id_option
+@everywhere()
+@in_session
+def import_command(
+    session: Session,
+    file: str,
+    skip_bad: bool,
+    file_format: str | None,
+    subnet: str | None,
+    request_id: str | None,
+) -> None:
+    """Load the graph in FILE (.tsv, .tsv.gz, .jsonl; `-` is standard input) as one atomic update.
+
+    A line of a .tsv file is `parent`, `child` and `group` or `member`, with tabs between; `G`, nothing, `group` is a
+    group without members. Missing groups are created, arcs that exist are skipped, so repeating it does no harm.
+    The whole file is checked before anything is sent.
+
+    \b
+    Examples:
+      shadowtree import company.tsv.gz
+      shadowtree import company.jsonl --skip-bad
+    """
+    from shadowtree.client.files.lines import shown_name
+
+    _check_format(file, file_format)
+    with session.connect() as names, import_progress_display() as progress:
+        summary = names.import_file(
+            file,
+            file_format=file_format,
+            skip_bad=skip_bad,
+            subnet=subnet,
+            progress=progress,
+            request_id=request_id,
+        )
+    for skipped in summary.skipped:
+        warn(f"skipped {shown_name(file)}:{skipped.line}: {skipped.reason}")
+    if session.is_json:
+        print_json(summary)
+    else:
+        click.echo(_sentence(summary))
+
+
+@click.command("export")
+@click.argument("file")
+@click.option("--subnet", metavar="SUBNET", help="Only the groups of this subnet.")
+@_format_option
+@everywhere()
+@in_session
+def export_command(session: Session, file: str, subnet: str | None, file_format: str | None) -> int:
+    """Write all groups and arcs to FILE (.tsv, .tsv.gz, .jsonl; `-` is standard output), sorted.
+
+    The file is there whole or not at all, and `shadowtree import` reads it back to the same graph. If servers are out
+    of reach, their groups are missing: exits with status 3 then, and says which.
+
+    \b
+    Examples:
+      shadowtree export company.tsv.gz
+      shadowtree export - --subnet ubc.example | sort | uniq -c
+    """
+    _check_format(file, file_format)
+    with session.connect() as names, export_progress_display() as progress:
+        exported = names.export_file(
+            file,
+            file_format=file_format,
+            subnet=subnet,
+            progress=progress,
+            at_least_revision=session.at_least_revision,
+        )
+    if session.is_json and file != "-":
+        print_json({"file": file, "lines": exported.lines})
+    if exported.unreachable:
+        warn_unreachable(exported.unreachable)
+        return UNCERTAIN
+    return DONE
+
+
+def _check_format(file: str, file_format: str | None) -> None:
+    from shadowtree.client.files.formats import format_of
+
+    try:
+        format_of(file, file_format)
+    except InvalidRequest as error:
+        raise click.UsageError(error.message) from None
+
+
+def _sentence(summary: ImportSummary) -> str:
+    parts = [
+        f"{summary.arcs} arcs added",
+        f"{summary.groups_created} groups created",
+        f"{summary.already_there} arcs already there",
+    ]
+    if summary.skipped:
+        parts.append(f"{len(summary.skipped)} lines skipped")
+    return ", ".join(parts)
+
+
+def import_progress_display() -> AbstractContextManager[ImportProgress | None]:
+    """Show the progress of an import to a person; gives None where nobody watches."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from shadowtree.cli.render.terminal import import_progress
+
+    return import_progress()
+
+
+def export_progress_display() -> AbstractContextManager[Callable[[int], None] | None]:
+    """Show the progress of an export to a person; gives None where nobody watches."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from shadowtree.cli.render.terminal import export_progress
+
+    return export_progress()

@@ -1,0 +1,1 @@
+"""What `shadowtree demo` shows, and on what."""

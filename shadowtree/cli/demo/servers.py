@@ -1,0 +1,118 @@
+"""The servers of the demo: processes of their own, on free ports, each with a database of its own in one folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from shadowtree.cli.support.free_ports import unused_ports
+
+STOP_PATIENCE_S: Final = 15
+"""A server drains within ten seconds; after this it is killed."""
+
+NAMES: Final = ("north", "south", "west")
+
+
+@dataclass(frozen=True, slots=True)
+class DemoServer:
+    """A server that runs."""
+
+    name: str
+    process: subprocess.Popen[str]
+    address: str
+    subnet_count: int
+
+    def stop(self) -> None:
+        """End the server and wait until it is gone."""
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class DemoServers:
+    """Servers that know of one another."""
+
+    all: tuple[DemoServer, ...]
+
+    @classmethod
+    def start(cls, folder: Path, shares: Sequence[Sequence[str]]) -> DemoServers:
+        """Start one server for each share of subnets; returns once all take calls."""
+        addresses = [f"127.0.0.1:{port}" for port in unused_ports(len(shares))]
+        for name, subnets, address in zip(NAMES, shares, addresses, strict=True):
+            (folder / f"{name}-subnets.txt").write_text("\n".join(subnets) + "\n", encoding="utf-8")
+            peers = "\n".join(f"{subnet}={address}" for subnet in subnets)
+            (folder / f"{name}-as-peer.txt").write_text(peers + "\n", encoding="utf-8")
+        with ExitStack() as started:
+            servers = []
+            for name, subnets, address in zip(NAMES, shares, addresses, strict=True):
+                process = _launch(folder, name, address)
+                server = DemoServer(name, process, address, len(subnets))
+                started.callback(server.stop)
+                servers.append(server)
+            for server in servers:
+                _wait_until_it_serves(server, folder / f"{server.name}.log")
+            started.pop_all()
+        return cls(tuple(servers))
+
+    def stop(self) -> None:
+        """End all servers and wait until they are gone."""
+        for server in self.all:
+            server.process.terminate()
+        for server in self.all:
+            server.stop()
+
+
+def deal(weights: Mapping[str, int], shares: int) -> list[list[str]]:
+    """Deal subnets out into so many shares of about the same weight; sorted."""
+    dealt: list[list[str]] = [[] for _ in range(shares)]
+    loads = [0] * shares
+    for subnet in sorted(weights, key=lambda subnet: (-weights[subnet], subnet)):
+        lightest = loads.index(min(loads))
+        dealt[lightest].append(subnet)
+        loads[lightest] += weights[subnet]
+    return [sorted(share) for share in dealt]
+
+
+def command_of(name: str) -> str:
+    """The command that starts one of the servers, as one would type it in its folder."""
+    peers = " ".join(f"--peer @{other}-as-peer.txt" for other in NAMES if other != name)
+    return f"serve --subnet @{name}-subnets.txt {peers} --database sqlite:///{name}.db"
+
+
+def _launch(folder: Path, name: str, address: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "shadowtree", "serve", "--listen", address]
+    command += ["--subnet", f"@{folder / f'{name}-subnets.txt'}", "--database", f"sqlite:///{folder / f'{name}.db'}"]
+    for other in NAMES:
+        if other != name:
+            command += ["--peer", f"@{folder / f'{other}-as-peer.txt'}"]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+    with (folder / f"{name}.log").open("w", encoding="utf-8") as log:
+        return subprocess.Popen(  # noqa: S603 - our own program
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**environment, "SHADOWTREE_NAME": f"{name}.demo"},
+            # Ctrl-C is for the demo, which then ends the servers; kept ones outlive the terminal.
+            start_new_session=True,
+        )
+
+
+def _wait_until_it_serves(server: DemoServer, log: Path) -> None:
+    line = server.process.stdout.readline() if server.process.stdout is not None else ""
+    if not line.startswith("serving "):
+        said = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        raise click.ClickException(f"the server {server.name} did not start: {said[-1] if said else 'it said nothing'}")

@@ -1,0 +1,93 @@
+"""Prints answers: JSON with the keys of the results, or plain text, one thing a line and tabs between its parts.
+
+A person at a terminal gets tables and trees from `shadowtree.cli.render.terminal` instead, which is loaded only then.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import click
+
+from shadowtree import results
+
+_NOT_IN_JSON = {"walk"}
+_IN_JSON_WHEN_TRUE = {
+    (results.GroupDescription, "rd_records_truncated"),
+    (results.GroupDescription, "unreachable"),
+    (results.GroupList, "unreachable"),
+}
+
+
+SUBNETS_SHOWN = 3
+"""Of a peer, where people read: a server may own hundreds. JSON has all."""
+
+
+def is_terminal() -> bool:
+    """Whether a person reads standard output."""
+    return sys.stdout.isatty()
+
+
+def print_json(value: Any) -> None:
+    """Print a result, or a plain value, as JSON."""
+    click.echo(json.dumps(as_json(value), ensure_ascii=False, indent=2 if is_terminal() else None))
+
+
+def as_json(value: Any) -> Any:
+    """Turn results into what `json` knows, key by key."""
+    if is_dataclass(value):
+        return {
+            field.name: as_json(getattr(value, field.name))
+            for field in fields(value)
+            if field.name not in _NOT_IN_JSON
+            and ((type(value), field.name) not in _IN_JSON_WHEN_TRUE or getattr(value, field.name))
+        }
+    if isinstance(value, dict):
+        return {key: as_json(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return value if value and isinstance(value[0], str) else [as_json(item) for item in value]
+    return value
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print many lines at once."""
+    text = "\n".join(lines)
+    if text:
+        click.echo(text)
+
+
+def print_row(*columns: object) -> None:
+    """Print one line of columns with tabs between."""
+    click.echo("\t".join(str(column) for column in columns))
+
+
+def first_few(subnets: tuple[str, ...]) -> tuple[str, ...]:
+    """The subnets of a peer as people are told: the first, and how many more there are."""
+    more = len(subnets) - SUBNETS_SHOWN
+    return (*subnets[:SUBNETS_SHOWN], f"... {more:,} more") if more > 0 else subnets
+
+
+def warn(message: str) -> None:
+    """Tell, on standard error, what keeps the answer from being the whole truth."""
+    click.echo(f"shadowtree: {message}", err=True)
+
+
+def warn_unreachable(unreachable: tuple[str, ...]) -> None:
+    """Tell which groups could not be entered, or which servers not be asked."""
+    warn(f"incomplete: out of reach: {', '.join(unreachable)}")
+
+
+def print_change(change: results.Change, *, is_json: bool) -> None:
+    """Print what a write did."""
+    if is_json:
+        print_json(change)
+    elif is_terminal():
+        from shadowtree.cli.render.terminal import show_change
+
+        show_change(change)
+    else:
+        print_lines("\t".join((effect.kind, *effect.groups)) for effect in change.effects)

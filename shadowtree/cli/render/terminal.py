@@ -1,0 +1,196 @@
+"""What a person at a terminal sees: tables, trees and progress bars. The only module that loads rich."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.tree import Tree
+
+from shadowtree import results
+from shadowtree.cli.render.output import first_few
+
+SHOWN_AT_MOST: Final = 50
+"""Lines of one list; a pipe or JSON has all of them."""
+
+_EFFECT_SENTENCES: Final = {
+    "formed": "a loop was closed; these groups are now one virtual node",
+    "grown": "a virtual node grew to",
+    "changed": "arcs changed inside the virtual node of",
+    "broken": "a loop was broken, of",
+    "controlled": "now reached in several ways, one of which delivers",
+    "released": "no longer reached in several ways",
+}
+_STATE_STYLES: Final = {"normal": "default", "shadow": "green", "fade": "dim", "suspended": "red"}
+
+
+def show_change(change: results.Change) -> None:
+    """Tell what a write did."""
+    console = Console(highlight=False)
+    console.print(f"[green]done[/], revision {escape(change.revision)}")
+    for effect in change.effects:
+        tree = Tree(f"[bold]{effect.kind}[/]: {_EFFECT_SENTENCES[effect.kind]} ({len(effect.groups)})")
+        _add_some(tree, [escape(group) for group in effect.groups])
+        console.print(tree)
+
+
+def show_description(found: results.GroupDescription) -> None:
+    """Draw one group and what is around it."""
+    console = Console(highlight=False)
+    tree = Tree(f"[bold]{escape(found.group)}[/]  (home: {escape(found.home)})")
+    if found.virtual_node is not None:
+        node = tree.add(f"virtual node {escape(found.virtual_node.vnid)}: in a loop of")
+        _add_some(node, [escape(component) for component in found.virtual_node.components])
+    _add_some(
+        tree.add(f"parents ({len(found.parents)})"),
+        [f"{escape(parent.id)}  {_state(parent.state)}" for parent in found.parents],
+    )
+    _add_some(
+        tree.add(f"children ({len(found.children)})"),
+        [f"{escape(child.id)}  {child.kind} {_state(child.state)}" for child in found.children],
+    )
+    if found.rd_records:
+        cut_off = ", and more" if found.rd_records_truncated else ""
+        _add_some(
+            tree.add(f"duplication control ({len(found.rd_records)}{cut_off})"),
+            [
+                escape(f"{record.parent} -> {record.child}: DL({record.source}, {record.sink})")
+                + f", closed to {len(record.ancestors)} groups"
+                for record in found.rd_records
+            ],
+        )
+    if found.unreachable:
+        missing = tree.add("[red]duplication control of arcs to these servers is missing[/]: out of reach")
+        _add_some(missing, [escape(server) for server in found.unreachable])
+    more = ", and more" if found.pathnames_truncated else ""
+    _add_some(
+        tree.add(f"pathnames ({len(found.pathnames)}{more})"),
+        [escape(" > ".join(pathname)) for pathname in found.pathnames],
+    )
+    console.print(tree)
+
+
+def show_status(found: results.ServerStatus) -> None:
+    """Tell how a server is, as a table."""
+    table = Table(title=f"name server {escape(found.server)}", show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("subnets", escape(", ".join(first_few(found.subnets))))
+    for label in ("groups", "processes", "arcs", "virtual_nodes"):
+        table.add_row(label.replace("_", " "), f"{getattr(found, label):,}")
+    table.add_row("revision", escape(found.revision))
+    if found.database_failure:
+        table.add_row("database", escape(f"cannot be written: {found.database_failure}"))
+    for revision in found.in_doubt:
+        table.add_row("in doubt", escape(revision))
+    for arc in found.suspended:
+        table.add_row("suspended", escape(f"{arc.parent} -> {arc.child}: {arc.reason}"))
+    if found.view:
+        table.add_row("view", escape(", ".join(found.view)))
+    for peer in found.peers:
+        table.add_row("peer", escape(f"{peer.address} ({peer.state}): {', '.join(first_few(peer.subnets))}"))
+    Console(highlight=False).print(table)
+
+
+def show_peers(found: results.PeerList) -> None:
+    """Tell how the connections with other servers stand, as a table."""
+    table = Table(title="other name servers")
+    for column in ("address", "server", "subnets", "state", "life", "waiting", "faults"):
+        table.add_column(column, overflow="fold")
+    for peer in found.peers:
+        table.add_row(
+            *(escape(text) for text in (peer.address, peer.server, ", ".join(first_few(peer.subnets)), peer.state)),
+            escape(_life(peer)),
+            f"{peer.letters_waiting:,}",
+            escape("; ".join(f"{fault.kind}: {fault.count:,}" for fault in peer.faults)),
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    for fault in found.strangers:
+        console.print(escape(f"servers that are no peers: {fault.kind}: {fault.count:,}"))
+    for unknown in found.unknown:
+        console.print(
+            escape(
+                f"{unknown.server} is not in the table here, but known to {', '.join(unknown.known_to)}: answers leave "
+                f"out what only it knows, and say so; add its subnets ({', '.join(first_few(unknown.subnets))})"
+            )
+        )
+
+
+def _life(peer: results.PeerState) -> str:
+    """What is thought of a server, through whom it is reached, why, and what was measured."""
+    life = f"{peer.life} via {peer.via}" if peer.via else peer.life
+    heard = [] if peer.last_heard_seconds is None else [f"heard {peer.last_heard_seconds:.1f} s ago"]
+    way = [] if peer.round_trip_ms is None else [f"round trip {peer.round_trip_ms:.1f} ms"]
+    measured = "; ".join([*heard, f"phi {peer.phi:.1f}", *way])
+    return f"{life}: {peer.why} ({measured})" if peer.why else f"{life} ({measured})"
+
+
+@contextmanager
+def import_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Show the phases of an import on standard error."""
+    with _progress() as display:
+        checking = display.add_task("checking the file", total=None)
+        sending = display.add_task("sending", total=None, visible=False)
+        waiting = display.add_task("the server takes it in", total=None, visible=False)
+
+        def show(phase: str, done: int, total: int) -> None:
+            if phase == "checking":
+                display.update(checking, completed=done, total=total or None)
+                return
+            display.update(sending, completed=done, total=total, visible=True)
+            if done == total:
+                display.update(waiting, visible=True)
+
+        yield show
+        display.update(waiting, total=1, completed=1)
+
+
+@contextmanager
+def export_progress() -> Iterator[Callable[[int], None]]:
+    """Count the lines of an export on standard error."""
+    with _progress() as display:
+        task = display.add_task("writing", total=None)
+        yield lambda lines: display.update(task, description=f"writing: {lines:,} lines")
+
+
+@contextmanager
+def snapshot_progress() -> Iterator[Callable[[str, int], None]]:
+    """Count the rows that come from each server on standard error."""
+    with _progress() as display:
+        tasks: dict[str, TaskID] = {}
+
+        def show(address: str, rows: int) -> None:
+            if address not in tasks:
+                tasks[address] = display.add_task(address, total=None)
+            display.update(tasks[address], description=f"snapshot of {address}: {rows:,} rows")
+
+        yield show
+
+
+def _progress() -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+
+
+def _add_some(tree: Tree, lines: list[str]) -> None:
+    for line in lines[:SHOWN_AT_MOST]:
+        tree.add(line)
+    if len(lines) > SHOWN_AT_MOST:
+        tree.add(f"[dim]and {len(lines) - SHOWN_AT_MOST:,} more (--format json has all)[/]")
+
+
+def _state(state: str) -> str:
+    return f"[{_STATE_STYLES[state]}]{state}[/]"

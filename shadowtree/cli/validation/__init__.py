@@ -1,0 +1,1 @@
+"""Files of steps and expectations: read, and run."""

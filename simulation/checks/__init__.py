@@ -1,0 +1,1 @@
+"""What must hold of a cluster, at rest and under way."""

@@ -1,0 +1,152 @@
+"""Which arcs and groups servers knew differently for a while: those that were suspended, or decided out of reach.
+
+Between views there is no one serial order: who is apart from an end of an arc may find it there when the other end has
+left it already. So of an update that touches such an arc or group, what its caller was told is believed; and of the arc
+itself, both ends must agree in the end, whatever they agree on. All else is compared with the serial run.
+
+Source: protocol.md section 7, *Heal*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from itertools import chain
+
+from namegraph.core import ServerCore
+from namegraph.model.names import NodeId
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.wire.message_parts import ReconcileArc, SuspendArc
+from namegraph.wire.update_messages import Order
+from namegraph.wire.view_messages import ArcDigest, DigestReply, HintedOutcome, Install
+from simulation.cluster.networks import Sent
+from simulation.oracle.violation import InvariantViolatedError
+
+ArcName = tuple[NodeId, NodeId]
+
+
+class PartitionLedger:
+    """What servers of one cluster knew differently."""
+
+    def __init__(self) -> None:
+        self.arcs: set[ArcName] = set()
+        self.decided_apart: set[ArcName] = set()
+        """Of these, arcs that were joined and left, or of which an end was made or deleted, while servers were apart:
+        in what order, nobody can say."""
+        self.rejected: set[ArcName] = set()
+        """Of these, arcs that cannot be as all is at rest: they wait at one end, whatever the other does."""
+        self.rejected_before: set[ArcName] = set()
+        """Those that could not be as all was at rest before."""
+        self.groups: set[NodeId] = set()
+        """Groups that were made or deleted as others heard later."""
+        self.is_in_burst = False
+        """Whether anything was known differently since the last burst of updates began."""
+        self.has_new_view = False
+        """Whether a view was agreed on since then."""
+        self._seen = 0
+
+    def burst_begins(self) -> None:
+        """All is at rest, and clients ask for more."""
+        self.is_in_burst = self.has_new_view = False
+
+    def watch(self, sent: Sequence[Sent]) -> None:
+        """Take notice of what was sent since the last time."""
+        for one in sent[self._seen :]:
+            match one.message:
+                case Install():
+                    self.has_new_view = True
+                case ArcDigest(arcs) | DigestReply(arcs):
+                    self.is_in_burst = self.is_in_burst or bool(arcs)
+                    self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
+                case HintedOutcome(_, groups, arcs):
+                    self.is_in_burst = True
+                    self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
+                    self.groups.update(change.group for change in groups)
+                case Order(update):
+                    for _, step in update.operations:
+                        if isinstance(step, SuspendArc | ReconcileArc):
+                            self.is_in_burst = True
+                            self.arcs.add((step.parent, step.child))
+        self._seen = len(sent)
+
+    def look(self, cores: Iterable[ServerCore]) -> None:
+        """Take notice of what is suspended now: if both ends leave it while they are apart, no message tells of it.
+
+        What is rejected has no part in any answer.
+        """
+        for core in cores:
+            graph = core.graph
+            if not graph.suspended:
+                continue
+            self.is_in_burst = self.is_in_burst or any(map(core.suspended_children, graph.suspended_from))
+            self.arcs.update((graph.ids[parent], graph.ids[child]) for parent, child in graph.suspended)
+
+    def come_to_rest(self, cores: Iterable[ServerCore]) -> None:
+        """Take notice of what is rejected, now that nothing is under way."""
+        self.rejected_before = self.rejected
+        self.rejected = {(arc.parent, arc.child) for core in cores for arc, _ in core.suspended_arcs()}
+
+    def note_done(self, done: Iterable[Sequence[Operation]]) -> None:
+        """Take notice of the updates that were committed since all was at rest.
+
+        The home of a group may have made or deleted it without having heard of an arc to it, which is there when it
+        hears of it. An arc may have been left at one end that did not know that it had been joined anew at the other.
+        """
+        changed, joined, left = set[NodeId](), set[ArcName](), set[ArcName]()
+        for operation in chain.from_iterable(done):
+            match operation:
+                case CreateGroup(group) | DeleteGroup(group):
+                    changed.add(group)
+                case JoinArc(parent, child):
+                    joined.add((parent, child))
+                case LeaveArc(parent, child):
+                    left.add((parent, child))
+        self.decided_apart.update(arc for arc in self.arcs if not changed.isdisjoint(arc) or arc in joined & left)
+
+    def check_outcome(self, done: Iterable[Sequence[Operation]], arcs: Container[ArcName]) -> None:
+        """Raise where an arc that was only left since all was at rest is there, or one that was only joined is not.
+
+        `done`: the updates that were committed since, in their order. Where both was done it depends on which end did
+        what; but what was deleted later than all its joins is gone, unless it waited for that end, or was rejected by
+        it. What was joined as a process is rejected where a group of that name was made meanwhile. What is rejected as
+        all is at rest is nowhere, whoever joined or left it.
+        """
+        joined, left, made, deleted = set[ArcName](), set[ArcName](), set[NodeId](), set[NodeId]()
+        joined_since, waiting = set[ArcName](), set(self.rejected_before)
+        for operation in chain.from_iterable(done):
+            match operation:
+                case JoinArc(parent, child):
+                    joined.add((parent, child))
+                    joined_since.add((parent, child))
+                    if operation.offline:
+                        waiting.add((parent, child))
+                case LeaveArc(parent, child):
+                    left.add((parent, child))
+                case CreateGroup(group):
+                    made.add(group)
+                case DeleteGroup(group):
+                    deleted.add(group)
+                    joined_since = {arc for arc in joined_since if group not in arc}
+        for arc in sorted(self.arcs - self.rejected):
+            is_gone = not deleted.isdisjoint(arc)
+            is_left = arc in left or is_gone
+            if ((arc in left and arc not in joined) or (is_gone and arc not in joined_since | waiting)) and arc in arcs:
+                raise InvariantViolatedError(f"I9: {arc} was left, and is there")
+            if arc in joined and not is_left and arc[1] not in made and arc not in arcs:
+                raise InvariantViolatedError(f"I9: {arc} was joined, and is not there")
+
+    def touches(self, operations: Sequence[Operation]) -> bool:
+        """Whether an update rests on what was known differently."""
+        ends = {node for arc in self.arcs for node in arc}
+        for operation in operations:
+            match operation:
+                case CreateGroup(group):
+                    if group in self.groups or group in ends:
+                        return True
+                case DeleteGroup(group):
+                    if group in self.groups or group in ends:
+                        return True
+                case _:
+                    arc = operation.parent, operation.child
+                    if arc in self.arcs or not self.groups.isdisjoint(arc):
+                        return True
+        return False

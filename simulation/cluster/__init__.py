@@ -1,0 +1,1 @@
+"""Real cores in one process, over disks, networks and connections that are simulated."""

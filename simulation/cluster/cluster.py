@@ -1,0 +1,558 @@
+"""A cluster of real cores in one process, on disks and over a network that are simulated.
+
+A server that crashes loses what its disk has not written, and what was to leave after the step in which it crashes.
+Where nothing else is said it starts again at once and is connected again at once; with `connections`, it stays away for
+a while, and others may notice.
+
+Two runs over networks that behave alike, with the same chances, are the same, message for message.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Protocol
+
+from namegraph.core import ServerCore
+from namegraph.events import (
+    AddPeer,
+    Command,
+    Event,
+    PeerLetter,
+    PeerMessage,
+    PeerMet,
+    PeerReceived,
+    PeerRestored,
+    ReadCommand,
+    Reply,
+    Restored,
+    Tick,
+    UpdateCommand,
+)
+from namegraph.model.names import ServerId, Subnet
+from namegraph.model.outcomes import Outcome
+from namegraph.model.priorities import Priority
+from namegraph.wire.codec import Message, decode
+from namegraph.wire.message_parts import UpdateId
+from simulation.cluster.disk import Disk, Held, Queue, Taken
+from simulation.cluster.message_text import update_of
+from simulation.cluster.networks import Arrival, Errand, Network, Sent
+from simulation.cluster.no_faults_check import require_no_fault
+
+STEPS_LIMIT = 200_000
+"""A burst that takes more steps than this never ends."""
+
+RESTARTS_LIMIT = 20
+"""Of one burst: each restart sends letters again, so that with many of them restarts would breed restarts."""
+
+LOST_STEPS_SHARE = 0.5
+"""Of crashes, those before the step's records are durable."""
+
+NOTHING_DURABLE = -1.0
+"""Where in a step a server crashes: before its records are durable."""
+
+GONE_SHARE = 0.2
+"""Of clients whose server crashes and stays away, those that do not ask again."""
+
+WORLD = ServerId("")
+"""Where that happens which is no server's doing."""
+
+
+NO_TICKET = -1
+"""Of a command whose answer nobody waits for."""
+
+
+class NeverEndsError(AssertionError):
+    """The servers go on sending messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A server crashed and started again."""
+
+    server: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What a server did from this step of all servers on did not become durable before it crashed."""
+
+    server: ServerId
+    since: int
+
+
+class Connections(Protocol):
+    """Connections between servers that can be missing."""
+
+    def is_open(self, one: ServerId, other: ServerId) -> bool:
+        """Whether letters can be sent: they leave, whether or not they arrive."""
+
+    def carries(self, sender: ServerId, receiver: ServerId) -> bool:
+        """Whether what is sent arrives."""
+
+    def crashed(self, server: ServerId) -> None:
+        """A server is no more."""
+
+    def started(self, server: ServerId) -> None:
+        """A server is back."""
+
+
+class Cluster:
+    """Servers, their disks, and what is under way between them."""
+
+    def __init__(
+        self,
+        subnets: Sequence[Subnet],
+        network: Network,
+        *,
+        crashes: Random | None = None,
+        restart_share: float = 0.0,
+        own_parts_later: bool = False,
+        is_configured: bool = True,
+    ) -> None:
+        """One server for each subnet, named after it.
+
+        `is_configured`: where the others are, the configuration says, and not an operator.
+        `own_parts_later`: coordinators do their own part of an update after the others were told, as with large ones.
+        `restart_share`: of all steps, those at which the server crashes and starts again, before or after what the
+        step changes is durable, as `crashes` has it.
+        """
+        self.connections: Connections | None = None
+        """None: whoever is there is connected."""
+        self.crash_within: Callable[[ServerId], float | None] = lambda _server: None
+        """Asked at each step: where in it the server crashes, if it does (`Taken.crash_at`), and stays away."""
+        self.down_for: Callable[[], float] = lambda: 0.0
+        """Asked at such a crash: how long it stays away."""
+        self.on_answer: Callable[[int, Outcome], None] = lambda _ticket, _outcome: None
+        self.queues: dict[ServerId, Queue] = {}
+        self.down: dict[ServerId, None] = {}
+        """Servers that have crashed and not started again."""
+        self.gone: dict[ServerId, None] = {}
+        """Of these, servers that do not start until they are brought back."""
+        self.on_old_disks: dict[ServerId, None] = {}
+        """Servers that were started on something else than what they had written last."""
+        self.unknown: dict[int, UpdateCommand] = {}
+        """Commands whose client does not know what became of them, by ticket."""
+        self.instant = 0
+        """How many steps were taken."""
+        self.subnets = tuple(subnets)
+        self.network = network
+        self.servers: dict[ServerId, ServerCore] = {}
+        self.answers: dict[int, Outcome] = {}
+        self.places: dict[int, Priority] = {}
+        """Where in the order of updates each answer was decided."""
+        self.decided: list[tuple[ServerId, Priority] | Undone] = []
+        """The places of all answers and who gave them, in the order of time; a crash may keep one from its caller, or
+        undo it."""
+        self.sent: list[Sent] = []
+        self.history: list[Arrival | Restart | None] = []
+        """All that was taken, in order, and which server crashed when; None: what a crash has undone."""
+        self.restarts = 0
+        self._restarts_left = 0
+        self._disks: dict[ServerId, Disk] = {}
+        self._crashes = crashes
+        self._restart_share = restart_share
+        self._own_parts_later = own_parts_later
+        self._is_configured = is_configured
+        self._after_step: Callable[[], None] | None = None
+        self._armed: dict[ServerId, float] = {}
+        self._asking: dict[int, tuple[ServerId, UpdateCommand | ReadCommand]] = {}
+        """Commands that were taken and not answered, by ticket."""
+        self._asked_at: dict[int, ServerId] = {}
+        self._tickets: dict[UpdateId, int] = {}
+        for subnet in subnets:
+            server = ServerId(subnet)
+            self._disks[server] = Disk(server)
+            self.queues[server] = Queue()
+            self._start(server)
+            if not is_configured:
+                self._add_peers(server)
+            self._meet_all(server)
+
+    @property
+    def now(self) -> float:
+        """The time of the last step."""
+        return self.network.now
+
+    def submit(self, server: ServerId, command: Command, *, delay: float = 0.0) -> None:
+        """Let a client ask a server, some time from now."""
+        self.network.put(server, command, delay=delay)
+
+    def send_errand(self, server: ServerId, errand: Errand, *, delay: float) -> None:
+        """Let something happen at a server, some time from now."""
+        self.network.put(server, errand, delay=delay)
+
+    def run(self, after_step: Callable[[], None] | None = None) -> None:
+        """Go on until nothing is under way; raises `NeverEndsError`."""
+        steps = 0
+        self._after_step = after_step
+        self._restarts_left = RESTARTS_LIMIT if self._restart_share or self.connections is not None else 0
+        while (arrival := self.network.next()) is not None:
+            steps += 1
+            if steps > STEPS_LIMIT:
+                raise NeverEndsError(f"the servers go on after {steps} steps")
+            self.take(arrival)
+
+    def restart_all(self) -> None:
+        """Let every server start again from its disk."""
+        for server in self.servers:
+            self.restart(server)
+
+    def take(self, arrival: Arrival) -> None:
+        """Let a server take what arrived."""
+        server, event = arrival.server, arrival.event
+        if isinstance(event, Errand):
+            event.run()
+            return
+        if isinstance(event, UpdateCommand | ReadCommand):
+            self._asking[event.ticket] = (server, event)
+            self._asked_at[event.ticket] = server
+        if server in self.down or self._is_receipt_lost(server, event):
+            return
+        crash_at = self._draw_crash(server)
+        if crash_at == NOTHING_DURABLE:
+            # The step is taken, but nothing of it becomes durable.
+            replies = self.servers[server].step(event, self.now).replies
+            self._answer([reply for reply in replies if reply.is_confirmed])
+            self._crash(server)
+        else:
+            self._step(arrival, event, crash_at)
+        if self._after_step is not None:
+            self._after_step()
+
+    def _step(self, arrival: Arrival, event: Event, crash_at: float | None) -> None:
+        server = arrival.server
+        self.instant += 1
+        place = len(self.history)
+        self.history.append(arrival)
+        core = self.servers[server]
+        if isinstance(event, Restored):
+            self.queues[server].begin_again(self.servers.keys() - {server})
+        elif isinstance(event, PeerRestored):
+            self.queues[server].begin_again([event.peer])
+        is_next = isinstance(event, PeerMessage) and event.number == core.channels.handled_through(event.sender) + 1
+        effects = core.step(event, self.now)
+        require_no_fault(server, core)
+        self._note_places(server, effects.replies)
+        self._name_updates(server, event)
+        handled_through = core.channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0
+        taken = Taken(event, effects, effects.replies, handled_through, self.instant, place, crash_at, is_next)
+        queue = self.queues[server]
+        if queue.is_quick:
+            self._disks[server].write(effects.records)
+            self._let_out(server, taken)
+            return
+        taken.replies = [reply for reply in effects.replies if not reply.is_confirmed]
+        self._answer([reply for reply in effects.replies if reply.is_confirmed])
+        self._arm(server)
+        queue.waiting.append(taken)
+        if not queue.writing and not queue.failures:
+            self._begin_write(server)
+
+    def asked_at(self, ticket: int) -> ServerId:
+        """The server that a command came to."""
+        return self._asked_at[ticket]
+
+    def when_durable(self, server: ServerId, answer: Held) -> None:
+        """Let an answer of a server out as soon as all that it may rest on is durable there."""
+        steps = self.queues[server].steps()
+        if steps:
+            steps[-1].held.append(answer)
+        else:
+            answer.let_out()
+
+    def begin_failing(self, server: ServerId) -> None:
+        """Let nothing more be written on a server's disk: what it steps waits."""
+        self.queues[server].failures += 1
+
+    def end_failing(self, server: ServerId) -> None:
+        """End one such trouble; with the last, what waits is written."""
+        queue = self.queues[server]
+        queue.failures -= 1
+        if not queue.failures and queue.waiting and not queue.writing:
+            self._begin_write(server)
+
+    def copy_of_disk(self, server: ServerId) -> Disk:
+        """What a backup of a server holds that is made now."""
+        return self._disks[server].copy()
+
+    def crash(self, server: ServerId, *, down_for: float, disk: Disk | None = None) -> None:
+        """Let a server lose all that is not durable, and stay away for a while; `disk`: what it is left with then."""
+        if server in self.down:
+            return
+        self.down[server] = None
+        self._lose_memory(server)
+        if disk is not None:
+            self._disks[server] = disk.copy()
+            self.on_old_disks[server] = None
+            self._start(server)
+        for asked_at, command in list(self._asking.values()):
+            if asked_at == server and isinstance(command, UpdateCommand) and self._chance_of(GONE_SHARE):
+                del self._asking[command.ticket]
+                self.unknown[command.ticket] = command
+        if self.connections is not None:
+            self.connections.crashed(server)
+        self.network.put(WORLD, Errand(partial(self.start, server)), delay=down_for)
+
+    def crash_for_good(self, server: ServerId) -> None:
+        """Let a server crash and stay away; if it is away, let it not come back."""
+        self.gone[server] = None
+        self.crash(server, down_for=0.0)
+
+    def bring_back(self, server: ServerId) -> None:
+        """Let a server start that had crashed for good."""
+        del self.gone[server]
+        self.start(server)
+
+    def start(self, server: ServerId) -> None:
+        """Let a server that has crashed start again: clients ask again, and others find it by and by."""
+        if server in self.gone or server not in self.down:
+            return
+        del self.down[server]
+        self.take(Arrival(self.now, server, Tick(), None))
+        if self.connections is not None and server not in self.down:
+            self.connections.started(server)
+        if server not in self.down:
+            self._send_own_kept(server)
+        self._ask_again(server)
+
+    def learn_unknown(self) -> None:
+        """Let the clients that know of no outcome learn it by their request ids; what was not done is not done now."""
+        for ticket, command in list(self.unknown.items()):
+            if self._asked_at[ticket] not in self.gone:
+                del self.unknown[ticket]
+                self._answer([self.outcome_now(command)])
+
+    def outcome_now(self, command: UpdateCommand) -> Reply:
+        """The answer to a request that is repeated when its time is over."""
+        server = self._asked_at[command.ticket]
+        late = replace(command, deadline=self.now - 1.0)
+        effects = self.servers[server].step(late, self.now)
+        assert effects.records.is_empty(), "what comes too late changes nothing"
+        (reply,) = effects.replies
+        return reply
+
+    def ticket_of(self, message: Message) -> int | None:
+        """The ticket of the command that a message carries out."""
+        update_id = update_of(message)
+        return None if update_id is None else self._tickets.get(update_id)
+
+    def restart(self, server: ServerId) -> None:
+        """Crash, start again, and connect again: what was not received is sent again, and clients ask again."""
+        self._lose_memory(server)
+        self._meet_all(server)
+        core = self.servers[server]
+        others = [other for other in self.servers if other != server]
+        for other in others:
+            self.network.lose(server, other)
+        effects = core.step(Tick(), self.now)
+        self._disks[server].write(effects.records)
+        self._send_own_kept(server)
+        for reply in effects.replies:
+            assert reply.ticket not in self._asking, "nobody waits at a server that starts"
+        for other in others:
+            for sender, receiver in ((server, other), (other, server)):
+                receipt = PeerReceived(receiver, self.durable_through(receiver, sender))
+                effects = self.servers[sender].step(receipt, self.now)
+                self._disks[sender].write(effects.records)
+                for letter in effects.messages:
+                    self._send(sender, letter)
+                self._answer(effects.replies)
+                self._arm(sender)
+                self.send_kept(sender, receiver)
+        self._ask_again(server)
+
+    def durable_through(self, receiver: ServerId, sender: ServerId) -> int:
+        """The number of the last letter of a sender of which all that it caused is durable."""
+        through = self.queues[receiver].handled_before(sender)
+        return self.servers[receiver].channels.handled_through(sender) if through is None else through
+
+    def send_kept(self, sender: ServerId, receiver: ServerId) -> None:
+        """Send again what is not known to have been received."""
+        first_held = self.queues[sender].first_letter_held(receiver)
+        for letter in self.servers[sender].channels.kept(receiver):
+            if first_held is not None and letter.number >= first_held:
+                break
+            self._send(sender, letter)
+
+    def _send_own_kept(self, server: ServerId) -> None:
+        """Send a server that has started what it had sent to itself and not handled."""
+        receipt = PeerReceived(server, self.durable_through(server, server))
+        self._disks[server].write(self.servers[server].step(receipt, self.now).records)
+        self.send_kept(server, server)
+
+    def _ask_again(self, server: ServerId) -> None:
+        for asked_at, command in list(self._asking.values()):
+            if asked_at == server:
+                del self._asking[command.ticket]
+                self.network.put(server, command, delay=self._some_time())
+
+    def _draw_crash(self, server: ServerId) -> float | None:
+        if self._restarts_left <= 0:
+            return None
+        if self.connections is not None:
+            return self.crash_within(server)
+        if not self._chance_of(self._restart_share):
+            return None
+        return NOTHING_DURABLE if self._chance_of(LOST_STEPS_SHARE) else 0.0
+
+    def _is_receipt_lost(self, server: ServerId, event: Event) -> bool:
+        connections = self.connections
+        return (
+            connections is not None and isinstance(event, PeerReceived) and not connections.carries(event.peer, server)
+        )
+
+    def _crash(self, server: ServerId) -> None:
+        if self.connections is None:
+            self.restart(server)
+        else:
+            self.crash(server, down_for=self.down_for())
+
+    def _lose_memory(self, server: ServerId) -> None:
+        """Go back to what is durable."""
+        self.restarts += 1
+        self._restarts_left -= 1
+        written, lost = ([], []) if self._crashes is None else self.queues[server].lose(self._crashes)
+        for taken in written:
+            self._disks[server].write(taken.effects.records)
+        for taken in lost:
+            self.history[taken.place] = None
+        if lost:
+            self.decided.append(Undone(server, lost[0].instant))
+            tickets = {taken.event.ticket for taken in lost if isinstance(taken.event, UpdateCommand | ReadCommand)}
+            self._tickets = {update_id: known for update_id, known in self._tickets.items() if known not in tickets}
+        self.network.lose(server, server)
+        self.history.append(Restart(server))
+        self._start(server)
+        for taken in [*written, *lost]:
+            for held in taken.held:
+                held.lose()
+
+    def _begin_write(self, server: ServerId) -> None:
+        queue = self.queues[server]
+        queue.writing, queue.waiting = queue.waiting, []
+        assert self._crashes is not None
+        delay = self._crashes.expovariate(1.0) * queue.mean_delay if queue.mean_delay else 0.0
+        self.network.put(server, Errand(partial(self._end_write, server, queue.writing)), delay=delay)
+
+    def _end_write(self, server: ServerId, written: list[Taken]) -> None:
+        queue = self.queues[server]
+        if queue.writing is not written:
+            return  # The server has crashed since.
+        if queue.failures:
+            queue.put_back()
+            return
+        for taken in written:
+            self._disks[server].write(taken.effects.records)
+        queue.writing = []
+        for number, taken in enumerate(written):
+            queue.leaving = written[number + 1 :]
+            if server not in self.down:
+                self._let_out(server, taken)
+            for held in taken.held:
+                if server in self.down:
+                    held.lose()
+                else:
+                    held.let_out()
+        if server in self.down:
+            return
+        if queue.waiting:
+            self._begin_write(server)
+
+    def _let_out(self, server: ServerId, taken: Taken) -> None:
+        """Send letters, answer, and tell the sender of a letter that it was received; or crash on the way."""
+        met = taken.event.peer if isinstance(taken.event, PeerMet) else None
+        # To whom it was just met, letters leave that were kept, these among them.
+        free = [letter for letter in taken.effects.messages if self._may_leave(server, letter)]
+        letters = [letter for letter in free if letter.receiver != met]
+        replies = taken.replies
+        if taken.crash_at is not None:
+            leave = int(taken.crash_at * (len(letters) + len(replies) + 1))
+            for letter in letters[:leave]:
+                self._send(server, letter)
+            self._answer(replies[: max(0, leave - len(letters))])
+            self._crash(server)
+            return
+        for letter in letters:
+            self._send(server, letter)
+        if met is not None:
+            self.send_kept(server, met)
+        self._answer(replies)
+        self._arm(server)
+        if isinstance(taken.event, PeerMessage):
+            receipt = PeerReceived(server, taken.handled_through)
+            self.network.put(taken.event.sender, receipt, delay=self._some_time())
+
+    def _may_leave(self, server: ServerId, letter: PeerLetter) -> bool:
+        first_held = self.queues[server].first_letter_held(letter.receiver)
+        return first_held is None or letter.number < first_held
+
+    def _note_places(self, server: ServerId, replies: Iterable[Reply]) -> None:
+        self.decided += [(server, reply.place) for reply in replies if reply.place is not None]
+
+    def _answer(self, replies: Iterable[Reply]) -> None:
+        for reply in replies:
+            assert reply.ticket not in self.answers, "a caller is answered once"
+            self._asking.pop(reply.ticket, None)
+            self.answers[reply.ticket] = reply.outcome
+            if reply.place is not None:
+                self.places[reply.ticket] = reply.place
+            self.on_answer(reply.ticket, reply.outcome)
+
+    def _start(self, server: ServerId) -> None:
+        own = Subnet(server)
+        peers = {subnet: _address(subnet) for subnet in self.subnets if subnet != own and self._is_configured}
+        self.servers[server] = ServerCore.restore(self._disks[server].read(), subnets=[own], peers=peers)
+        if self._own_parts_later:
+            self.servers[server].leave_own_parts_for_later()
+        self._armed.pop(server, None)
+
+    def _add_peers(self, server: ServerId) -> None:
+        for subnet in self.subnets:
+            if subnet != Subnet(server):
+                added = AddPeer(NO_TICKET, subnet, _address(subnet))
+                self._disks[server].write(self.servers[server].step(added, self.now).records)
+
+    def _meet_all(self, server: ServerId) -> None:
+        for subnet in self.subnets:
+            if subnet != Subnet(server):
+                met = PeerMet(ServerId(subnet), (subnet,))
+                self._disks[server].write(self.servers[server].step(met, self.now).records)
+
+    def counts(self) -> Counter[str]:
+        """How many messages of each type were sent."""
+        return Counter(type(sent.message).__name__ for sent in self.sent)
+
+    def _arm(self, server: ServerId) -> None:
+        """Let a server know when its next deadline has come."""
+        deadline = self.servers[server].next_deadline
+        if deadline is not None and deadline != self._armed.get(server):
+            self._armed[server] = deadline
+            self.network.put(server, Tick(), delay=max(0.0, deadline - self.now) + 1e-6)
+
+    def _send(self, sender: ServerId, letter: PeerLetter) -> None:
+        if self.connections is not None and not self.connections.is_open(sender, letter.receiver):
+            return
+        sent = Sent(self.now, sender, letter.receiver, decode(letter.encoded))
+        self.sent.append(sent)
+        self.network.send(sent, PeerMessage(sender, letter.number, letter.encoded))
+
+    def _name_updates(self, server: ServerId, event: Event) -> None:
+        """Remember which update a command began; the coordinator of an update holds an entry of it from the start."""
+        if isinstance(event, UpdateCommand | ReadCommand):
+            for update_id in self.servers[server].entries.by_update:
+                if update_id.coordinator == server:
+                    self._tickets.setdefault(update_id, event.ticket)
+
+    def _chance_of(self, share: float) -> bool:
+        return self._crashes is not None and self._crashes.random() < share
+
+    def _some_time(self) -> float:
+        return 0.0 if self._crashes is None else self._crashes.expovariate(1.0)
+
+
+def _address(subnet: Subnet) -> str:
+    return f"{subnet}:7400"

@@ -1,0 +1,290 @@
+"""Connections between servers that break and come back, as the transport presents them to the cores.
+
+    open -- a channel is cut, a server stops --> an end notices --> closed --> each end waits a while --> PeerLost
+      ^                                                                |
+      +---- PeerMet, receipts, letters sent again <-- all is whole again
+
+    open -- a server says that it cannot write (`unwritable`) --> PeerLost, at the other end alone; it stays open
+      ^                                                              |
+      +---- PeerMet, at that end <-- it says that it can ------------+
+
+Each pair of servers has one connection, and it needs both channels. While one is cut, what is on its way waits; if it
+is whole again before an end has noticed, all goes on as if nothing had been. An end that notices closes the connection:
+what is under way is lost. Each end takes notice at its own time, or not at all where the connection is back by then.
+
+When two servers meet, the numbers of their letters show whether one has gone back to an older copy of its disk. Then it
+begins a fresh incarnation, and closes all connections; whoever learns of it begins the channels with it again.
+
+Source: nameserver/transport/peer_transport.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from itertools import combinations
+from random import Random
+from typing import NamedTuple, Protocol
+
+from namegraph.events import Event, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored
+from namegraph.model.names import ServerId, Subnet
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork
+from simulation.oracle.violation import InvariantViolatedError
+
+NOTICED_AFTER = (0.5, 5.0, 20.0)
+"""Mean times until an end notices that nothing comes any more, or gets through."""
+
+LOST_AFTER = (1.0, 10.0)
+"""Mean times from there until the core is told."""
+
+CONNECTED_AFTER = 1.0
+"""Mean time until a server tries to connect again once it could."""
+
+RECEIPTS_LOST_SHARE = 0.3
+"""Of new connections, those after which letters are sent again that were received: their number tells."""
+
+
+class Pair(NamedTuple):
+    """Two servers, sorted."""
+
+    one: ServerId
+    other: ServerId
+
+
+class Words(Protocol):
+    """What servers say over their connections of their disks."""
+
+    def is_given_up(self, end: ServerId, other: ServerId) -> bool:
+        """Whether a server has lost another one since that cannot write, and heard nothing else since."""
+
+    def can_be_heard(self, end: ServerId, other: ServerId) -> None:
+        """What a server says arrives at another one again."""
+
+    def crashed(self, server: ServerId) -> None:
+        """A server is no more."""
+
+    def started(self, server: ServerId) -> None:
+        """A server is back."""
+
+
+class BreakingConnections:
+    """All connections of a cluster."""
+
+    def __init__(self, cluster: Cluster, network: RandomNetwork, chance: Random) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._chance = chance
+        self._cuts: Counter[Channel] = Counter()
+        """How often a channel was cut and not mended."""
+        pairs = [Pair(*sorted(pair)) for pair in combinations(cluster.servers, 2)]
+        self._sessions = dict.fromkeys(pairs, 0)
+        """How many connections there were before."""
+        self._closed: set[Pair] = set()
+        self.words: Words | None = None
+        self._met: set[Channel] = set()
+        """Who has met whom since both have started."""
+
+    def is_open(self, one: ServerId, other: ServerId) -> bool:
+        """Whether letters can be sent: they leave, whether or not they arrive."""
+        return _pair(one, other) not in self._closed
+
+    def carries(self, sender: ServerId, receiver: ServerId) -> bool:
+        """Whether what is sent arrives."""
+        return self.is_open(sender, receiver) and not self._cuts[Channel(sender, receiver)]
+
+    def session(self, one: ServerId, other: ServerId) -> int:
+        """How many connections two servers had before the present one, or the next."""
+        return self._sessions[_pair(one, other)]
+
+    def cut(self, channels: Iterable[Channel]) -> None:
+        """Let nothing through on some channels."""
+        for channel in channels:
+            self._cuts[channel] += 1
+            if self._cuts[channel] > 1:
+                continue
+            self._network.stop(channel)
+            session = self._sessions[_pair(*channel)]
+            for end, other in (channel, reversed(channel)):
+                self._later(end, partial(self._notice_cut, end, other, session), self._chance.choice(NOTICED_AFTER))
+
+    def mend(self, channels: Iterable[Channel]) -> None:
+        """Let what was cut through again."""
+        for channel in channels:
+            self._cuts[channel] -= 1
+            if self._cuts[channel]:
+                continue
+            self._network.go_on(channel)
+            one, other = channel
+            if self.is_open(one, other):
+                if self._is_whole(one, other):
+                    self._exchange_receipts(one, other)
+                if self.words is not None:
+                    self.words.can_be_heard(other, one)
+            self._later(one, partial(self._connect, one, other), CONNECTED_AFTER)
+
+    def paused(self, server: ServerId) -> None:
+        """A server takes nothing for a while; others may notice."""
+        for other in self._others(server):
+            session = self._sessions[_pair(server, other)]
+            noticed_after = self._chance.choice(NOTICED_AFTER)
+            self._later(other, partial(self._notice_pause, other, server, session), noticed_after)
+
+    def crashed(self, server: ServerId) -> None:
+        """A server is no more: what it had sent may arrive until the other end notices."""
+        self._network.thaw(server)
+        self._met = {channel for channel in self._met if server not in channel}
+        if self.words is not None:
+            self.words.crashed(server)
+        for other in self._others(server):
+            if not self.is_open(server, other):
+                continue
+            self._closed.add(_pair(server, other))
+            self._network.drop(Channel(other, server))
+            session = self._sessions[_pair(server, other)]
+            noticed_after = self._chance.choice(NOTICED_AFTER)
+            self._later(other, partial(self._notice_crash, other, server, session), noticed_after)
+
+    def started(self, server: ServerId) -> None:
+        """A server is back and looks for the others."""
+        for other in self._others(server):
+            self._expect(server, other, self._sessions[_pair(server, other)])
+            self._later(server, partial(self._connect, server, other), CONNECTED_AFTER)
+        if self.words is not None:
+            self.words.started(server)
+
+    def _notice_cut(self, end: ServerId, other: ServerId, session: int) -> None:
+        if not self._is_whole(end, other):
+            self._close(end, other, session)
+
+    def _notice_pause(self, end: ServerId, other: ServerId, session: int) -> None:
+        if self._network.view_change_in_progress(other):
+            self._close(end, other, session)
+
+    def _notice_crash(self, end: ServerId, other: ServerId, session: int) -> None:
+        if self._sessions[_pair(end, other)] == session and not self.is_open(end, other):
+            self._network.drop(Channel(other, end))
+            self._expect(end, other, session)
+
+    def _close(self, end: ServerId, other: ServerId, session: int) -> None:
+        pair = _pair(end, other)
+        if self._sessions[pair] != session or pair in self._closed or end in self._cluster.down:
+            return
+        self._closed.add(pair)
+        for channel in (Channel(end, other), Channel(other, end)):
+            self._network.drop(channel)
+        self._expect(end, other, session)
+        self._later(other, partial(self._expect, other, end, session), self._chance.choice(NOTICED_AFTER))
+        self._later(end, partial(self._connect, end, other), CONNECTED_AFTER)
+
+    def _expect(self, end: ServerId, other: ServerId, session: int) -> None:
+        self._later(end, partial(self._lose, end, other, session), self._chance.choice(LOST_AFTER))
+
+    def _lose(self, end: ServerId, other: ServerId, session: int) -> None:
+        if self._sessions[_pair(end, other)] == session and not self.is_open(end, other):
+            self._take(end, PeerLost(other, "no connection"))
+
+    def _connect(self, end: ServerId, other: ServerId) -> None:
+        """An end dials; where that cannot be, what ends the trouble dials again."""
+        if not self.is_open(end, other) and self._can_connect(end, other):
+            self._later(other, partial(self._open, end, other), 0.0)
+
+    def _open(self, dialled: ServerId, end: ServerId) -> None:
+        if self.is_open(dialled, end) or not self._can_connect(dialled, end):
+            return
+        if self._network.view_change_in_progress(dialled):
+            self._later(dialled, partial(self._connect, dialled, end), CONNECTED_AFTER)
+            return
+        pair = _pair(dialled, end)
+        if not self._fit(*pair):
+            self._later(dialled, partial(self._connect, dialled, end), CONNECTED_AFTER)
+            return
+        self._sessions[pair] += 1
+        for channel in (Channel(*pair), Channel(*reversed(pair))):
+            self._network.drop(channel)
+        for one, other in (pair, reversed(pair)):
+            if self.words is None or not self.words.is_given_up(one, other):
+                self._take(one, PeerMet(other, (Subnet(other),)))
+                self._met.add(Channel(one, other))
+        if not self._can_connect(*pair):
+            for one, other in (pair, reversed(pair)):
+                self._expect(one, other, self._sessions[pair])
+            return
+        self._closed.discard(pair)
+        if self._chance.random() >= RECEIPTS_LOST_SHARE:
+            self._exchange_receipts(*pair)
+        for sender, receiver in (pair, reversed(pair)):
+            if self.is_open(sender, receiver):
+                self._cluster.send_kept(sender, receiver)
+                if self.words is not None:
+                    self.words.can_be_heard(receiver, sender)
+
+    def _fit(self, one: ServerId, other: ServerId) -> bool:
+        """Whether each has what the other one knows of it; if not, they take notice."""
+        cores = self._cluster.servers
+        ways = ((one, other), (other, one))
+        for server, peer in ways:
+            incarnation, known = cores[server].incarnations.own, cores[peer].incarnations
+            if known.is_over(server, incarnation):
+                self._go_back(server)
+                return False
+            if known.of(server) != incarnation:
+                # Letters of before that come later are not taken for those of now.
+                self._network.drop(Channel(server, peer))
+                self._take(peer, PeerRestored(server, incarnation))
+                self._forget_receipts(_pair(server, peer))
+                return False
+        gone_back = [server for server, peer in ways if self._has_gone_back(server, peer)]
+        for server in gone_back:
+            self._go_back(server)
+        return not gone_back
+
+    def _go_back(self, server: ServerId) -> None:
+        if server not in self._cluster.on_old_disks:
+            raise InvariantViolatedError(f"{server} is taken for one that has gone back")
+        self._take(server, Restored(self._chance.randint(2**32, 2**40)))
+        for third in self._others(server):
+            self._close(server, third, self._sessions[_pair(server, third)])
+            self._forget_receipts(_pair(server, third))
+
+    def _has_gone_back(self, server: ServerId, peer: ServerId) -> bool:
+        """Whether what a peer has of a server, and had from it, is more than the server knows of."""
+        if Channel(server, peer) in self._met:
+            return False
+        through = self._cluster.durable_through
+        ours, theirs = self._cluster.servers[server].channels, self._cluster.servers[peer].channels
+        has_sent_less = through(peer, server) > ours.left_through(peer)
+        return has_sent_less or through(server, peer) < theirs.forgotten_through(server)
+
+    def _forget_receipts(self, pair: Pair) -> None:
+        def is_void(waiting: Arrival) -> bool:
+            event = waiting.event
+            return isinstance(event, PeerReceived) and _pair(waiting.server, event.peer) == pair
+
+        self._network.forget(is_void)
+
+    def _exchange_receipts(self, one: ServerId, other: ServerId) -> None:
+        for sender, receiver in ((one, other), (other, one)):
+            if self.is_open(sender, receiver):
+                self._take(sender, PeerReceived(receiver, self._cluster.durable_through(receiver, sender)))
+
+    def _can_connect(self, one: ServerId, other: ServerId) -> bool:
+        return self._is_whole(one, other) and not self._cluster.down.keys() & {one, other}
+
+    def _is_whole(self, one: ServerId, other: ServerId) -> bool:
+        return not (self._cuts[Channel(one, other)] or self._cuts[Channel(other, one)])
+
+    def _take(self, server: ServerId, event: Event) -> None:
+        self._cluster.take(Arrival(self._cluster.now, server, event, None))
+
+    def _later(self, server: ServerId, run: partial[None], mean_delay: float) -> None:
+        delay = self._chance.expovariate(1.0) * mean_delay
+        self._network.put(server, Errand(run), delay=delay)
+
+    def _others(self, server: ServerId) -> list[ServerId]:
+        return [other for other in self._cluster.servers if other != server]
+
+
+def _pair(one: ServerId, other: ServerId) -> Pair:
+    return Pair(*sorted((one, other)))

@@ -1,0 +1,142 @@
+"""Messages between servers as short texts: what tells one conversation from another, not all that they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from namegraph.model.priorities import Priority
+from namegraph.wire.codec import Message
+from namegraph.wire.columns import nodes_in, unpack_arcs
+from namegraph.wire.message_parts import ArcId, OnwardServers, PendingEntry, UpdateId, ViewId, Vnid
+from namegraph.wire.update_messages import (
+    Abort,
+    Commit,
+    Done,
+    Drop,
+    Final,
+    Holding,
+    Order,
+    Ready,
+    Refuse,
+    TakeCut,
+    Vote,
+)
+from namegraph.wire.view_messages import (
+    Accept,
+    ArcDigest,
+    Decline,
+    DigestReply,
+    ExcludedFromView,
+    HintedOutcome,
+    IncomingSuspended,
+    Install,
+    MemberReconciled,
+    Open,
+    Propose,
+    Reach,
+    SuspendIncoming,
+    ViewReconciled,
+)
+
+
+def describe(message: Message) -> str:
+    """What a message says, without its kind and update; empty where that is all."""
+    match message:
+        case Order():
+            nodes = sorted({*message.cover.ends, *message.cover.entry_nodes})
+            place = f"place {_place(message.final)}" if message.final else f"after {_place(message.tentative)}"
+            return f"{place}, {' '.join(nodes)}"
+        case Vote():
+            return _place(message.priority) + _show_leads(message.leads)
+        case Final():
+            return _place(message.priority)
+        case Ready():
+            return ("covers " + " ".join(sorted(message.cover.entry_nodes))) + _show_leads(message.leads)
+        case Refuse():
+            return message.refusal.reason
+        case Commit():
+            return _show_commit(message)
+        case Done(_, controlled, released):
+            told = (("controlled", controlled), ("released", released))
+            return ", ".join(f"{what} {' '.join(nodes)}" for what, nodes in told if nodes)
+        case Reach(view, servers):
+            return f"in view {_view(view)}, {_nodes(servers)}"
+        case Propose(view) | Accept(view) | Decline(view):
+            return _view(view)
+        case Install(view, members):
+            return f"{_view(view)}: {_nodes(server for server, _ in members)}"
+        case ExcludedFromView(view, members):
+            return f"{_view(view)}: {_nodes(members)}"
+        case SuspendIncoming(arcs):
+            return ", ".join(map(_arc, arcs))
+        case ArcDigest(arcs) | DigestReply(arcs) | HintedOutcome(_, _, arcs):
+            return ", ".join(f"{'+' if known.is_present else '-'}{_arc(known.arc)}" for known in arcs)
+        case (
+            Abort()
+            | Holding()
+            | Drop()
+            | IncomingSuspended()
+            | Open()
+            | MemberReconciled()
+            | ViewReconciled()
+            | TakeCut()
+        ):
+            return ""
+        case _:
+            assert_never(message)
+
+
+def update_of(message: Message) -> UpdateId | None:
+    """The update that a message belongs to; None where it is about records, views or healing."""
+    match message:
+        case Order():
+            return message.update.update_id
+        case Vote() | Final() | Abort() | Holding() | Drop() | Ready() | Refuse() | Commit() | Done():
+            return message.update_id
+        case TakeCut():
+            return message.update_id
+        case _:
+            return None
+
+
+def _show_commit(commit: Commit) -> str:
+    signs = {(True, False): "+", (False, True): "~", (False, False): "-"}
+    changes = [f"{signs[arc.is_present, arc.is_suspended]}{_arc(arc.arc)}" for arc in unpack_arcs(commit.arcs)]
+    parts = [" ".join(changes), f"at {_place(commit.final)}"]
+    if commit.renamed:
+        parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in commit.renamed))
+    if commit.relay.nodes:
+        parts.append("above " + " ".join(sorted(nodes_in(commit.relay))))
+    if commit.handed_on:
+        parts.append("handed on " + " ".join(_update(entry) for entry in commit.handed_on))
+    return ", ".join(part for part in parts if part)
+
+
+def _show_leads(leads: OnwardServers) -> str:
+    return "".join(f", leads to {' '.join(nodes)}" for _, nodes in leads)
+
+
+def _update(entry: PendingEntry) -> str:
+    update_id = entry.update_id
+    return f"{update_id.coordinator}/{update_id.number}"
+
+
+def _place(priority: Priority) -> str:
+    return f"{priority.counter}@{priority.server}"
+
+
+def _view(view: ViewId) -> str:
+    return f"{view.number}@{view.leader}"
+
+
+def _vnid(vnid: Vnid | None) -> str:
+    return "none" if vnid is None else f"{vnid.smallest}#{vnid.made_at.counter}"
+
+
+def _arc(arc: ArcId) -> str:
+    return f"{arc.parent}>{arc.child}"
+
+
+def _nodes(nodes: Iterable[str]) -> str:
+    return " ".join(nodes) or "nobody"

@@ -1,0 +1,17 @@
+"""Correct servers count no faults of one another, whatever happens between them: a letter may come again, no more."""
+
+from __future__ import annotations
+
+from namegraph.core import ServerCore
+from namegraph.model.names import ServerId
+from simulation.oracle.violation import InvariantViolatedError
+
+LETTERS_THAT_COME_AGAIN = frozenset({"repeated", "out of order", "receipt for what was not sent"})
+"""What is counted, too, where a connection was made anew."""
+
+
+def require_no_fault(server: ServerId, core: ServerCore) -> None:
+    """Raises `InvariantViolatedError` where a server has counted a fault of another one since it started."""
+    for peer, fault in core.channels.faults:
+        if fault not in LETTERS_THAT_COME_AGAIN:
+            raise InvariantViolatedError(f"blame: {server} counts a fault of {peer}, which {fault}")

@@ -1,0 +1,1 @@
+"""What goes wrong, and when: all of it from a seed."""

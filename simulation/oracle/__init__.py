@@ -1,0 +1,1 @@
+"""What must be: the model of brute force, to which nothing of the protocol is known."""

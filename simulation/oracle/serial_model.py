@@ -1,0 +1,201 @@
+"""The brute-force model: the committed updates one after another, by final priority, on one plain set of arcs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import rustworkx
+
+from namegraph.events import UpdateCommand
+from namegraph.model.names import NodeId
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.model.outcomes import Committed, Outcome
+from namegraph.model.priorities import Priority
+from simulation.checks.partition_ledger import PartitionLedger
+from simulation.oracle.violation import InvariantViolatedError
+
+ArcName = tuple[NodeId, NodeId]
+
+
+class TrueGraph:
+    """The arcs there are with their costs, and what follows from them."""
+
+    def __init__(self, arcs: Mapping[ArcName, int]) -> None:
+        self.arcs = dict(arcs)
+        self.children: dict[NodeId, list[NodeId]] = {}
+        self.parents: dict[NodeId, list[NodeId]] = {}
+        graph: rustworkx.PyDiGraph[NodeId, None] = rustworkx.PyDiGraph()
+        nodes = sorted({node for arc in self.arcs for node in arc})
+        place = {node: graph.add_node(node) for node in nodes}
+        for parent, child in sorted(self.arcs):
+            self.children.setdefault(parent, []).append(child)
+            self.parents.setdefault(child, []).append(parent)
+            graph.add_edge(place[parent], place[child], None)
+        self._loop_of: dict[NodeId, frozenset[NodeId]] = {}
+        for component in rustworkx.strongly_connected_components(graph):
+            inside = frozenset(graph[number] for number in component)
+            self._loop_of.update(dict.fromkeys(inside, inside))
+
+    def loop_of(self, node: NodeId) -> frozenset[NodeId]:
+        """The nodes of a node's derived node."""
+        return self._loop_of.get(node, frozenset([node]))
+
+    def above(self, nodes: Iterable[NodeId]) -> set[NodeId]:
+        """The nodes and their ancestors."""
+        return _closure(self.parents, nodes)
+
+    def below(self, nodes: Iterable[NodeId]) -> set[NodeId]:
+        """The nodes and their descendants."""
+        return _closure(self.children, nodes)
+
+    def blocked(self) -> dict[ArcName, set[NodeId]]:
+        """Who must not cross which normal arc (protocol.md section 4); every normal arc is in it."""
+        entering: dict[frozenset[NodeId], list[tuple[int, NodeId, NodeId]]] = {}
+        for (parent, child), cost in self.arcs.items():
+            sink = self.loop_of(child)
+            if parent not in sink:
+                entering.setdefault(sink, []).append((cost, parent, child))
+        found = {}
+        for arcs in entering.values():
+            reached: set[NodeId] = set()
+            for _, parent, child in sorted(arcs):
+                above = self.above([parent])
+                found[parent, child] = above & reached
+                reached |= above
+        return found
+
+
+@dataclass(slots=True)
+class TrueState:
+    """What the committed updates made, one after another."""
+
+    groups: set[NodeId]
+    arcs: dict[ArcName, int]
+    """Costs, by arc."""
+
+    def after(self, operations: Iterable[Operation]) -> TrueState | None:
+        """The state after an update; None where it must be refused."""
+        state = TrueState(set(self.groups), dict(self.arcs))
+        is_possible = all(state._do(operation) for operation in operations)
+        return state if is_possible else None
+
+    def carried_out(self, operations: Iterable[Operation]) -> TrueState:
+        """The state after an update that was done, whatever was there before."""
+        state = TrueState(set(self.groups), dict(self.arcs))
+        carry_out(state.arcs, operations)
+        for operation in operations:
+            if isinstance(operation, CreateGroup):
+                state.groups.add(operation.group)
+            elif isinstance(operation, DeleteGroup):
+                state.groups.discard(operation.group)
+        return state
+
+    def _do(self, operation: Operation) -> bool:
+        match operation:
+            case CreateGroup(group, if_needed):
+                if group in self.groups:
+                    return if_needed
+                self.groups.add(group)
+                return not self._arcs_of(group)
+            case DeleteGroup(group, force):
+                arcs = self._arcs_of(group)
+                if group not in self.groups or (arcs and not force):
+                    return False
+                self.groups.discard(group)
+                for arc in arcs:
+                    del self.arcs[arc]
+                return True
+            case JoinArc(parent, child):
+                if parent not in self.groups or (parent, child) in self.arcs:
+                    return parent in self.groups and operation.if_needed
+                self.arcs[parent, child] = operation.cost
+                return True
+            case LeaveArc(parent, child):
+                if (parent, child) not in self.arcs:
+                    return parent in self.groups and operation.if_needed
+                del self.arcs[parent, child]
+                return True
+
+    def _arcs_of(self, node: NodeId) -> list[ArcName]:
+        return [arc for arc in self.arcs if node in arc]
+
+
+Watch = Callable[[UpdateCommand, Outcome, TrueState, TrueState], None]
+
+
+def run_serially(
+    commands: Mapping[int, UpdateCommand],
+    answers: Mapping[int, Outcome],
+    places: Mapping[int, Priority],
+    groups: Iterable[NodeId],
+    watch: Watch | None = None,
+    apart: PartitionLedger | None = None,
+    arcs: Mapping[ArcName, int] | None = None,
+) -> TrueState:
+    """The state after all updates in the order of final priorities; raises where the serial run has another outcome.
+
+    `groups` and `arcs` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere.
+    `watch` is shown each commit: command, outcome, and the states before and after.
+    """
+    state = TrueState(set(groups), dict(arcs or {}))
+    for _, ticket, before, after in states(commands, answers, places, groups, apart, arcs):
+        if watch is not None and isinstance(answers[ticket], Committed):
+            watch(commands[ticket], answers[ticket], before, after)
+        state = after
+    for ticket, outcome in answers.items():
+        if ticket in commands and ticket not in places and isinstance(outcome, Committed):
+            raise InvariantViolatedError(f"I8: {commands[ticket]} was committed and has no place")
+    return state
+
+
+def states(
+    commands: Mapping[int, UpdateCommand],
+    answers: Mapping[int, Outcome],
+    places: Mapping[int, Priority],
+    groups: Iterable[NodeId],
+    apart: PartitionLedger | None = None,
+    arcs: Mapping[ArcName, int] | None = None,
+) -> Iterator[tuple[Priority, int, TrueState, TrueState]]:
+    """Updates in the order of final priorities: place, ticket, states before and after; raises as `run_serially`."""
+    state = TrueState(set(groups), dict(arcs or {}))
+    # One server may refuse right after a commit of the same priority, so commits come first.
+    in_order = sorted(
+        (places[ticket], not isinstance(answers[ticket], Committed), ticket) for ticket in commands if ticket in places
+    )
+    for place, is_refused, ticket in in_order:
+        operations = commands[ticket].operations
+        after = state.after(operations)
+        if (after is None) != is_refused and apart is not None and apart.touches(operations):
+            after = None if is_refused else state.carried_out(operations)
+        elif (after is None) != is_refused:
+            possible = "impossible" if after is None else "possible"
+            raise InvariantViolatedError(f"I8: {operations} at {place} are {possible}; {answers[ticket]}")
+        yield place, ticket, state, after or state
+        state = after or state
+
+
+def carry_out(arcs: dict[ArcName, int], operations: Iterable[Operation]) -> None:
+    """Change the arcs as an update that was committed did."""
+    for operation in operations:
+        match operation:
+            case JoinArc(parent, child):
+                arcs.setdefault((parent, child), operation.cost)
+            case LeaveArc(parent, child):
+                arcs.pop((parent, child), None)
+            case DeleteGroup(group):
+                for arc in [arc for arc in arcs if group in arc]:
+                    del arcs[arc]
+            case CreateGroup():
+                pass
+
+
+def _closure(neighbours: Mapping[NodeId, list[NodeId]], starts: Iterable[NodeId]) -> set[NodeId]:
+    reached = set(starts)
+    pending = list(reached)
+    while pending:
+        for node in neighbours.get(pending.pop(), ()):
+            if node not in reached:
+                reached.add(node)
+                pending.append(node)
+    return reached

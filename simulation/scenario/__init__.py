@@ -1,0 +1,1 @@
+"""Schedules as short texts: read and written, run, recorded, and made shorter."""

@@ -1,0 +1,54 @@
+"""A run that was left to chance, as a scenario that replays it: what clients changed, and when each message arrived.
+
+A scenario has no slow disks and no letters that come twice: a letter waits until it is delivered, which is the same to
+its receiver.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from namegraph.events import PeerLost, PeerMet, Tick, UpdateCommand
+from namegraph.model.names import NodeId, ServerId
+from simulation.cluster.cluster import Cluster, Restart
+from simulation.cluster.networks import Arrival, Sent
+from simulation.scenario.schedule import Ask, Crash, Deliver, Expire, Lose, Meet, Quiet, Scenario, Selection, Step
+
+
+def record(
+    cluster: Cluster, groups: Sequence[NodeId], bursts: Iterable[Sequence[Arrival | Restart | None]]
+) -> Scenario:
+    """What happened in bursts with a quiet point between them, over groups that were created before."""
+    steps: list[Step] = []
+    deadlines: dict[int, tuple[ServerId, float]] = {}
+    for burst in bursts:
+        for happened in burst:
+            if happened is not None:
+                steps += _steps(cluster, happened, deadlines)
+        steps.append(Quiet())
+    return Scenario(cluster.subnets, tuple(groups), (), tuple(steps))
+
+
+def _steps(
+    cluster: Cluster, happened: Arrival | Restart, deadlines: dict[int, tuple[ServerId, float]]
+) -> Iterable[Step]:
+    match happened:
+        case Restart(server):
+            yield Crash(server)
+        case Arrival(_, _, _, Sent() as sent):
+            ticket = cluster.ticket_of(sent.message)
+            if ticket is None or ticket in deadlines:  # Reads are not recorded.
+                yield Deliver(Selection(sent.channel, type(sent.message).__name__, ticket))
+        case Arrival(_, server, UpdateCommand() as command) if command.ticket not in deadlines:
+            deadlines[command.ticket] = (server, math.inf if command.deadline is None else command.deadline)
+            yield Ask(command.ticket, server, command.operations)
+        case Arrival(_, server, PeerLost(peer)):
+            yield Lose(server, peer)
+        case Arrival(_, server, PeerMet(peer)):
+            yield Meet(server, peer)
+        case Arrival(time, server, Tick()):
+            for ticket, (asked, deadline) in list(deadlines.items()):
+                if asked == server and deadline < time:
+                    deadlines[ticket] = (asked, math.inf)
+                    yield Expire(ticket)

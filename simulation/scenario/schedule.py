@@ -1,0 +1,485 @@
+"""A schedule of updates and messages as a short text, read and written here; `runner` runs it.
+
+    # A comment, up to the end of its line.
+    servers a b c                          one server for each subnet, named after it
+    groups x@a y@b z@c                     what is there at the start: groups,
+    arc x@a y@b cost 2                     and arcs
+
+    at a join x@a z@c, leave x@a y@b       update 1: a client asks the server a for one atomic update
+    at b join y@b z@c                      update 2
+
+    hold a>b Order 1                       the Order of update 1 from a to b waits, with all that comes after it there;
+    hold b>c Commit                        any Commit from b to c;
+    hold c>a                               anything from c to a
+    run                                    all else arrives, what was sent first comes first
+    release a>b Order 1                    lets go what was held by the very same words; alone, it lets go everything
+    deliver c>a Vote 2                     what waits from c to a arrives now, through the Vote of update 2; held or not
+    expire 2                               the deadline of update 2 passes
+    crash b                                b loses what it did not make durable, starts again and connects again
+    lose a b                               a finds b out of reach; letters between them wait only if they are held
+    meet a b                               a finds b again
+    quiet                                  held messages are let go, in the order of their lines, each time nothing else
+                                           arrives; then all that must hold of a cluster at rest is checked
+
+    answer 1 committed formed x@a y@b      what the client was told: `committed` (with what it did, or a part of it),
+    answer 2 refused NOT_A_MEMBER          `refused` and the reason, or `waiting`
+    arcs x@a>y@b y@b>z@c                   the arcs there are (or `arcs none`); quiet first
+    loops x@a y@b, z@c u@c                 the virtual nodes there are (or `loops none`); quiet first
+
+Updates are numbered in the order of their lines. A scenario ends with `quiet`, said or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import assert_never, get_args
+
+from namegraph.model.names import InvalidNameError, NodeId, ServerId, Subnet, parse_name, parse_subnet, subnet_of
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.model.outcomes import EffectKind
+from namegraph.model.refusals import Reason
+from namegraph.wire.codec import Message
+from namegraph.wire.message_parts import ArcId
+from simulation.cluster.networks import Channel
+
+_COMMENT = re.compile(r"(^|\s)#.*")
+
+MESSAGE_KINDS = tuple(sorted(kind.__name__ for kind in get_args(Message)))
+
+
+class ScenarioSyntaxError(ValueError):
+    """A line that cannot be understood; says which and why."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(f"line {line}: {why}")
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class StartArc:
+    """An arc that is there at the start."""
+
+    arc: ArcId
+    cost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A client asks. `number` names the update in other steps."""
+
+    number: int
+    server: ServerId
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Some messages of a channel. None: of any kind, of any update."""
+
+    channel: Channel
+    kind: str | None = None
+    update: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Let these messages wait."""
+
+    messages: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Let them go on; None: all that is held."""
+
+    messages: Selection | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Let a channel go on through the first of these messages."""
+
+    messages: Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The deadline of an update passes."""
+
+    update: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A server crashes and starts again."""
+
+    server: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """A server finds another one out of reach."""
+
+    server: ServerId
+    peer: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class Meet:
+    """A server finds another one again."""
+
+    server: ServerId
+    peer: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Let all arrive that is not held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Let all arrive, and check."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectAnswer:
+    """What a client was told: `outcome` is `committed`, `waiting` or the reason of a refusal."""
+
+    update: int
+    outcome: str
+    effect: EffectKind | None = None
+    groups: tuple[NodeId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectArcs:
+    """The arcs there are."""
+
+    arcs: frozenset[ArcId]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectLoops:
+    """The virtual nodes there are."""
+
+    loops: frozenset[frozenset[NodeId]]
+
+
+Expectation = ExpectAnswer | ExpectArcs | ExpectLoops
+Step = Ask | Hold | Release | Deliver | Expire | Crash | Lose | Meet | Run | Quiet | Expectation
+
+COMMITTED = "committed"
+WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is there at the start, and what happens."""
+
+    servers: tuple[Subnet, ...]
+    groups: tuple[NodeId, ...]
+    arcs: tuple[StartArc, ...]
+    steps: tuple[Step, ...]
+    lines: tuple[int, ...] = ()
+    """The line of each step, where it was read from a text."""
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        """The updates, in order."""
+        return tuple(step for step in self.steps if isinstance(step, Ask))
+
+    def line_of(self, place: int) -> str:
+        """Where a step comes from, for those who read an error."""
+        return f"line {self.lines[place]}: " if self.lines else ""
+
+
+def read_scenario(text: str) -> Scenario:
+    """Read a text; raises `ScenarioSyntaxError`."""
+    return _Reader(text).read()
+
+
+def write_scenario(scenario: Scenario, *, comments: Iterable[str] = ()) -> str:
+    """The text of a scenario, its updates numbered anew."""
+    number = {ask.number: place for place, ask in enumerate(scenario.asks, start=1)}
+    lines = [f"# {comment}" for comment in comments]
+    lines.append(" ".join(["servers", *scenario.servers]))
+    if scenario.groups:
+        lines.append(" ".join(["groups", *scenario.groups]))
+    lines += [f"arc {start.arc.parent} {start.arc.child}{_cost(start.cost)}" for start in scenario.arcs]
+    lines.append("")
+    lines += [show_step(step, number.__getitem__) for step in scenario.steps]
+    return "\n".join(lines) + "\n"
+
+
+def show_step(step: Step, number_of: Callable[[int], int] = int) -> str:
+    """One step as it is written."""
+    match step:
+        case Ask():
+            return f"at {step.server} " + ", ".join(map(_show_operation, step.operations))
+        case Hold(messages):
+            return "hold " + show_selection(messages, number_of)
+        case Release(messages):
+            return "release" if messages is None else "release " + show_selection(messages, number_of)
+        case Deliver(messages):
+            return "deliver " + show_selection(messages, number_of)
+        case Expire(update):
+            return f"expire {number_of(update)}"
+        case Crash(server):
+            return f"crash {server}"
+        case Lose(server, peer):
+            return f"lose {server} {peer}"
+        case Meet(server, peer):
+            return f"meet {server} {peer}"
+        case Run():
+            return "run"
+        case Quiet():
+            return "quiet"
+        case ExpectAnswer(update, outcome, effect, groups):
+            told = outcome if outcome in {COMMITTED, WAITING} else f"refused {outcome}"
+            return " ".join(["answer", str(number_of(update)), told, *([] if effect is None else [effect, *groups])])
+        case ExpectArcs(arcs):
+            return "arcs " + (" ".join(f"{arc.parent}>{arc.child}" for arc in sorted(arcs)) or "none")
+        case ExpectLoops(loops):
+            return "loops " + (", ".join(sorted(" ".join(sorted(loop)) for loop in loops)) or "none")
+        case _:
+            assert_never(step)
+
+
+def with_steps(scenario: Scenario, steps: Iterable[Step]) -> Scenario:
+    """The same start, other steps."""
+    return replace(scenario, steps=tuple(steps), lines=())
+
+
+def _show_operation(operation: Operation) -> str:
+    match operation:
+        case JoinArc():
+            return f"join {operation.parent} {operation.child}{_cost(operation.cost)}"
+        case LeaveArc():
+            return f"leave {operation.parent} {operation.child}"
+        case CreateGroup():
+            return f"create {operation.group}"
+        case DeleteGroup():
+            return f"delete {operation.group}{' force' if operation.force else ''}"
+        case _:
+            assert_never(operation)
+
+
+def show_selection(messages: Selection, number_of: Callable[[int], int] = int) -> str:
+    """Messages as a step names them."""
+    words = [f"{messages.channel.sender}>{messages.channel.receiver}"]
+    if messages.kind is not None:
+        words.append(messages.kind)
+    if messages.update is not None:
+        words.append(str(number_of(messages.update)))
+    return " ".join(words)
+
+
+def _cost(cost: int) -> str:
+    return f" cost {cost}" if cost else ""
+
+
+class _Reader:
+    """Reads line after line; every error names the line that is under way."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.splitlines()
+        self._line = 0
+        self._servers: dict[Subnet, None] = {}
+        self._groups: dict[NodeId, None] = {}
+        self._arcs: dict[ArcId, StartArc] = {}
+        self._steps: list[Step] = []
+        self._step_lines: list[int] = []
+        self._asks = 0
+
+    def read(self) -> Scenario:
+        for number, line in enumerate(self._lines, start=1):
+            self._line = number
+            words = _COMMENT.sub("", line).split()
+            if words:
+                self._read_line(words[0], words[1:])
+        if not self._servers:
+            raise self._error("a scenario begins with `servers` and their names")
+        return Scenario(
+            tuple(self._servers), tuple(self._groups), tuple(self._arcs.values()), tuple(self._steps),
+            tuple(self._step_lines),
+        )  # fmt: skip
+
+    def _read_line(self, verb: str, words: list[str]) -> None:
+        if verb not in {"servers", "groups", "arc"}:
+            self._steps.append(self._read_step(verb, words))
+            self._step_lines.append(self._line)
+            return
+        if self._steps:
+            raise self._error(f"`{verb}` belongs before the first step")
+        match verb, words:
+            case "servers", [_, *_]:
+                self._servers.update(dict.fromkeys(map(self._subnet, words)))
+            case "groups", [_, *_]:
+                self._groups.update(dict.fromkeys(map(self._group, words)))
+            case "arc", [parent, child, *cost]:
+                arc = ArcId(self._existing(parent), self._node(child))
+                if arc in self._arcs:
+                    raise self._error(f"{parent} {child} is there already")
+                self._arcs[arc] = StartArc(arc, self._read_cost(cost))
+            case _:
+                raise self._error(f"`{verb}` of what?")
+
+    def _read_step(self, verb: str, words: list[str]) -> Step:
+        match verb, words:
+            case "at", [server, *operations] if operations:
+                return self._ask(server, operations)
+            case "hold", [_, *_]:
+                return Hold(self._selection(words))
+            case "release", []:
+                return Release(None)
+            case "release", _:
+                return Release(self._selection(words))
+            case "deliver", [_, *_]:
+                return Deliver(self._selection(words))
+            case "expire", [number]:
+                return Expire(self._update(number))
+            case "crash", [server]:
+                return Crash(self._server(server))
+            case "lose", [server, peer]:
+                return Lose(self._server(server), self._server(peer))
+            case "meet", [server, peer]:
+                return Meet(self._server(server), self._server(peer))
+            case "run", []:
+                return Run()
+            case "quiet", []:
+                return Quiet()
+            case "answer", [number, *told]:
+                return self._answer(self._update(number), told)
+            case "arcs", ["none"]:
+                return ExpectArcs(frozenset())
+            case "arcs", [_, *_]:
+                return ExpectArcs(frozenset(map(self._arc, words)))
+            case "loops", ["none"]:
+                return ExpectLoops(frozenset())
+            case "loops", [_, *_]:
+                return ExpectLoops(frozenset(frozenset(map(self._node, loop)) for loop in _split(words)))
+            case _:
+                raise self._error(f"`{' '.join([verb, *words])}` is no step")
+
+    def _ask(self, server: str, words: list[str]) -> Ask:
+        self._asks += 1
+        operations = tuple(self._operation(part) for part in _split(words))
+        return Ask(self._asks, self._server(server), operations)
+
+    def _operation(self, words: list[str]) -> Operation:
+        match words:
+            case ["join", parent, child, *cost]:
+                return JoinArc(self._node(parent), self._node(child), cost=self._read_cost(cost))
+            case ["leave", parent, child]:
+                return LeaveArc(self._node(parent), self._node(child))
+            case ["create", group]:
+                return CreateGroup(self._node(group))
+            case ["delete", group]:
+                return DeleteGroup(self._node(group))
+            case ["delete", group, "force"]:
+                return DeleteGroup(self._node(group), force=True)
+            case _:
+                raise self._error(f"`{' '.join(words)}` is no operation: join, leave, create or delete")
+
+    def _answer(self, number: int, told: list[str]) -> ExpectAnswer:
+        match told:
+            case ["committed"] | ["waiting"]:
+                return ExpectAnswer(number, told[0])
+            case ["committed", effect, *groups] if groups:
+                if effect not in set(EffectKind):
+                    raise self._error(f"{effect} is no effect: {', '.join(EffectKind)}")
+                return ExpectAnswer(number, COMMITTED, EffectKind(effect), tuple(sorted(map(self._node, groups))))
+            case ["refused", reason]:
+                if reason not in set(Reason):
+                    raise self._error(f"{reason} is no reason of a refusal")
+                return ExpectAnswer(number, reason)
+            case _:
+                raise self._error("an answer is `committed`, `refused` and the reason, or `waiting`")
+
+    def _selection(self, words: list[str]) -> Selection:
+        sender, arrow, receiver = words[0].partition(">")
+        if not arrow:
+            raise self._error(f"{words[0]!r} is no channel: write a>b")
+        channel = Channel(self._server(sender), self._server(receiver))
+        match words[1:]:
+            case []:
+                return Selection(channel)
+            case [kind]:
+                return Selection(channel, self._kind(kind))
+            case [kind, number]:
+                return Selection(channel, self._kind(kind), self._update(number))
+            case _:
+                raise self._error("messages are named by channel, kind and update")
+
+    def _kind(self, word: str) -> str:
+        if word not in MESSAGE_KINDS:
+            raise self._error(f"{word} is no kind of message: {', '.join(MESSAGE_KINDS)}")
+        return word
+
+    def _update(self, word: str) -> int:
+        if not word.isdecimal() or int(word) < 1:
+            raise self._error(f"{word!r} is no number of an update")
+        return int(word)
+
+    def _read_cost(self, words: list[str]) -> int:
+        match words:
+            case []:
+                return 0
+            case ["cost", number] if number.isdecimal():
+                return int(number)
+            case _:
+                raise self._error(f"`{' '.join(words)}` is no cost")
+
+    def _arc(self, word: str) -> ArcId:
+        parent, arrow, child = word.partition(">")
+        if not arrow:
+            raise self._error(f"{word!r} is no arc: write x@a>y@b")
+        return ArcId(self._node(parent), self._node(child))
+
+    def _server(self, word: str) -> ServerId:
+        if word not in self._servers:
+            raise self._error(f"there is no server {word!r}")
+        return ServerId(word)
+
+    def _group(self, word: str) -> NodeId:
+        name = self._node(word)
+        if subnet_of(name) not in self._servers:
+            raise self._error(f"no server owns {name}")
+        return name
+
+    def _existing(self, word: str) -> NodeId:
+        name = self._node(word)
+        if name not in self._groups:
+            raise self._error(f"there is no group {name}")
+        return name
+
+    def _node(self, word: str) -> NodeId:
+        try:
+            return parse_name(word)
+        except InvalidNameError as error:
+            raise self._error(str(error)) from None
+
+    def _subnet(self, word: str) -> Subnet:
+        try:
+            return parse_subnet(word)
+        except InvalidNameError as error:
+            raise self._error(str(error)) from None
+
+    def _error(self, why: str) -> ScenarioSyntaxError:
+        return ScenarioSyntaxError(self._line, why)
+
+
+def _split(words: Iterable[str]) -> Iterator[list[str]]:
+    """The parts between commas; a comma stands alone or behind a word."""
+    part: list[str] = []
+    for word in words:
+        if word.endswith(","):
+            part += [word[:-1]] if word != "," else []
+            yield part
+            part = []
+        else:
+            part.append(word)
+    yield part

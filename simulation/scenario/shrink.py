@@ -1,0 +1,354 @@
+"""Finds a short scenario that fails as a long one does.
+
+First what is asked for: updates, operations, what is there at the start. A smaller run seldom fails under the very
+schedule of the larger one, so some others are tried, by chance. Then the schedule: either the few messages that must
+be delivered out of turn, or the few that must be held, whichever takes fewer lines.
+
+The idea of taking parts away by halves is delta debugging (A. Zeller and R. Hildebrandt, 2002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Hashable, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.wire.message_parts import ArcId
+from simulation.cluster.failures import FAULTS, kind_of
+from simulation.cluster.networks import Channel, first
+from simulation.scenario.runner import ScenarioRunner
+from simulation.scenario.schedule import (
+    Ask,
+    Crash,
+    Deliver,
+    Expire,
+    Hold,
+    Lose,
+    Meet,
+    Quiet,
+    Run,
+    Scenario,
+    Selection,
+    StartArc,
+    Step,
+    with_steps,
+)
+
+SCHEDULES_TRIED = 40
+"""Schedules by chance for each smaller run that does not fail under the one it comes from: so many for one update,
+fewer for more."""
+
+MERGED_SCHEDULES_TRIED = 10
+"""The same for a run with a server less: there are many pairs, and few can be one."""
+
+FEW_UPDATES = 6
+"""Other schedules are tried for no more updates than these."""
+
+WORKLOAD_SHARE = 0.6
+"""Of the time, how much may go by before the schedule is made simple."""
+
+HOLDS_TRIED = 300
+HELD_AT_MOST = 3
+
+Key = TypeVar("Key", bound=Hashable)
+NodeNames = Callable[[NodeId], NodeId]
+
+
+class NotReproducedError(Exception):
+    """The scenario does not fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A scenario that fails."""
+
+    kind: str
+    scenario: Scenario
+    """As it was given, without the deliveries that found nothing."""
+    replay: Scenario
+    """What happened, every arrival a `Deliver`."""
+
+
+def attempt(scenario: Scenario, chance: Random | None = None, *, walks: bool) -> Failure | None:
+    """Run a scenario, passing over what cannot be delivered; None where it does not fail.
+
+    With `chance`, what is not said is left to chance; with `walks`, walks are made after each step.
+    """
+    stage = ScenarioRunner(scenario, choose=first if chance is None else chance.choice, is_strict=False, walks=walks)
+    try:
+        stage.run()
+    except FAULTS as error:
+        kept = [step for place, step in enumerate(scenario.steps) if place not in stage.passed_over]
+        return Failure(kind_of(error), with_steps(scenario, kept), with_steps(scenario, stage.done))
+    return None
+
+
+def shrink(scenario: Scenario, *, time_used: Callable[[], float]) -> Scenario:
+    """A shorter scenario with the same kind of failure.
+
+    `time_used` says how much of the time for it has gone by: from 0 to 1, where the best one found is returned. Raises
+    `NotReproducedError`.
+    """
+    for walks in (False, True):
+        failure = attempt(scenario, walks=walks)
+        if failure is not None:
+            return _Shrinker(failure, time_used, walks=walks).shrink()
+    raise NotReproducedError("the scenario does not fail")
+
+
+class _Shrinker:
+    def __init__(self, failure: Failure, time_used: Callable[[], float], *, walks: bool) -> None:
+        self._best = replace(failure, scenario=failure.replay)
+        self._walks = walks
+        self._time_used = time_used
+        self._time_allowed = WORKLOAD_SHARE
+        self._replays = True
+        """Whether a schedule is kept arrival for arrival, or as it was written."""
+
+    def shrink(self) -> Scenario:
+        self._start_at_last_burst()
+        self._make_smaller()
+        self._time_allowed = 1.0
+        self._accept(_without_idle_nodes(self._best.scenario))
+        self._accept(_renamed(self._best.scenario))
+        self._best = self._hold_some() or self._best
+        self._replays = False
+        self._drop(_unsaid_places, _without_places)
+        self._make_smaller()
+        self._drop(_unsaid_places, _without_places)
+        return self._best.scenario
+
+    def _make_smaller(self) -> None:
+        size = -1
+        while size != (size := _size(self._best.scenario)) and not self._is_spent():
+            self._drop(_ask_numbers, _without_asks)
+            self._drop(_operations, _without_operations)
+            self._drop(lambda scenario: scenario.arcs, _without_arcs)
+            self._drop(_quiet_places, _without_places)
+            self._accept(_without_idle_nodes(self._best.scenario))
+            self._merge_servers()
+
+    def _is_spent(self) -> bool:
+        return self._time_used() > self._time_allowed
+
+    def _start_at_last_burst(self) -> None:
+        """Let the arcs that were there before the last burst be there at the start."""
+        steps = self._best.replay.steps
+        ends = [place + 1 for place, step in enumerate(steps) if isinstance(step, Quiet)]
+        begin = max((end for end in ends if end < len(steps)), default=0)
+        before = with_steps(self._best.scenario, steps[:begin])
+        stage = ScenarioRunner(before, is_strict=False, walks=False)
+        stage.run()
+        arcs = tuple(StartArc(ArcId(*arc), cost) for arc, cost in sorted(stage.arcs.items()))
+        self._accept(replace(self._best.scenario, arcs=arcs, steps=steps[begin:], lines=()))
+
+    def _accept(self, candidate: Scenario, *, schedules: int = SCHEDULES_TRIED) -> bool:
+        """Take a candidate that fails under its own schedule, or another one; return whether it does."""
+        failure = self._find(candidate, schedules)
+        if failure is not None:
+            self._best = replace(failure, scenario=failure.replay) if self._replays else failure
+        return failure is not None
+
+    def _find(self, candidate: Scenario, schedules: int) -> Failure | None:
+        failure = self._fails(candidate)
+        updates = len(candidate.asks)
+        tried = schedules // max(updates, 1) if self._replays and updates <= FEW_UPDATES else 0
+        for number in range(tried):
+            if failure is not None:
+                break
+            chance = Random(number)  # noqa: S311 - the same schedules each time
+            failure = self._fails(_at_random(candidate, chance), chance)
+        return failure
+
+    def _fails(self, candidate: Scenario, chance: Random | None = None) -> Failure | None:
+        if self._is_spent():
+            return None
+        failure = attempt(candidate, chance, walks=self._walks)
+        return failure if failure is not None and failure.kind == self._best.kind else None
+
+    def _drop(
+        self, keys: Callable[[Scenario], Sequence[Key]], without: Callable[[Scenario, Container[Key]], Scenario]
+    ) -> None:
+        size = len(keys(self._best.scenario))
+        while size:
+            place = 0
+            while place < len(found := keys(self._best.scenario)) and not self._is_spent():
+                accepted = self._accept(without(self._best.scenario, frozenset(found[place : place + size])))
+                if not accepted or len(keys(self._best.scenario)) >= len(found):
+                    place += size
+            size //= 2
+
+    def _merge_servers(self) -> None:
+        for gone, kept in permutations(self._best.scenario.servers, 2):
+            if {gone, kept} <= set(self._best.scenario.servers):
+                self._accept(_merged(self._best.scenario, gone, into=kept), schedules=MERGED_SCHEDULES_TRIED)
+
+    def _hold_some(self) -> Failure | None:
+        replay = self._best.replay
+        letters = list(dict.fromkeys(step.messages for step in replay.steps if isinstance(step, Deliver)))
+        for number in range(HOLDS_TRIED):
+            chance = Random(number)  # noqa: S311 - the same schedules each time
+            held = chance.sample(letters, min(len(letters), chance.randint(0, HELD_AT_MOST)))
+            steps: list[Step] = [Hold(messages) for messages in held]
+            for step in replay.steps:
+                if isinstance(step, Ask | Expire | Crash | Lose | Meet):
+                    steps += [step, Run()] if chance.random() < 0.5 else [step]
+            found = self._fails(with_steps(replay, steps))
+            if found is not None:
+                return found
+        return None
+
+
+def _at_random(scenario: Scenario, chance: Random) -> Scenario:
+    """The same updates, with some arrivals by chance between them."""
+    channels = [Channel(ServerId(a), ServerId(b)) for a, b in permutations(scenario.servers, 2)]
+    steps: list[Step] = []
+    for step in scenario.steps:
+        if not isinstance(step, Deliver):
+            steps.append(step)
+            arrivals = chance.choice([0, 0, 3, 10]) if channels else 0
+            steps += [Deliver(Selection(chance.choice(channels))) for _ in range(arrivals)]
+    return with_steps(scenario, steps)
+
+
+def _size(scenario: Scenario) -> int:
+    operations = sum(len(ask.operations) for ask in scenario.asks)
+    return operations + len(scenario.asks) + len(scenario.arcs) + len(scenario.groups) + len(scenario.servers)
+
+
+def _ask_numbers(scenario: Scenario) -> list[int]:
+    return [ask.number for ask in scenario.asks]
+
+
+def _without_asks(scenario: Scenario, numbers: Container[int]) -> Scenario:
+    def is_of(step: Step) -> bool:
+        match step:
+            case Ask(number) | Expire(number):
+                return number in numbers
+            case _:
+                return False
+
+    return with_steps(scenario, (step for step in scenario.steps if not is_of(step)))
+
+
+def _operations(scenario: Scenario) -> list[tuple[int, int]]:
+    return [
+        (ask.number, place) for ask in scenario.asks if len(ask.operations) > 1 for place in range(len(ask.operations))
+    ]
+
+
+def _without_operations(scenario: Scenario, places: Container[tuple[int, int]]) -> Scenario:
+    steps: list[Step] = []
+    for step in scenario.steps:
+        if not isinstance(step, Ask):
+            steps.append(step)
+            continue
+        kept = [operation for place, operation in enumerate(step.operations) if (step.number, place) not in places]
+        if kept:
+            server = ServerId(subnet_of(_nodes_of(kept[0])[0]))
+            steps.append(replace(step, operations=tuple(kept), server=server))
+    return with_steps(scenario, steps)
+
+
+def _without_arcs(scenario: Scenario, arcs: Container[StartArc]) -> Scenario:
+    return replace(scenario, arcs=tuple(start for start in scenario.arcs if start not in arcs), lines=())
+
+
+def _quiet_places(scenario: Scenario) -> list[int]:
+    """But for the last, with which every scenario ends."""
+    return [place for place, step in enumerate(scenario.steps[:-1]) if isinstance(step, Quiet)]
+
+
+def _unsaid_places(scenario: Scenario) -> list[int]:
+    """Steps that ask for nothing."""
+    return [place for place, step in enumerate(scenario.steps) if not isinstance(step, Ask)]
+
+
+def _without_places(scenario: Scenario, places: Container[int]) -> Scenario:
+    return with_steps(scenario, (step for place, step in enumerate(scenario.steps) if place not in places))
+
+
+def _without_idle_nodes(scenario: Scenario) -> Scenario:
+    used = _nodes_used(scenario)
+    groups = tuple(group for group in scenario.groups if group in used)
+    servers = {subnet_of(node) for node in used} | {Subnet(ask.server) for ask in scenario.asks}
+    return replace(scenario, groups=groups, servers=tuple(server for server in scenario.servers if server in servers))
+
+
+def _nodes_used(scenario: Scenario) -> set[NodeId]:
+    used = {node for start in scenario.arcs for node in start.arc}
+    used.update(node for ask in scenario.asks for operation in ask.operations for node in _nodes_of(operation))
+    return used
+
+
+def _renamed(scenario: Scenario) -> Scenario:
+    """Short names, in the same order."""
+    servers = {server: Subnet(_letters(place)) for place, server in enumerate(sorted(scenario.servers))}
+    nodes = sorted(_nodes_used(scenario) | set(scenario.groups))
+    width = len(str(len(nodes)))
+    names = {}
+    for number, node in enumerate(nodes, start=1):
+        letter = "g" if node in scenario.groups else "p"
+        names[node] = NodeId(f"{letter}{number:0{width}}@{servers.get(subnet_of(node), subnet_of(node))}")
+    return _with_names(scenario, names.__getitem__, servers.__getitem__)
+
+
+def _merged(scenario: Scenario, gone: Subnet, *, into: Subnet) -> Scenario:
+    def name(node: NodeId) -> NodeId:
+        return NodeId(node.replace(f"@{gone}", f"@{into}")) if subnet_of(node) == gone else node
+
+    if len({name(group) for group in scenario.groups}) < len(scenario.groups):
+        return scenario
+    return _with_names(scenario, name, lambda server: into if server == gone else server)
+
+
+def _with_names(scenario: Scenario, name: NodeNames, server: Callable[[Subnet], Subnet]) -> Scenario:
+    def step_with(step: Step) -> Step | None:
+        match step:
+            case Ask():
+                operations = tuple(_operation_with(operation, name) for operation in step.operations)
+                return replace(step, server=ServerId(server(Subnet(step.server))), operations=operations)
+            case Deliver(messages) | Hold(messages):
+                ends = [ServerId(server(Subnet(end))) for end in messages.channel]
+                return None if ends[0] == ends[1] else type(step)(replace(messages, channel=Channel(*ends)))
+            case Crash(crashed):
+                return Crash(ServerId(server(Subnet(crashed))))
+            case Lose(end, peer) | Meet(end, peer):
+                ends = [ServerId(server(Subnet(end))), ServerId(server(Subnet(peer)))]
+                return None if ends[0] == ends[1] else type(step)(*ends)
+            case _:
+                return step
+
+    return Scenario(
+        tuple(dict.fromkeys(map(server, scenario.servers))),
+        tuple(map(name, scenario.groups)),
+        tuple(StartArc(ArcId(*map(name, start.arc)), start.cost) for start in scenario.arcs),
+        tuple(named for step in scenario.steps if (named := step_with(step)) is not None),
+    )
+
+
+def _operation_with(operation: Operation, name: NodeNames) -> Operation:
+    match operation:
+        case JoinArc() | LeaveArc():
+            return msgspec.structs.replace(operation, parent=name(operation.parent), child=name(operation.child))
+        case CreateGroup() | DeleteGroup():
+            return msgspec.structs.replace(operation, group=name(operation.group))
+
+
+def _nodes_of(operation: Operation) -> tuple[NodeId, ...]:
+    match operation:
+        case JoinArc(parent, child) | LeaveArc(parent, child):
+            return (parent, child)
+        case CreateGroup(group) | DeleteGroup(group):
+            return (group,)
+
+
+def _letters(place: int) -> str:
+    """a, b, ... z, za, zb, ...: in order."""
+    return "z" * (place // 25) + "abcdefghijklmnopqrstuvwxy"[place % 25]

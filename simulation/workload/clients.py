@@ -1,0 +1,163 @@
+"""Clients that change the graph on all servers at once: every operation, alone and in batches over several homes.
+
+A seed's clients either change anything, or all *contend* for the same few arcs: the arcs of a small graph in layers,
+with some that close loops in it, joined and left over and over, many at one instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from namegraph.events import UpdateCommand
+from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph.model.rows import RequestId
+from simulation.cluster.cluster import Cluster
+
+ArcName = tuple[NodeId, NodeId]
+
+FOREIGN = Subnet("elsewhere.example")
+"""The domain of processes that no server owns."""
+
+CONTENDED_SHARE = 0.5
+"""Of seeds, those whose clients contend."""
+
+HASTY_SHARE = 0.04
+"""Of updates, those whose deadline is so near that they may be aborted before they are ordered."""
+
+GROUPS_CHANGED_SHARE = 0.08
+"""Of operations, those that create or delete a group: one that nobody resolves."""
+
+TWICE_SHARE = 0.05
+"""Of operations on an arc, those that the same update takes back."""
+
+IF_NEEDED_SHARE = 0.05
+
+
+@dataclass(slots=True)
+class Population:
+    """The nodes that clients join, the arcs they contend for, and the commands they sent."""
+
+    groups: list[NodeId]
+    processes: list[NodeId]
+    spare_groups: list[NodeId]
+    """Names of groups that are not there at the start."""
+    wanted: list[ArcName]
+    """What clients contend for; empty: they join anything."""
+    loops: list[ArcName]
+    """Of these, arcs that close loops."""
+    alone_share: float
+    """Of updates, those of one operation."""
+    commands: dict[int, UpdateCommand] = field(default_factory=dict)
+    made_anew: set[NodeId] = field(default_factory=set)
+    """Of the groups, those that were deleted and created again: there may be none for a while."""
+
+
+def populate(chance: Random, subnets: Iterable[Subnet]) -> Population:
+    """Choose groups and native processes of each subnet, some foreign ones, and what clients are after."""
+    if chance.random() < CONTENDED_SHARE:
+        return _contending(chance, subnets)
+    groups, processes, spare = [], [], []
+    for subnet in subnets:
+        groups += [NodeId(f"g{number}@{subnet}") for number in range(chance.randint(1, 4))]
+        processes += [NodeId(f"p{number}@{subnet}") for number in range(chance.randint(0, 2))]
+        spare += [NodeId(f"n{number}@{subnet}") for number in range(chance.randint(0, 1))]
+    processes += [NodeId(f"f{number}@{FOREIGN}") for number in range(chance.randint(0, 2))]
+    return Population(groups, processes, spare, [], [], alone_share=0.7)
+
+
+def submit_burst(
+    chance: Random, cluster: Cluster, population: Population, present: Iterable[ArcName], *, updates: int
+) -> None:
+    """Let clients ask for so many updates within a short time. `present` are the arcs there are by now."""
+    arcs = set(present)
+    share_of_joins = chance.choice([0.4, 0.6, 0.75, 0.9])
+    spread = chance.choice([0, 1, 5, 30])
+    for _ in range(updates):
+        operations = _operations(chance, population, arcs, share_of_joins)
+        if not operations:
+            continue
+        ticket = len(population.commands)
+        delay = chance.random() * spread
+        deadline = cluster.now + delay + 1.0 if chance.random() < HASTY_SHARE else None
+        # Every second client wants to know what became controlled.
+        command = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations, deadline, reports_control=ticket % 2 == 0)
+        population.commands[ticket] = command
+        cluster.submit(_asked(operations[0]), command, delay=delay)
+        for operation in operations:
+            if isinstance(operation, JoinArc):
+                arcs.add((operation.parent, operation.child))
+            elif isinstance(operation, LeaveArc):
+                arcs.discard((operation.parent, operation.child))
+
+
+def _contending(chance: Random, subnets: Iterable[Subnet]) -> Population:
+    groups = []
+    for subnet in subnets:
+        groups += [NodeId(f"g{number}@{subnet}") for number in range(chance.choice([1, 1, 2, 2, 3]))]
+    layers = chance.sample(groups, min(len(groups), chance.randint(3, 7)))
+    down = [(parent, child) for place, parent in enumerate(layers) for child in layers[place + 1 :]]
+    loops = [(child, parent) for parent, child in chance.sample(down, min(len(down), chance.randint(1, 3)))]
+    wanted = chance.sample(down, min(len(down), chance.randint(4, 12)))
+    return Population(groups, [], [], wanted, loops, alone_share=chance.choice([0.3, 0.6, 0.9]))
+
+
+def _operations(
+    chance: Random, population: Population, arcs: set[ArcName], share_of_joins: float
+) -> tuple[Operation, ...]:
+    size = 1 if chance.random() < population.alone_share else chance.randint(2, 4)
+    operations: list[Operation] = []
+    taken: set[ArcName] = set()
+    for _ in range(size):
+        if population.wanted:
+            arc, is_join = _wanted(chance, population, arcs)
+        elif population.spare_groups and chance.random() < GROUPS_CHANGED_SHARE:
+            operations.append(_group_change(chance, population))
+            continue
+        else:
+            arc, is_join = _any_arc(chance, population, arcs, share_of_joins)
+        if arc[0] == arc[1] or arc in taken:
+            continue
+        taken.add(arc)
+        operations.append(_arc_change(chance, arc, is_join=is_join))
+        if chance.random() < TWICE_SHARE:
+            operations.append(_arc_change(chance, arc, is_join=not is_join))
+    return tuple(operations)
+
+
+def _wanted(chance: Random, population: Population, arcs: set[ArcName]) -> tuple[ArcName, bool]:
+    """An arc that all are after; most often what is not there is joined, and what is there is left."""
+    arc = chance.choice(population.loops if chance.random() < 0.3 else population.wanted)
+    return arc, (arc not in arcs) == (chance.random() < 0.85)
+
+
+def _any_arc(chance: Random, population: Population, arcs: set[ArcName], share_of_joins: float) -> tuple[ArcName, bool]:
+    if arcs and chance.random() > share_of_joins:
+        return chance.choice(sorted(arcs)), False
+    groups = population.groups + population.spare_groups
+    is_group = chance.random() < 0.8 or not population.processes
+    return (chance.choice(groups), chance.choice(groups if is_group else population.processes)), True
+
+
+def _arc_change(chance: Random, arc: ArcName, *, is_join: bool) -> Operation:
+    if_needed = chance.random() < IF_NEEDED_SHARE
+    if is_join:
+        return JoinArc(*arc, cost=chance.randint(0, 2), if_needed=if_needed)
+    return LeaveArc(*arc, if_needed=if_needed)
+
+
+def _group_change(chance: Random, population: Population) -> Operation:
+    group = chance.choice(population.spare_groups)
+    if chance.random() < 0.6:
+        return CreateGroup(group, if_needed=chance.random() < IF_NEEDED_SHARE)
+    return DeleteGroup(group, force=chance.random() < 0.7)
+
+
+def _asked(operation: Operation) -> ServerId:
+    match operation:
+        case CreateGroup(group) | DeleteGroup(group):
+            return ServerId(subnet_of(group))
+        case JoinArc(parent) | LeaveArc(parent):
+            return ServerId(subnet_of(parent))

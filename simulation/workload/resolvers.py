@@ -1,0 +1,356 @@
+"""Clients that resolve groups while updates are under way, and what must hold of what they are told.
+
+The home of the group runs a real `Resolution`; questions and answers travel with delays of their own, so that they
+overtake one another and the messages of updates. Now and then a question gets lost, or a caller is in a hurry; where a
+server is away or a channel is cut, it fails. What rests on a step that is not durable waits for it. What two walks
+agree on must be the true answer of the instant at which the second began, but for what is below groups that are said to
+be unreachable; and every resolution must end once nothing else is under way.
+
+Source: protocol.md section 8, *datagram*.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from namegraph.core import ServerCore
+from namegraph.events import UpdateCommand
+from namegraph.graph.name_graph import ArcState
+from namegraph.model.names import NodeId, ServerId, subnet_of
+from namegraph.model.refusals import RefusedError
+from namegraph.model.rows import NodeIndex
+from resolver.parts import PartAnswer, PartRequest, Parts
+from resolver.plans import PlanCache
+from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain
+from resolver.walk_memory import WalkMemory
+from simulation.checks.partition_ledger import PartitionLedger
+from simulation.cluster.cluster import WORLD, Cluster
+from simulation.cluster.decision_order import Decisions
+from simulation.cluster.disk import Held
+from simulation.cluster.networks import SLOWNESS, Errand
+from simulation.oracle.serial_model import ArcName, TrueGraph
+from simulation.oracle.violation import InvariantViolatedError
+from simulation.workload.clients import Population
+
+RESOLUTIONS_AT_MOST = 12
+"""For each burst of updates."""
+
+HASTY_SHARE = 0.05
+"""Of resolutions, those whose caller may not wait for two walks that agree."""
+
+LOOKS_FOR_DOUBTS, SECONDS_BETWEEN_LOOKS = 30, 10.0
+ASKED_IN_DOUBT_AT_MOST = 4
+"""How often in each burst servers are looked for that were cut off from the coordinator of an update they were ready
+for, and how many groups of theirs are resolved then that it was to change."""
+
+WITH_STEPS_SHARE = 0.2
+LOST_SHARE = 0.01
+"""Of requests, those that do not get through."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    originator: NodeId
+    instant: int
+    """When the last walk began."""
+    has_walk: bool
+    """Steps were asked for, and every server could be asked."""
+    resolved: Resolved
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shell:
+    core: ServerCore
+    parts: Parts
+    memory: WalkMemory
+
+
+class Resolvers:
+    """The clients that resolve in one cluster, and what its servers keep for them."""
+
+    def __init__(self, cluster: Cluster, decisions: Decisions, population: Population, chance: Random) -> None:
+        self.decisions = decisions
+        self.chance = chance
+        self.tally: Counter[str] = Counter()
+        self._cluster = cluster
+        self._population = population
+        self._shells: dict[ServerId, _Shell] = {}
+        self._under_way = 0
+        self._asked_in_doubt = 0
+        self._told: list[_Told] = []
+
+    def submit_burst(self) -> None:
+        """Let clients resolve some groups within a short time."""
+        chance = self.chance
+        spread = chance.choice([1, 5, 30, 100])
+        for _ in range(chance.randint(0, RESOLUTIONS_AT_MOST)):
+            originator = chance.choice(self._population.groups)
+            home = ServerId(subnet_of(originator))
+            asking = _Asking(self, originator, home)
+            begins = chance.random() * spread
+            self.later(home, asking.begin, delay=begins)
+            self._under_way += 1
+            if chance.random() < HASTY_SHARE:
+                self.later(home, asking.expire, delay=begins + chance.expovariate(0.1))
+        self._asked_in_doubt = 0
+        if self._cluster.connections is not None:
+            for number in range(LOOKS_FOR_DOUBTS):
+                self._cluster.send_errand(WORLD, Errand(self._ask_in_doubt), delay=number * SECONDS_BETWEEN_LOOKS)
+
+    def _ask_in_doubt(self) -> None:
+        """Let a client resolve what may have changed without its server, if there is anything, before the two meet."""
+        found = [
+            (server, name)
+            for server, core in self._cluster.servers.items()
+            if not self.is_down(server)
+            for name in core.in_doubt_about
+            if name in self._population.groups and ServerId(subnet_of(name)) == server
+        ]
+        if found and self._asked_in_doubt < ASKED_IN_DOUBT_AT_MOST:
+            self._asked_in_doubt += 1
+            self._under_way += 1
+            self.tally["of what is in doubt"] += 1
+            server, name = self.chance.choice(found)
+            self.later(server, _Asking(self, name, server).begin)
+
+    def shell(self, server: ServerId) -> _Shell:
+        """What the server has in memory: lost when it crashes."""
+        core = self._cluster.servers[server]
+        shell = self._shells.get(server)
+        if shell is None or shell.core is not core:
+            parts = Parts(core, PlanCache(core), start=str(self._cluster.restarts))
+            shell = self._shells[server] = _Shell(core, parts, WalkMemory())
+        return shell
+
+    def later(self, server: ServerId, run: Callable[[], None], *, delay: float | None = None) -> None:
+        """Let something happen at a server; with no delay given, as soon as the network has carried it there."""
+        if delay is None:
+            delay = self.chance.expovariate(1.0) * self.chance.choice(SLOWNESS)
+        self._cluster.send_errand(server, Errand(run), delay=delay)
+
+    def reaches(self, one: ServerId, other: ServerId) -> bool:
+        """Whether a question or an answer comes from one server to another."""
+        connections = self._cluster.connections
+        is_there = other not in self._cluster.down
+        return is_there and (connections is None or connections.carries(one, other))
+
+    def is_down(self, server: ServerId) -> bool:
+        """Whether a server is away."""
+        return server in self._cluster.down
+
+    def when_durable(self, server: ServerId, let_out: Callable[[], None], *, lose: Callable[[], None]) -> None:
+        """Let something out as soon as all that is known at a server is durable, or lose it with the server."""
+        self._cluster.when_durable(server, Held(let_out, lose))
+
+    def told(self, told: _Told) -> None:
+        """Take notice that a resolution has ended."""
+        self._under_way -= 1
+        self._told.append(told)
+
+    def refused(self, originator: NodeId, error: RefusedError) -> None:
+        """Take notice that there is no such group just now; raise where there must be."""
+        if originator not in self._population.made_anew:
+            raise InvariantViolatedError(f"resolution of {originator}: {error}") from error
+        self._under_way -= 1
+        self.tally["of no group"] += 1
+
+    def check(self, commands: Mapping[int, UpdateCommand], apart: PartitionLedger) -> None:
+        """Compare all that was told since the last check with the graphs there were.
+
+        An arc that was suspended may have been left at its other end by then, and a walk does not lead over it; of
+        what was decided apart, it may have been heard or not.
+        """
+        if self._under_way:
+            raise InvariantViolatedError(f"{self._under_way} resolutions do not end")
+        graphs = self.decisions.take_graphs(commands)
+        instants = [instant for instant, _ in graphs]
+        at_any_time = {arc for _, arcs in graphs for arc in arcs}
+        for told in self._told:
+            _, arcs = graphs[bisect_right(instants, told.instant) - 1]
+            self._compare(told, arcs, at_any_time, apart)
+        self._told = []
+
+    def _compare(
+        self, told: _Told, arcs: dict[ArcName, int], at_any_time: set[ArcName], apart: PartitionLedger
+    ) -> None:
+        resolved, originator = told.resolved, told.originator
+        uncertain = apart.decided_apart
+        # Who says that the answer is incomplete may not know either what was left out of its reach.
+        possible = apart.arcs | at_any_time if resolved.unreachable else uncertain
+        truth = TrueGraph({**dict.fromkeys(possible, 0), **arcs})
+        certain = TrueGraph({arc: cost for arc, cost in arcs.items() if arc not in uncertain})
+        ends = {child for _, child in apart.arcs}
+        if resolved.in_transition:
+            self.tally["in transition"] += 1
+            return
+        self.tally["unreachable" if resolved.unreachable else "complete"] += 1
+        expected, sure = truth.below([originator]), certain.below([originator])
+        if len(truth.loop_of(originator)) == 1:
+            expected.remove(originator)
+        if len(certain.loop_of(originator)) == 1:
+            sure.remove(originator)
+        found = {*resolved.processes, *resolved.groups}
+        # A process of a server that is away is told of as the home of its group has it.
+        missed, extra = sure - found, found - expected - ends.intersection(resolved.processes)
+        hidden = truth.below(resolved.unreachable) if resolved.unreachable else set()
+        _require(told, missed <= hidden and not extra, f"missed {sorted(missed)}, met {sorted(extra)}")
+        may_be_named = expected | {originator} | ends
+        _require(told, set(resolved.unreachable) <= may_be_named, f"unreachable {resolved.unreachable}")
+        created = self._population.made_anew.union(self._population.spare_groups).intersection(resolved.groups)
+        # Who was joined while there was no such group is a process of that name.
+        joined = self._population.made_anew.intersection(resolved.processes)
+        groups = found.intersection([*self._population.groups, *created]) - joined
+        _require(told, resolved.groups == tuple(sorted(groups)), "groups are not sorted or not once")
+        _require(told, resolved.processes == tuple(sorted(found - groups)), "processes are not sorted or not once")
+        if not resolved.unreachable and not uncertain:
+            duplicates = self._duplicates(originator, truth)
+            _require(told, resolved.duplicates == duplicates, f"{resolved.duplicates} duplicates, not {duplicates}")
+        if told.has_walk:
+            heads = [step.head for step in resolved.walk]
+            left_out = found - {originator} - set(heads)
+            is_right = len(heads) == len(set(heads)) and found.issuperset(heads)
+            # Of an incomplete answer the walk may end where something could not be entered.
+            is_right = is_right and (left_out <= ends or bool(resolved.unreachable))
+            _require(told, is_right, f"its walk leads to {heads}")
+            for step in resolved.walk:
+                is_there = (step.tail, step.head) in truth.arcs
+                if step.state is ArcState.SHADOW:
+                    is_there = is_there or (step.head, step.tail) in truth.arcs
+                _require(told, is_there, f"its walk has the step {step}")
+
+    def _duplicates(self, originator: NodeId, truth: TrueGraph) -> int:
+        """How often a foreign process comes from a further server."""
+        reached = truth.below([originator])
+        some = next(iter(self._cluster.servers.values()))
+        foreign = [node for node in reached if not some.knows_subnet_of(node)]
+        return sum(len({subnet_of(p) for p in truth.parents[node] if p in reached}) - 1 for node in foreign)
+
+
+class _Asking:
+    """One client's question, driven as the shell of the group's home drives it."""
+
+    def __init__(self, resolvers: Resolvers, originator: NodeId, home: ServerId) -> None:
+        self._resolvers = resolvers
+        self._originator = originator
+        self._home = home
+        self._with_steps = resolvers.chance.random() < WITH_STEPS_SHARE
+        self._shell = resolvers.shell(home)
+        self._resolution = Resolution(originator, home=home)
+        self._instant = 0
+        self._is_held = False
+        """The answer is known, and waits until what it rests on is durable."""
+        self._is_over = False
+
+    def begin(self) -> None:
+        """Come to the server, for the first time or after it has crashed."""
+        if self._is_over:
+            return
+        if self._resolvers.is_down(self._home):
+            self._resolvers.later(self._home, self.begin)
+            return
+        self._shell = self._resolvers.shell(self._home)
+        remembered = self._shell.memory.recall(self._key())
+        self._resolution = Resolution(
+            self._originator, home=self._home, remembered=remembered, with_steps=self._with_steps
+        )
+        self._walk(self._resolution)
+
+    def expire(self) -> None:
+        """Have no more time."""
+        self._go_on(self._resolution, self._resolution.expire())
+
+    def _walk(self, resolution: Resolution) -> None:
+        if self._is_current(resolution):
+            self._instant = self._resolvers.decisions.instant
+            self._go_on(resolution, resolution.begin())
+
+    def _go_on(self, resolution: Resolution, step: Step) -> None:
+        resolvers = self._resolvers
+        match step:
+            case Ask(requests):
+                for request in requests:
+                    self._send(resolution, request)
+            case WalkAgain(was_in_doubt):
+                resolvers.tally["walks in doubt" if was_in_doubt else "walks that told something new"] += 1
+                delay = resolvers.chance.expovariate(1.0) if was_in_doubt else 0.0
+                resolvers.later(self._home, partial(self._walk, resolution), delay=delay)
+            case Resolved() if not self._is_over and not self._is_held:
+                self._is_held = True
+                end = partial(self._end, resolution, self._instant, step)
+                resolvers.when_durable(self._home, end, lose=self._ask_again)
+
+    def _send(self, resolution: Resolution, request: PartRequest) -> None:
+        if request.server == self._home:
+            try:
+                answer = self._shell.parts.answer(request)
+            except RefusedError as error:
+                self._is_over = True
+                self._resolvers.refused(self._originator, error)
+                return
+            self._go_on(resolution, resolution.answer(self._home, answer))
+        else:
+            self._resolvers.later(request.server, partial(self._answer, resolution, request))
+
+    def _answer(self, resolution: Resolution, request: PartRequest) -> None:
+        """At the server that is asked."""
+        resolvers, server = self._resolvers, request.server
+        fail = partial(resolvers.later, self._home, partial(self._take_failure, resolution, server))
+        if resolvers.chance.random() < LOST_SHARE or not resolvers.reaches(self._home, server):
+            fail()
+        else:
+            answer = resolvers.shell(server).parts.answer(request)
+            resolvers.when_durable(server, partial(self._reply, resolution, server, answer), lose=fail)
+
+    def _reply(self, resolution: Resolution, server: ServerId, answer: PartAnswer) -> None:
+        resolvers = self._resolvers
+        is_carried = resolvers.reaches(server, self._home)
+        take = partial(self._take, resolution, server, answer)
+        resolvers.later(self._home, take if is_carried else partial(self._take_failure, resolution, server))
+
+    def _ask_again(self) -> None:
+        self._is_held = False
+        self._resolvers.later(self._home, self.begin)
+
+    def _take(self, resolution: Resolution, server: ServerId, answer: PartAnswer) -> None:
+        if self._is_current(resolution):
+            self._go_on(resolution, resolution.answer(server, answer))
+
+    def _take_failure(self, resolution: Resolution, server: ServerId) -> None:
+        if self._is_current(resolution):
+            self._go_on(resolution, resolution.failed(server, "the request was lost"))
+
+    def _is_current(self, resolution: Resolution) -> bool:
+        """Whether the server still knows of the question; if it has crashed since, the client asks again."""
+        if self._is_over or self._is_held or resolution is not self._resolution:
+            return False
+        if self._shell is self._resolvers.shell(self._home):
+            return True
+        self._resolvers.tally["asked again after a crash"] += 1
+        self.begin()
+        return False
+
+    def _end(self, resolution: Resolution, instant: int, resolved: Resolved) -> None:
+        self._is_over = True
+        tally = self._resolvers.tally
+        agreed = resolution.agreed()
+        if agreed is not None:
+            self._shell.memory.keep(self._key(), agreed)
+        tally["walks"] += resolution.walks
+        tally["requests"] += resolution.requests
+        tally["agreed with a remembered walk"] += resolution.walks == 1 and resolution.requests > 0
+        has_walk = self._with_steps and not resolution.why_failed
+        self._resolvers.told(_Told(self._originator, instant, has_walk, resolved))
+
+    def _key(self) -> NodeIndex:
+        graph = self._shell.core.graph
+        return graph.representative(graph.index[self._originator])
+
+
+def _require(told: _Told, holds: bool, what: str) -> None:
+    if not holds:
+        raise InvariantViolatedError(f"resolution of {told.originator} as of {told.instant}: {what}")

@@ -1,0 +1,1 @@
+"""One audit a file: each judges all servers by one rule."""

@@ -1,0 +1,53 @@
+"""I3, acyclic: the derived graph has no cycle.
+
+Why local implies global: each node has a number, its level, and every normal arc goes from a lower to a higher one, so
+no path of normal arcs comes back to where it was. It does not matter what the numbers are; servers use the size of the
+ancestor set. One look at each arc, with both levels beside it, is the whole proof, and it also shows that no virtual
+node is larger than recorded: its arcs would close a cycle.
+
+Source: protocol.md section 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from spark_graph_jobs.audits.sinks import is_entering
+from spark_graph_jobs.compare.side_by_side import Unlike
+from spark_graph_jobs.compare.violations import Condition, nodes_in_trouble
+from spark_graph_jobs.snapshot.tables import Tables
+
+AUDIT: Final = "levels"
+
+
+def of_arcs() -> list[Condition]:
+    """What must not be so of any arc."""
+    levels = sql.format_string("at {at}, it goes from level %d to level %d", "parent_level", "child_level")
+    return [Condition(AUDIT, is_entering() & (sql.col("parent_level") >= sql.col("child_level")), levels)]
+
+
+def of_nodes() -> list[Condition]:
+    """What must not be so of any node."""
+    return [Condition(AUDIT, sql.col("held") & sql.col("level").isNull(), "{at} says no level of it")]
+
+
+UNLIKE: Final = Unlike(AUDIT, "level", "servers do not agree on its level")
+"""All who hold a node's record give it one level: so levels rise along arcs between servers, too."""
+
+
+def audit(tables: Tables) -> DataFrame:
+    """Troubles: components of one virtual node are one derived node, and have one level."""
+    unlike = (
+        tables.nodes.filter("vnid is not null")
+        .groupBy("derived")
+        .agg(sql.min("level").alias("lowest"), sql.max("level").alias("highest"))
+        .filter("lowest != highest")
+        .withColumnRenamed("derived", "local")
+    )
+    message = sql.format_string(
+        "at {at}, components of its virtual node have levels from %d to %d", "lowest", "highest"
+    )
+    return nodes_in_trouble(unlike, message)

@@ -1,0 +1,34 @@
+"""One pass over all sinks, in which each is judged for its ancestors.
+
+It is the dearest part of an audit, nearly all of it sorting and reading ancestor sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from pyroaring import BitMap
+from pyspark.sql import DataFrame
+
+from spark_graph_jobs.audits import ancestry
+from spark_graph_jobs.audits.sinks import gather, read_sink
+from spark_graph_jobs.compare.violations import TROUBLE
+from spark_graph_jobs.snapshot.set_files import open_sets
+from spark_graph_jobs.snapshot.tables import Tables
+from spark_graph_jobs.spark.grouped import Check, Row, check_groups
+
+
+def judge(tables: Tables) -> DataFrame:
+    """Troubles of every derived node at every server."""
+    folder = tables.work.sets
+
+    def of_task() -> Check:
+        return partial(judge_sink, set_of=open_sets(folder))
+
+    return check_groups(gather(tables), of_task, TROUBLE)
+
+
+def judge_sink(rows: Sequence[Row], *, set_of: Callable[[int], BitMap | None]) -> Iterator[Row]:
+    """What is wrong with one derived node and what enters it."""
+    return ancestry.judge_set(read_sink(rows, set_of))

@@ -1,0 +1,205 @@
+"""What is wrong, in numbers, and how it becomes findings with names.
+
+Audits join and group numbers. Names are looked up at the end, once for all audits, and only those of what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, types
+from pyspark.sql import functions as sql
+
+from spark_graph_jobs.finding import REJOIN, Finding, Severity
+from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
+from spark_graph_jobs.snapshot.tables import Tables
+from spark_graph_jobs.spark.grouped import Row
+
+TROUBLE: Final = types.StructType(
+    [
+        types.StructField("node", types.LongType()),
+        types.StructField("parent", types.LongType()),
+        types.StructField("child", types.LongType()),
+        types.StructField("message", types.StringType()),
+        types.StructField("shown", types.ArrayType(types.LongType())),
+        types.StructField("texts", types.ArrayType(types.StringType())),
+        types.StructField("severity", types.StringType()),
+    ]
+)
+"""A node, or an arc by its ends, that is wrong; what is wrong; nodes and texts that show it. Every audit returns these.
+
+Nodes are `local` numbers. In the message, {at} stands for the server of the node or of the arc's parent.
+"""
+
+TROUBLES_LIMIT: Final = 10_000
+"""Troubles that one pass reports. Whoever has more knows enough, and each is a row in the driver's memory."""
+
+NODES_SHOWN_LIMIT: Final = 5
+"""Nodes that one finding names as evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A row of an audit's result."""
+
+    audit: str
+    node: int | None
+    parent: int | None
+    child: int | None
+    message: str
+    shown: tuple[int, ...]
+    texts: tuple[str, ...]
+    severity: Severity
+
+    def mentioned(self) -> set[int]:
+        """All nodes whose names are needed."""
+        return {node for node in (self.node, self.parent, self.child, *self.shown) if node is not None}
+
+
+def about_node(node: int, message: str, shown: Iterable[int] = (), texts: Iterable[str] = ()) -> Row:
+    """A node that is wrong."""
+    return (node, None, None, message, list(shown), list(texts), Severity.ERROR.value)
+
+
+def about_arc(parent: int, child: int, message: str, shown: Iterable[int] = (), texts: Iterable[str] = ()) -> Row:
+    """An arc that is wrong."""
+    return (None, parent, child, message, list(shown), list(texts), Severity.ERROR.value)
+
+
+def on_server_of(node: int, numbers: Iterable[int]) -> list[int]:
+    """The first few nodes that a server numbered so; `node` is the `local` number of one of its nodes."""
+    server = node - node % NUMBERS_OF_SERVER
+    return [server + number for number, _ in zip(numbers, range(NODES_SHOWN_LIMIT), strict=False)]
+
+
+def nodes_in_trouble(frame: DataFrame, message: str | Column, *, texts: Column | None = None) -> DataFrame:
+    """Each row of `frame` as a node that is wrong: its column `local`."""
+    return _troubles(frame, message, texts, Severity.ERROR, node=sql.col("local"))
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What must not be so in one row of a table, which alone shows it."""
+
+    audit: str
+    is_wrong: Column
+    message: str | Column
+    texts: Column | None = None
+    severity: Severity = Severity.ERROR
+
+
+def rows_in_trouble(frame: DataFrame, conditions: Sequence[Condition], **about: Column) -> DataFrame:
+    """The troubles of all rows, in one pass, with their audits. `about`: the node, or the parent and the child."""
+    none = sql.lit(None).cast("long")
+    wrong = conditions[0].is_wrong
+    for condition in conditions[1:]:
+        wrong = wrong | sql.coalesce(condition.is_wrong, sql.lit(False))
+    each = [
+        sql.when(
+            condition.is_wrong,
+            sql.struct(
+                _text(condition.message).alias("message"),
+                (_no_texts() if condition.texts is None else condition.texts).alias("texts"),
+                sql.lit(condition.severity.value).alias("severity"),
+                sql.lit(condition.audit).alias("audit"),
+            ),
+        )
+        for condition in conditions
+    ]
+    found = frame.filter(wrong).withColumn("found", sql.explode(sql.array_compact(sql.array(*each))))
+    return found.select(
+        *(about.get(end, none).alias(end) for end in ("node", "parent", "child")),
+        "found.message",
+        sql.array().cast("array<long>").alias("shown"),
+        "found.texts",
+        "found.severity",
+        "found.audit",
+    )
+
+
+def texts_in_trouble(frame: DataFrame, message: str | Column, texts: Column) -> DataFrame:
+    """Each row of `frame` as something else that is wrong, which the first of its texts names."""
+    return _troubles(frame, message, texts, Severity.ERROR)
+
+
+def _troubles(
+    frame: DataFrame, message: str | Column, texts: Column | None, severity: Severity, **about: Column
+) -> DataFrame:
+    none = sql.lit(None).cast("long")
+    return frame.select(
+        *(about.get(end, none).alias(end) for end in ("node", "parent", "child")),
+        _text(message).alias("message"),
+        sql.array().cast("array<long>").alias("shown"),
+        (_no_texts() if texts is None else texts).alias("texts"),
+        sql.lit(severity.value).alias("severity"),
+    )
+
+
+def _text(message: str | Column) -> Column:
+    return sql.lit(message) if isinstance(message, str) else message
+
+
+def _no_texts() -> Column:
+    return sql.array().cast("array<string>")
+
+
+def collect_troubles(found: DataFrame, audit: str = "") -> list[Trouble]:
+    """What one pass found, as far as the limit goes; of an audit, where the rows do not say of which."""
+    rows = found.limit(TROUBLES_LIMIT).toArrow().to_pylist()
+    return [
+        Trouble(
+            row.get("audit", audit),
+            row["node"],
+            row["parent"],
+            row["child"],
+            row["message"] or "",
+            tuple(row["shown"] or ()),
+            tuple(text for text in row["texts"] or () if text is not None),
+            Severity(row["severity"]),
+        )
+        for row in rows
+    ]
+
+
+def name_troubles(troubles: Sequence[Trouble], tables: Tables, fixes: Mapping[str, str]) -> list[Finding]:
+    """Findings of all these. An arc is mended by joining it again, a node by what `fixes` says, by audit."""
+    names = _names({node for trouble in troubles for node in trouble.mentioned()}, tables)
+    return [_finding(trouble, names, tables, fixes) for trouble in troubles]
+
+
+def _names(wanted: set[int], tables: Tables) -> dict[int, str]:
+    if not wanted:
+        return {}
+    session = tables.nodes.sparkSession
+    numbers = session.createDataFrame(pa.table({"local": pa.array(sorted(wanted), pa.int64())}))
+    rows: list[dict[str, Any]] = (
+        tables.nodes.select("local", "id").join(sql.broadcast(numbers), "local").toArrow().to_pylist()
+    )
+    return {row["local"]: row["id"] for row in rows}
+
+
+def _finding(trouble: Trouble, names: Mapping[int, str], tables: Tables, fixes: Mapping[str, str]) -> Finding:
+    about = trouble.node if trouble.node is not None else trouble.parent
+    if about is None:
+        subject, *texts = trouble.texts
+        return Finding(trouble.audit, trouble.severity, subject, trouble.message, tuple(texts))
+    server = tables.servers[about // NUMBERS_OF_SERVER].server
+    ends = {
+        end: "?" if number is None else names.get(number, f"node {number % NUMBERS_OF_SERVER} of {server}")
+        for end, number in (("node", trouble.node), ("parent", trouble.parent), ("child", trouble.child))
+    }
+    is_arc = trouble.node is None
+    fix = REJOIN if is_arc else fixes.get(trouble.audit, "")
+    for end, name in ends.items():
+        fix = fix.replace("{" + end + "}", name)
+    return Finding(
+        audit=trouble.audit,
+        severity=trouble.severity,
+        subject=f"{ends['parent']} -> {ends['child']}" if is_arc else ends["node"],
+        message=trouble.message.replace("{at}", server),
+        evidence=(*trouble.texts, *(names.get(node, "?") for node in trouble.shown)),
+        fix=fix,
+    )

@@ -1,0 +1,1 @@
+"""Snapshots as tables: found, checked, joined and numbered."""

@@ -1,0 +1,192 @@
+"""What is read of one server and written with all that audits ask of the nodes it concerns: by tasks, not by joins.
+
+A task reads a part of a server's file, finds the nodes in `node_arrays`, and writes a file of its own into the folder
+of a table. Rows never pass through Java on the way. Whoever runs a task again writes the same file again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from spark_graph_jobs.snapshot.discovery import Snapshot
+from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER, Found, open_nodes, write_nodes
+from spark_graph_jobs.snapshot.schema import TABLES
+from spark_graph_jobs.snapshot.set_files import write_sets
+
+ROWS_OF_BATCH: Final = 100_000
+"""Rows that a task holds at once, and those of a part of what it writes."""
+
+OF_ENDS: Final = ("key", "rank", "kind", "derived", "level", "owned", "held", "home_at")
+"""What is told of both ends of an arc."""
+
+_KINDS_OF_COLUMNS: Final[dict[str, pa.DataType]] = {
+    "key": pa.int64(),
+    "rank": pa.int32(),
+    "kind": pa.string(),
+    "derived": pa.int64(),
+    "level": pa.int64(),
+    "owned": pa.bool_(),
+    "held": pa.bool_(),
+    "home_at": pa.int32(),
+}
+
+
+def _of_both_ends(names: tuple[str, ...]) -> list[pa.Field]:
+    return [pa.field(f"{end}_{name}", _KINDS_OF_COLUMNS[name]) for end in ("parent", "child") for name in names]
+
+
+_AT: Final = pa.field("at", pa.int32())
+_LOCAL_ENDS: Final = [pa.field("parent", pa.int64()), pa.field("child", pa.int64())]
+
+NODES: Final = pa.schema(
+    [
+        _AT,
+        pa.field("number", pa.int32()),
+        pa.field("local", pa.int64()),
+        pa.field("key", pa.int64()),
+        pa.field("home_at", pa.int32()),
+        *(field for field in TABLES["nodes"] if field.name != "node"),
+        pa.field("rank", pa.int32()),
+        pa.field("derived", pa.int64()),
+    ]
+)
+ARCS: Final = pa.schema([_AT, *_LOCAL_ENDS, *list(TABLES["arcs"])[2:], *_of_both_ends(OF_ENDS)])
+ANCESTORS: Final = pa.schema(
+    [_AT, pa.field("local", pa.int64()), pa.field("derived", pa.int64()), pa.field("ancestors", pa.binary())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where the intermediate tables lie; all workers see it."""
+
+    folder: Path
+
+    @property
+    def arrays(self) -> Path:
+        """Of the arrays of nodes."""
+        return self.folder / "node arrays"
+
+    @property
+    def sets(self) -> Path:
+        """Of the files of sets."""
+        return self.folder / "set files"
+
+    def table(self, name: str) -> Path:
+        """Of a table."""
+        return self.folder / name
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of a table of one server: one of the groups of rows of its file, or all of them."""
+
+    at: int
+    source: Path
+    row_group: int | None
+
+
+def parts_of(servers: Sequence[Snapshot], table: str) -> list[Part]:
+    """The parts of a table at all servers; what has no rows has no parts."""
+    found = []
+    for at, snapshot in enumerate(servers):
+        path = snapshot.folder / f"{table}.parquet"
+        found += [Part(at, path, group) for group in range(pq.read_metadata(path).num_row_groups)]
+    return found
+
+
+def number_nodes(nodes: pa.Table, work: Work) -> pa.Table:
+    """Write the nodes of one server, all of them in one table; `rank` and `derived` are found here."""
+    at = nodes["at"][0].as_py()
+    rank = np.empty(nodes.num_rows, np.int32)
+    rank[pc.sort_indices(nodes["id"]).to_numpy()] = np.arange(1, nodes.num_rows + 1)
+    nodes = nodes.append_column("rank", pa.array(rank)).append_column("derived", pa.array(_derived(nodes)))
+    write_nodes(work.arrays, at, nodes)
+    pq.write_table(
+        nodes.select(NODES.names).cast(NODES),
+        work.table("nodes") / f"{at}.parquet",
+        compression="lz4",
+        use_dictionary=["home", "kind", "version_server"],
+        row_group_size=ROWS_OF_BATCH,
+    )
+    return pa.table({"rows": pa.array([nodes.num_rows])})
+
+
+def _derived(nodes: pa.Table) -> NDArray[np.int64]:
+    local = nodes["local"].to_numpy().copy()
+    codes = nodes["vnid"].combine_chunks().dictionary_encode()
+    inside = codes.is_valid().to_numpy(zero_copy_only=False)
+    loops = pc.fill_null(codes.indices, 0).to_numpy()[inside]
+    smallest = np.full(len(codes.dictionary), np.iinfo(np.int64).max)
+    np.minimum.at(smallest, loops, local[inside])
+    local[inside] = smallest[loops]
+    found: NDArray[np.int64] = local
+    return found
+
+
+def write_arcs(part: Part, work: Work) -> None:
+    """Write arcs with what is known of their ends."""
+    nodes = open_nodes(work.arrays)(part.at)
+    path = work.table("arcs") / f"{part.at}-{part.row_group}.parquet"
+    with pq.ParquetWriter(path, ARCS, compression="lz4", use_dictionary=["state", "parent_kind", "child_kind"]) as file:
+        for batch in _batches(part, "arcs"):
+            ends = {end: nodes.of_numbers(_wide(batch.column(end))) for end in ("parent", "child")}
+            given = {name: batch.column(name) for name in batch.schema.names}
+            file.write_batch(_batch(ARCS, given, part.at, ends), row_group_size=ROWS_OF_BATCH)
+
+
+def write_ancestors(at: int, parts: Sequence[Part], work: Work) -> None:
+    """Write all ancestor sets of a server: as a table, and as a file in which each can be found."""
+    nodes = open_nodes(work.arrays)(at)
+
+    def sets() -> Iterator[tuple[pa.Array, pa.Array]]:
+        path = work.table("ancestors") / f"{at}.parquet"
+        with pq.ParquetWriter(path, ANCESTORS, compression="lz4", use_dictionary=False) as file:
+            for part in parts:
+                for batch in _batches(part, "ancestors"):
+                    numbers, content = _wide(batch.column("node")), batch.column("ancestors")
+                    derived = nodes.of_numbers(numbers).column("derived")
+                    places = pa.array(np.full(len(numbers), at, np.int32))
+                    local = pa.array(numbers + at * NUMBERS_OF_SERVER)
+                    columns = [places, local, derived, content]
+                    file.write_batch(pa.record_batch(columns, schema=ANCESTORS), row_group_size=ROWS_OF_BATCH)
+                    yield derived, content
+
+    write_sets(work.sets, at, sets())
+
+
+def _batches(part: Part, table: str) -> Iterator[pa.RecordBatch]:
+    with pq.ParquetFile(part.source) as file:
+        groups = None if part.row_group is None else [part.row_group]
+        yield from file.iter_batches(ROWS_OF_BATCH, row_groups=groups, columns=TABLES[table].names)
+
+
+def _batch(schema: pa.Schema, given: dict[str, pa.Array], at: int, ends: dict[str, Found]) -> pa.RecordBatch:
+    """A batch of a schema: columns that are given, and such of the two ends."""
+    columns = []
+    for field in schema:
+        end, _, name = field.name.partition("_")
+        if field.name == "at":
+            column = pa.array(np.full(len(given["parent"]), at, np.int32))
+        elif field.name in ends:
+            column = pa.array(_wide(given[field.name]) + at * NUMBERS_OF_SERVER)
+        elif field.name in given:
+            column = given[field.name]
+        else:
+            column = ends[end].column(name)
+        columns.append(column)
+    return pa.record_batch(columns, schema=schema)
+
+
+def _wide(numbers: pa.Array) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = numbers.to_numpy(zero_copy_only=False).astype(np.int64)
+    return found

@@ -1,0 +1,158 @@
+"""Ancestor sets as a cache that may be small, pathnames that are only listed as far as asked, and shortest proofs."""
+
+from itertools import islice, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namegraph.graph.ancestor_sets import AncestorSets, ancestor_groups
+from namegraph.graph.pathnames import pathnames, prove
+from namegraph.model.names import NodeId
+from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.rows import NodeIndex
+from tests.brute_force import Model
+from tests.cores import CoreUnderTest
+from tests.small_graphs import SmallGraph, node_id
+
+GROUPS = [NodeId(f"{letter}@x.example") for letter in "abcdefgh"]
+arcs = st.tuples(st.sampled_from(GROUPS), st.sampled_from(GROUPS)).filter(lambda arc: arc[0] != arc[1])
+downward_arcs = arcs.map(lambda arc: (min(arc), max(arc)))
+arcs_of_one_graph = st.sampled_from([arcs, downward_arcs])
+questions = st.sampled_from(["of", "control"])
+
+
+def all_sets(core, sets):
+    ids = core.graph.ids
+    return {name: {ids[above] for above in sets.of(node)} for name, node in core.graph.index.items()}
+
+
+def all_control(core, sets):
+    return {name for name, node in core.graph.index.items() if sets.is_controlled(node)}
+
+
+@given(st.lists(arcs, unique=True, max_size=30), st.integers(0, 3_000), st.permutations(range(len(GROUPS))))
+def test_a_cache_of_any_size_gives_the_same_sets_whatever_is_asked_first(graph_arcs, limit_bytes, order):
+    server = CoreUnderTest("x.example")
+    server.do(*map(CreateGroup, GROUPS), *(JoinArc(*arc) for arc in graph_arcs))
+    model = Model(frozenset({"x.example"})).after((*map(CreateGroup, GROUPS), *(JoinArc(*arc) for arc in graph_arcs)))
+    sets = AncestorSets(server.core.graph, cache_limit_bytes=limit_bytes)
+    for node in order:
+        sets.is_controlled(NodeIndex(node))
+    assert all_sets(server.core, sets) == model.ancestor_sets
+    assert all_control(server.core, sets) == model.controlled
+
+
+@given(
+    st.data(),
+    arcs_of_one_graph,
+    st.lists(st.tuples(st.sampled_from(GROUPS), questions), max_size=12),
+    st.sampled_from([None, None, 400, 1_200]),
+)
+def test_sets_followed_through_updates_equal_those_computed_afresh(data, some_arcs, asked, limit_bytes):
+    """Some sets are asked for in between, most are not; half of the graphs have no loops, so that few are forgotten."""
+    first = data.draw(st.lists(some_arcs, unique=True, min_size=1, max_size=20), label="first")
+    batches = data.draw(st.lists(st.lists(some_arcs, unique=True, min_size=1, max_size=4), max_size=8), label="batches")
+    server = CoreUnderTest("x.example")
+    model = Model(frozenset({"x.example"}))
+    batch = (*map(CreateGroup, GROUPS), *(JoinArc(*arc) for arc in first))
+    server.do(*batch)
+    model = model.after(batch)
+    if limit_bytes is not None:
+        server.core._context.ancestors = AncestorSets(server.core.graph, cache_limit_bytes=limit_bytes)
+    for number, changed in enumerate(batches):
+        for name, question in asked[number::3]:
+            node = server.core.graph.index[name]
+            if question == "of":
+                server.core.ancestors.of(node)
+            else:
+                server.core.ancestors.is_controlled(node)
+        left = {arc for arc in changed if arc in model.arcs}
+        batch = tuple(LeaveArc(*arc) for arc in left) or tuple(JoinArc(*arc) for arc in changed)
+        server.do(*batch)
+        model = model.after(batch)
+    assert all_sets(server.core, server.core.ancestors) == model.ancestor_sets
+    assert all_control(server.core, server.core.ancestors) == model.controlled
+
+
+@given(st.lists(arcs, unique=True, max_size=30))
+def test_forgetting_everything_changes_no_answer(graph_arcs):
+    server = CoreUnderTest("x.example")
+    server.do(*map(CreateGroup, GROUPS), *(JoinArc(*arc) for arc in graph_arcs))
+    ancestors = server.core.ancestors
+    before = all_sets(server.core, ancestors), all_control(server.core, ancestors)
+    ancestors.forget_all()
+    assert (all_sets(server.core, ancestors), all_control(server.core, ancestors)) == before
+    ancestors.forget(map(NodeIndex, range(len(GROUPS))))
+    assert (all_sets(server.core, ancestors), all_control(server.core, ancestors)) == before
+
+
+def test_a_group_is_its_own_ancestor_exactly_on_a_loop():
+    graph = SmallGraph("a>b b>a b>c")
+    ancestors = graph.core.ancestors
+    assert ancestors.is_ancestor(ancestor=graph.node("a"), node=graph.node("a"))
+    assert not ancestors.is_ancestor(ancestor=graph.node("c"), node=graph.node("c"))
+
+
+def test_the_groups_of_a_group_hold_itself_exactly_on_a_loop():
+    graph = SmallGraph("a>b b>a b>c")
+    ids = graph.core.graph.ids
+
+    def groups_of(name):
+        return {ids[node] for node in ancestor_groups(graph.core.graph, graph.core.ancestors, graph.node(name))}
+
+    assert groups_of("a") == {node_id("a"), node_id("b")} == groups_of("c")
+
+
+def test_the_set_handed_out_for_changing_is_a_copy():
+    graph = SmallGraph("a>b")
+    handed_out = ancestor_groups(graph.core.graph, graph.core.ancestors, graph.node("b"))
+    handed_out.clear()
+    assert graph.ancestors("b") == {"a", "b"}
+
+
+def stacked_diamonds(count):
+    """2**count ways from top to bottom."""
+    server = CoreUnderTest("x.example")
+    rows = []
+    for level in range(count):
+        for side in "lr":
+            rows += [(f"d{level}@x.example", f"{side}{level}@x.example", 1)]
+            rows += [(f"{side}{level}@x.example", f"d{level + 1}@x.example", 1)]
+    server.bring(rows)
+    return server
+
+
+def test_pathnames_are_listed_only_as_far_as_asked():
+    graph = stacked_diamonds(60).core.graph
+    bottom = graph.index["d60@x.example"]
+    listed = list(islice(pathnames(graph, bottom), 100))
+    assert len(set(listed)) == 100
+    assert all(len(path) == 121 and path[0] == "d0@x.example" and path[-1] == "d60@x.example" for path in listed)
+
+
+def test_a_proof_through_exponentially_many_paths_is_found_at_once():
+    core = stacked_diamonds(60).core
+    top, bottom = core.graph.index["d0@x.example"], core.graph.index["d60@x.example"]
+    assert len(prove(core.graph, core.ancestors, group=top, member=bottom)) == 121
+
+
+@pytest.mark.parametrize(
+    ("arcs_of_graph", "group", "member", "chain"),
+    [
+        ("a>b", "a", "b", ["a", "b"]),
+        ("a>b", "b", "a", []),
+        ("a>b", "a", "a", []),
+        ("a>b b>c a>c", "a", "c", ["a", "c"]),
+        ("a>b b>a", "a", "a", ["a", "b", "a"]),
+        ("a>b b>c c>a b>a", "a", "a", ["a", "b", "a"]),
+        ("a>b b>c c>a", "b", "a", ["b", "c", "a"]),
+        ("a>b b>c c>d d>b a>d", "a", "c", ["a", "b", "c"]),
+        ("a>c a>b b>k c>k", "a", "k", ["a", "b", "k"]),
+    ],
+)
+def test_a_proof_is_a_shortest_chain_and_of_equal_ones_the_first_by_name(arcs_of_graph, group, member, chain):
+    graph = SmallGraph(arcs_of_graph)
+    found = prove(graph.core.graph, graph.core.ancestors, group=graph.node(group), member=graph.node(member))
+    assert [graph.core.graph.ids[node] for node in found] == [node_id(name) for name in chain]
+    assert all(graph.core.graph.arc(*arc) is not None for arc in pairwise(found))

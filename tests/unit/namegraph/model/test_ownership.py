@@ -1,0 +1,60 @@
+"""Which server owns a subnet is told without a look at the others."""
+
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.ownership import OwnershipTable
+
+A, B = ServerId("a.example"), ServerId("b.example")
+
+
+class Counted(str):
+    """A name that counts how often it is looked up somewhere."""
+
+    lookups = 0
+
+    def __hash__(self):
+        Counted.lookups += 1
+        return super().__hash__()
+
+
+def test_it_knows_servers_by_what_they_own():
+    table = OwnershipTable({Subnet(A): A})
+    assert not table.has_several_servers
+    table.learn(Subnet("s1.example"), B)
+    table.learn(Subnet("s2.example"), B)
+    assert table.has_several_servers
+    assert (table.servers(), table.owned_by(B)) == ((A, B), ("s1.example", "s2.example"))
+    table.forget(Subnet("s1.example"))
+    table.learn(Subnet("s2.example"), A)
+    assert not table.has_several_servers
+    assert (table.servers(), table.owned_by(B)) == ((A,), ())
+
+
+def test_a_server_that_is_only_expected_is_another_one():
+    table = OwnershipTable({Subnet(A): A})
+    table.expect(Subnet(B))
+    assert table.has_several_servers
+    table.learn(Subnet(B), B)
+    assert table.has_several_servers
+    table.forget(Subnet(B))
+    assert not table.has_several_servers
+
+
+def test_each_change_of_an_owner_is_counted():
+    table = OwnershipTable({Subnet(A): A})
+    table.expect(Subnet(B))
+    assert table.changes == 0
+    table.learn(Subnet(B), B)
+    assert table.changes == 1
+    assert list(table.find_homes([NodeId("g@b.example"), NodeId("p@elsewhere.example")])) == [B, None]
+
+
+def test_questions_do_not_walk_over_all_subnets():
+    owners = {Counted(f"s{number}.example"): Counted(f"server{number % 5}") for number in range(1000)}
+    table = OwnershipTable(owners)
+    table.servers()
+    Counted.lookups = 0
+    assert table.has_several_servers
+    assert len(table.servers()) == 5
+    assert table.owner_of(Subnet("s7.example")) == "server2"
+    assert not table.is_expected(NodeId("g@s7.example"))
+    assert Counted.lookups == 0

@@ -1,0 +1,141 @@
+"""A snapshot is the state of the step at which it was finished, whatever happened while it was read."""
+
+import random
+
+import pytest
+from pyroaring import BitMap
+
+from namegraph.model.names import parse_name
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.snapshot import reader as snapshot_module
+from nameserver.wire.snapshot_columns import encode_end, encode_piece, encode_together
+from shadowtree.client.snapshots.tables import SnapshotCollector
+from shadowtree.v1 import admin_pb2
+from tests.cores import CoreUnderTest
+from tests.snapshots import tables_of
+
+
+@pytest.fixture
+def core():
+    return CoreUnderTest("a.x", "b.x")
+
+
+def names(tables):
+    return {row["node"]: row["id"] for row in tables["nodes"]}
+
+
+def arcs_by_name(tables):
+    of = names(tables)
+    return {(of[row["parent"]], of[row["child"]]): row for row in tables["arcs"]}
+
+
+def test_a_server_without_anything_has_an_empty_snapshot(core):
+    manifest, tables = tables_of(core.core)
+    assert manifest["server"] == "a.x"
+    assert manifest["subnets"] == ["a.x", "b.x"]
+    assert manifest["revision"] == ""
+    assert all(rows == [] for rows in tables.values())
+
+
+def test_arcs_have_their_states_and_tombstones_have_none(core):
+    core.create("p@a.x", "q@a.x", "r@a.x", "s@a.x")
+    for parent, child in ("pq", "qr", "rp", "rq", "rs"):
+        core.join(f"{parent}@a.x", f"{child}@a.x")
+    core.join("s@a.x", "ann@b.x")
+    core.leave("s@a.x", "ann@b.x")
+    _, tables = tables_of(core.core)
+    states = {(parent[0], child[0]): row["state"] for (parent, child), row in arcs_by_name(tables).items()}
+    assert states == {
+        ("p", "q"): "shadow",
+        ("q", "r"): "shadow",
+        ("r", "p"): "fade",
+        ("r", "q"): "fade",
+        ("r", "s"): "normal",
+        ("s", "a"): None,
+    }
+    left = arcs_by_name(tables)["s@a.x", "ann@b.x"]
+    assert (left["present"], left["version"], left["is_truth"], left["is_record"]) == (False, 2, True, True)
+    assert {row["id"]: row["kind"] for row in tables["nodes"]}["ann@b.x"] == "absent"
+
+
+def test_levels_are_the_sizes_of_ancestor_sets_which_hold_the_node_itself(core):
+    core.create("p@a.x", "q@a.x", "r@a.x")
+    core.join("p@a.x", "q@a.x")
+    core.join("q@a.x", "p@a.x")
+    core.join("q@a.x", "r@a.x")
+    core.join("r@a.x", "ann@b.x")
+    _, tables = tables_of(core.core)
+    of = names(tables)
+    assert {row["id"][0]: row["level"] for row in tables["nodes"]} == {"p": 2, "q": 2, "r": 3, "a": 4}
+    sets = {
+        of[row["node"]][0]: {of[node][0] for node in BitMap.deserialize(row["ancestors"])}
+        for row in tables["ancestors"]
+    }
+    assert sets == {"p": set("pq"), "r": set("pqr"), "a": set("pqra")}
+    (loop,) = tables["virtual_nodes"]
+    assert loop["smallest"] == "p@a.x"
+    assert {row["id"]: row["vnid"] for row in tables["nodes"]} == {
+        "p@a.x": loop["vnid"],
+        "q@a.x": loop["vnid"],
+        "r@a.x": None,
+        "ann@b.x": None,
+    }
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_reading_while_updates_go_on_gives_what_reading_at_rest_gives_afterwards(core, monkeypatch, seed):
+    monkeypatch.setattr(snapshot_module, "PIECE_ROWS", 3)
+    monkeypatch.setattr(snapshot_module, "REST_LIMIT", 2)
+    chance = random.Random(seed)
+    groups = [parse_name(f"{letter}@{subnet}") for letter in "pqrstuvw" for subnet in ("a.x", "b.x")]
+    core.do(*(CreateGroup(group) for group in groups))
+    present = set()
+
+    def operation():
+        if present and chance.random() < 0.45:
+            parent, child = chance.choice(sorted(present))
+            present.discard((parent, child))
+            return LeaveArc(parent, child)
+        if chance.random() < 0.1:
+            group = chance.choice(groups)
+            present.difference_update({arc for arc in present if group in arc})
+            return DeleteGroup(group, force=True)
+        parent, child = (
+            chance.choice(groups),
+            chance.choice([*groups, parse_name("ann@b.x"), parse_name("bob@no.where")]),
+        )
+        present.add((parent, child))
+        return JoinArc(parent, child)
+
+    def change():
+        before = core.records
+        core.records = type(before)()
+        for _ in range(chance.randrange(4)):
+            core.ask(operation())
+        steps, core.records = core.records, before
+        return [steps]
+
+    for _ in range(30):
+        core.ask(operation())
+    monkeypatch.setattr(snapshot_module, "ROUNDS_LIMIT", chance.randrange(4))
+    assert tables_of(core.core, between=change) == tables_of(core.core)
+
+
+def test_pieces_that_are_sent_together_are_taken_one_after_another(core, monkeypatch):
+    """So that of two pieces in one message the later one holds."""
+    monkeypatch.setattr(snapshot_module, "PIECE_ROWS", 1)
+    core.create("top@a.x", "sub@b.x")
+    core.join("top@a.x", "sub@b.x")
+    snapshot = core.core.snapshot()
+    early = [encode_piece(piece) for piece in snapshot.read()]
+    core.leave("top@a.x", "sub@b.x")
+    snapshot.note(core.records)
+    late = [encode_piece(piece) for piece in snapshot.finish()]
+    snapshot.close()
+    end = encode_end(snapshot.closing(), revision=core.core.revision, database_failure="")
+    collector = SnapshotCollector()
+    for encoded in (encode_together([*early, *late]), end):
+        collector.add(admin_pb2.SnapshotChunk.FromString(encoded))
+    found = collector.finish().tables
+    assert {name: table.to_pylist() for name, table in found.items()} == tables_of(core.core)[1]
+    assert found["arcs"]["present"].to_pylist() == [False]

@@ -1,0 +1,174 @@
+"""Real commits with something in them changed, each on its own well formed: whatever is believed, a server goes on.
+
+What is refused leaves no trace. What cannot be found out here (of what is at home elsewhere) may be believed; then the
+server still starts again from what it has made durable, and goes on.
+"""
+
+import random
+
+from msgspec import structs
+
+from namegraph.events import PeerMessage
+from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.rows import NodeKind
+from namegraph.wire.codec import decode_in_view, encode
+from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
+from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, GroupChange, InArc, Vnid
+from namegraph.wire.update_messages import Commit
+from tests.hostile_scene import GROUPS, HERE, OTHER, PEOPLE, THIRD, Scene
+
+SEEDS = 200
+UPDATES = 12
+PARTS_OF_CHANNELS = ("inbox", "outbox", "sent", "unmet")
+NODES = GROUPS + PEOPLE
+ANSWERING = [node for node in NODES if not node.endswith(THIRD)]
+"""Nodes of servers that answer."""
+
+
+class Mutating(Scene):
+    """Updates of both servers, of which commits to here come once more before, changed."""
+
+    def __init__(self, seed, *, lies):
+        super().__init__(seed)
+        self.liar = random.Random(f"lies of {seed}")
+        self.lies, self.refused, self.believed = lies, 0, 0
+
+    def talk(self):
+        for _ in range(UPDATES):
+            for _ in range(self.chance.randint(1, 3)):
+                self.act_quietly()
+            for _ in range(self.chance.randint(0, 30)):
+                self.deliver_next()
+        while any(self.pending.values()):
+            self.deliver_next()
+
+    def act_quietly(self):
+        """An update, with nobody lost."""
+        chance, server = self.chance, self.chance.choice([HERE, OTHER])
+        group, other = chance.choice([group for group in GROUPS if group.endswith(server)]), chance.choice(ANSWERING)
+        kind = ChildKind.PROCESS if other in PEOPLE else ChildKind.GROUP
+        roll = chance.random()
+        if roll < 0.1:
+            self.ask(server, chance.choice([CreateGroup(group), DeleteGroup(group, force=True)]))
+        elif roll < 0.4:
+            self.ask(server, LeaveArc(group, other, if_needed=chance.random() < 0.5))
+        else:
+            third = chance.choice([node for node in ANSWERING if node in GROUPS and node not in (group, other)])
+            self.ask(
+                server,
+                JoinArc(group, other, chance.choice([kind, ChildKind.AUTO]), if_needed=chance.random() < 0.5),
+                *([JoinArc(third, group, if_needed=True)] if roll < 0.6 else []),
+            )
+
+    def deliver_next(self):
+        channels = [channel for channel in sorted(self.pending) if self.pending[channel]]
+        if not channels:
+            return
+        sender, receiver = self.chance.choice(channels)
+        encoded = self.pending[sender, receiver].pop(0)
+        view, message = decode_in_view(encoded)
+        if receiver == HERE and isinstance(message, Commit) and self.lies:
+            for _ in range(3):
+                lie = self.changed(message)
+                if lie != message and self.is_believed(encode(lie, view)):
+                    return
+        self.receive(receiver, sender, encoded)
+
+    def is_believed(self, encoded):
+        core = self.cores[HERE]
+        before, faults = self.state(), core.channels.faults.total()
+        number = core.channels.handled_through(OTHER) + 1
+        effects = self.step(HERE, PeerMessage(OTHER, number, encoded))
+        if core.channels.faults.total() == faults:
+            self.believed += 1
+            self.restart(HERE)
+            return True
+        self.refused += 1
+        assert not (effects.records.nodes or effects.records.arcs or effects.replies or effects.messages)
+        assert self.state() == before
+        return False
+
+    def state(self):
+        found = self.disks[HERE].read()
+        found.protocol[:] = sorted(row for row in found.protocol if row.part not in PARTS_OF_CHANNELS)
+        return found
+
+    def changed(self, commit):
+        for _ in range(self.liar.choice([1, 1, 2])):
+            commit = self.liar.choice([self.arcs, self.arcs, self.groups, self.renamed, self.relay, self.rest])(commit)
+        return commit
+
+    def arcs(self, commit):
+        liar, found = self.liar, list(unpack_arcs(commit.arcs))
+        roll = liar.random()
+        if found and roll < 0.3:
+            found.pop(liar.randrange(len(found)))
+        elif found and roll < 0.7:
+            place = liar.randrange(len(found))
+            found[place] = found[place]._replace(**self.of_arc())
+        else:
+            arc = ArcId(liar.choice(NODES), liar.choice(NODES))
+            found.append(ArcChange(arc, True, NodeKind.GROUP, 0, 1)._replace(**self.of_arc()))
+        return structs.replace(commit, arcs=pack_arcs(found))
+
+    def of_arc(self):
+        liar = self.liar
+        state = liar.choice([(True, False), (False, False), (False, True)])
+        return liar.choice(
+            [
+                {"is_present": state[0], "is_suspended": state[1]},
+                {"kind": liar.choice([NodeKind.GROUP, NodeKind.PROCESS])},
+                {"cost": liar.randrange(3)},
+                {"version": liar.randrange(4)},
+            ]
+        )
+
+    def groups(self, commit):
+        liar, found = self.liar, list(commit.groups)
+        if found and liar.random() < 0.5:
+            found.pop(liar.randrange(len(found)))
+        else:
+            found.append(GroupChange(liar.choice(NODES), liar.random() < 0.5))
+        return structs.replace(commit, groups=tuple(found))
+
+    def renamed(self, commit):
+        liar, found = self.liar, dict(commit.renamed)
+        if found and liar.random() < 0.4:
+            found.pop(liar.choice(sorted(found)))
+        else:
+            inside = liar.sample(GROUPS, liar.choice([1, 2, 2, 3]))
+            vnid = None if liar.random() < 0.4 else Vnid(min(inside), commit.final)
+            found.update(dict.fromkeys(inside, vnid))
+        return structs.replace(commit, renamed=tuple(sorted(found.items())))
+
+    def relay(self, commit):
+        liar, found = self.liar, list(unpack_records(commit.relay))
+        if found and liar.random() < 0.3:
+            found.pop(liar.randrange(len(found)))
+        else:
+            node = liar.choice(NODES)
+            tails = liar.sample(NODES, liar.randrange(3))
+            in_arcs = tuple(InArc(tail, 0, 1, commit.final.counter) for tail in tails if tail != node)
+            found = [record for record in found if record.node != node]
+            found.append(AncestryRecord(node, in_arcs, None, commit.final))
+        return structs.replace(commit, relay=pack_records(found))
+
+    def rest(self, commit):
+        liar = self.liar
+        return liar.choice(
+            [
+                lambda: structs.replace(commit, bases=commit.bases[1:]),
+                lambda: structs.replace(commit, bases=(*commit.bases, (liar.choice(NODES), commit.final))),
+                lambda: structs.replace(commit, final=commit.final._replace(counter=commit.final.counter + 1)),
+            ]
+        )()
+
+
+def test_a_server_goes_on_whatever_commits_say():
+    refused = 0
+    for seed in range(SEEDS):
+        scene = Mutating(seed, lies=True)
+        scene.talk()
+        scene.restart(HERE)
+        refused += scene.refused
+    assert refused > SEEDS

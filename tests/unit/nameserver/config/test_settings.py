@@ -1,0 +1,157 @@
+"""Settings come from a file, the environment and the command line; whatever is wrong is named with its place."""
+
+import pytest
+
+from nameserver.config.settings import SettingsError, load_settings
+from nameserver.detector.phi import DetectorLimits
+
+GOOD = 'database = "sqlite:///names.db"\nsubnets = ["ubc.example"]\n'
+
+
+def write(tmp_path, text):
+    path = tmp_path / "names.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def refusal(tmp_path, text, **more):
+    path = write(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path, more, {})
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.replace(str(path), "FILE")
+
+
+def test_a_file_alone_is_enough(tmp_path):
+    text = (
+        'listen = "127.0.0.1:0"\ndatabase = "sqlite:///names.db"\nsubnets = ["UBC.example", "b.c"]\nname = "one"\n'
+        "drain_seconds = 3\nheartbeat_seconds = 2\nacceptable_pause_seconds = 0\nsuspicion_threshold = 12.5\n"
+        '[peers]\n"sfu.example" = "127.0.0.1:7401"\n'
+    )
+    settings = load_settings(write(tmp_path, text), {}, {})
+    assert settings.listen == "127.0.0.1:0"
+    assert settings.database == "sqlite:///names.db"
+    assert settings.subnets == ("b.c", "ubc.example")
+    assert settings.peers == {"sfu.example": "127.0.0.1:7401"}
+    assert settings.name == "one"
+    assert settings.drain_seconds == 3.0
+    assert settings.detector == DetectorLimits(2.0, 0.0, 12.5)
+
+
+def test_no_file_is_needed_and_defaults_fill_the_rest():
+    settings = load_settings(None, {"database": "sqlite:///names.db", "subnets": ["b.c,a.b", "c.d"]}, {})
+    assert settings.subnets == ("a.b", "b.c", "c.d")
+    assert settings.listen == "127.0.0.1:7400"
+    assert settings.name is None
+    assert settings.detector == DetectorLimits()
+    assert settings.peers == {}
+
+
+def test_the_environment_wins_over_the_file_and_the_command_line_over_both(tmp_path):
+    environment = {
+        "SHADOWTREE_LISTEN": "127.0.0.1:1",
+        "SHADOWTREE_SUBNETS": "a.b, c.d",
+        "SHADOWTREE_PEERS": "s.t=h:5,u.v=h:6",
+        "SHADOWTREE_DRAIN_SECONDS": "0.5",
+        "SHADOWTREE_SERVER": "is for clients",
+    }
+    settings = load_settings(write(tmp_path, GOOD), {"listen": "127.0.0.1:2", "name": None, "peers": ()}, environment)
+    assert settings.listen == "127.0.0.1:2"
+    assert settings.subnets == ("a.b", "c.d")
+    assert settings.peers == {"s.t": "h:5", "u.v": "h:6"}
+    assert settings.drain_seconds == 0.5
+    assert settings.database == "sqlite:///names.db"
+
+
+def test_a_list_may_stand_in_a_file_one_a_line(tmp_path):
+    listed = tmp_path / "subnets.txt"
+    listed.write_text("a.b\n\nc.d\n")
+    settings = load_settings(
+        None, {"database": "sqlite:///names.db", "subnets": [f"@{listed}", "e.f"], "peers": ["g.h=i:1"]}, {}
+    )
+    assert settings.subnets == ("a.b", "c.d", "e.f")
+    assert settings.peers == {"g.h": "i:1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (GOOD + "\nlistn = 3\n", "FILE:4: listn: there is no such key"),
+        (GOOD + "# listen\n'listen' = 7400\n", "FILE:4: listen: a text is wanted, not a number"),
+        (GOOD + 'listen = "7400"\n', "FILE:3: listen: '7400' is not HOST:PORT"),
+        (
+            GOOD + 'listen = "localhost:99999"\n',
+            "FILE:3: listen: 'localhost:99999' does not end in a port from 0 to 65535",
+        ),
+        (GOOD + 'listen = "::1:7400"\n', "FILE:3: listen: '::1:7400' is not HOST:PORT"),
+        (GOOD + 'listen = "a b:7400"\n', "FILE:3: listen: 'a b:7400' is not HOST:PORT"),
+        (GOOD + 'listen = "h:٣"\n', "FILE:3: listen: 'h:٣' does not end in a port"),
+        ('subnets = ["a.b"]\ndatabase = "mysql://u:secret@h/d"\n', "FILE:2: database: the engine 'mysql' is not known"),
+        ('subnets = ["a.b"]\ndatabase = true\n', "FILE:2: database: a text is wanted, not true or false"),
+        ('subnets = ["a.b"]\ndatabase = "sqlite://"\n', "FILE:2: database: it names no file"),
+        ('database = "sqlite:///n.db"\nsubnets = [\n "a.b",\n "c d",\n]\n', "FILE:4: subnets: 'c d' is no subnet"),
+        (
+            'database = "sqlite:///n.db"\nsubnets = ["a.b", 3]\n',
+            "FILE:2: subnets: a list of subnets is wanted, but one entry is a number",
+        ),
+        ('database = "sqlite:///n.db"\nsubnets = 3\n', "FILE:2: subnets: a list of subnets is wanted, not a number"),
+        ('database = "sqlite:///n.db"\nsubnets = []\n', "subnets: no value"),
+        ('subnets = ["a.b"]\n', "database: no value"),
+        (GOOD + 'drain_seconds = "soon"\n', "FILE:3: drain_seconds: 'soon' is not a number of seconds"),
+        (GOOD + "drain_seconds = -1\n", "FILE:3: drain_seconds: -1 is not between 0 and 3600 seconds"),
+        (GOOD + "drain_seconds = nan\n", "FILE:3: drain_seconds: nan is not between 0 and 3600 seconds"),
+        (
+            GOOD + "heartbeat_seconds = 0\n",
+            "FILE:3: heartbeat_seconds: 0 is not between 0.05 and 60 seconds",
+        ),
+        (
+            GOOD + "acceptable_pause_seconds = true\n",
+            "FILE:3: acceptable_pause_seconds: a number of seconds is wanted, not true or false",
+        ),
+        (GOOD + "suspicion_threshold = 0.5\n", "FILE:3: suspicion_threshold: 0.5 is not between 1 and 100"),
+        (GOOD + 'suspicion_threshold = "low"\n', "FILE:3: suspicion_threshold: 'low' is not a number"),
+        (GOOD + 'name = "two words"\n', "FILE:3: name: 'two words' is no subnet"),
+        (GOOD + '[peers]\n"a.b" = "h:1"\n"s.t" = "h"\n', "FILE:5: peers: s.t: 'h' is not HOST:PORT"),
+        (GOOD + '[peers]\n"s.t" = 7400\n', "FILE:4: peers: the address of s.t is a number, not a text"),
+        (GOOD + '[peers]\n"s t" = "h:1"\n', "FILE:4: peers: 's t' is no subnet"),
+        (GOOD + '[peers]\n"s.t" = "h:0"\n', "FILE:4: peers: s.t: 'h:0' does not end in a port from 1 to 65535"),
+        (GOOD + 'peers = ["s.t"]\n', "FILE:3: peers: 's.t' is not SUBNET=HOST:PORT"),
+        (GOOD + 'peers = ["s.t=h:1", "s.t=h:2"]\n', "FILE:3: peers: s.t has two addresses, h:1 and h:2"),
+        (GOOD + '[peers]\n"ubc.example" = "h:1"\n', "peers: ubc.example is one of this server's own subnets"),
+        (GOOD + "[storage]\nlisten = 3\n", "FILE:3: storage: there is no such key"),
+        (GOOD + "listen =\n", "FILE:3: Invalid value"),
+        (GOOD + 'subnets = ["x.y"]\n', "FILE:3: Cannot overwrite a value"),
+        ('database = "sqlite:///n.db\n', "FILE:1: "),
+        ("a = [1,", "FILE:1: "),
+        (b'database = "\xff"\n', "FILE:1: not UTF-8"),
+        ("a = " + "[" * 5000, "FILE: nested too deeply"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_its_file_and_line(tmp_path, text, expected):
+    assert refusal(tmp_path, text).startswith(expected)
+
+
+def test_a_wrong_value_is_refused_even_where_another_source_overrides_it(tmp_path):
+    assert refusal(tmp_path, GOOD + "listen = 3\n", listen="127.0.0.1:1").startswith("FILE:3: listen")
+
+
+def test_a_password_in_a_wrong_database_url_is_not_repeated(tmp_path):
+    assert "secret" not in refusal(tmp_path, 'subnets = ["a.b"]\ndatabase = "mysql://u:secret@h/d"\n')
+
+
+def test_a_wrong_variable_or_option_is_named():
+    base = {"database": "sqlite:///n.db", "subnets": ["a.b"]}
+    with pytest.raises(SettingsError, match=r"^SHADOWTREE_LISTEN: 'nowhere' is not HOST:PORT"):
+        load_settings(None, base, {"SHADOWTREE_LISTEN": "nowhere"})
+    with pytest.raises(SettingsError, match=r"^--subnet: 'a b' is no subnet"):
+        load_settings(None, {**base, "subnets": ["a b"]}, {})
+    with pytest.raises(SettingsError, match=r"^--subnet: /nowhere/at-all cannot be read: No such file"):
+        load_settings(None, {**base, "subnets": ["@/nowhere/at-all"]}, {})
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder"])
+def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path, kind):
+    path = tmp_path / "no.toml" if kind == "missing" else tmp_path
+    with pytest.raises(SettingsError, match=r": (No such file or directory|Is a directory)$"):
+        load_settings(path, {}, {})

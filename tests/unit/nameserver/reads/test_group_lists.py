@@ -1,0 +1,100 @@
+"""A list of groups names whoever may know of more groups, or of fewer, than the servers that answered."""
+
+import pytest
+
+from namegraph.model.names import NodeId
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc
+from namegraph.model.outcomes import Committed
+from nameserver.reads.group_lists import GroupListCalls
+from resolver.membership import MembershipResolver
+from shadowtree.v1 import name_service_pb2 as messages
+from tests.simulation.scene import A, B, C, G, H, stop_before_the_commit
+from tests.simulation.test_old_copies import SceneWithCopies
+
+NEW = NodeId(f"new@{A}")
+BEFORE = [G[A], H[A]]
+
+
+class FakeRouting:
+    """Knows these servers, and as many that were never met."""
+
+    is_alone = False
+
+    def __init__(self, *others, never_met=()):
+        self._others = list(others), list(never_met)
+
+    async def others(self):
+        return self._others
+
+
+class FakeForwarder:
+    """Brings the pages that others answer with."""
+
+    def __init__(self, pages):
+        self._pages = pages
+
+    async def ask(self, server, method, request, *, seconds):
+        return self._pages[server].SerializeToString()
+
+
+class FakeContext:
+    def invocation_metadata(self):
+        return ()
+
+    def time_remaining(self):
+        return None
+
+
+async def listed(core, *unheard, pages=None, never_met=(), **asked):
+    """What a server says to a client, where others answer with these pages."""
+    pages = pages or {}
+    resolver = MembershipResolver(core, unheard=lambda: unheard)
+    routing = FakeRouting(*pages, never_met=never_met)
+    calls = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=FakeForwarder(pages))
+    page = await calls.list_groups(messages.ListGroupsRequest(**asked), FakeContext())
+    return list(page.groups), list(page.unreachable)
+
+
+@pytest.mark.parametrize("asked", [{}, {"subnet": A}])
+@pytest.mark.parametrize("operation", [CreateGroup(NEW), DeleteGroup(H[A])])
+async def test_who_may_have_created_or_deleted_a_group_without_its_home_is_named(operation, asked):
+    scene = SceneWithCopies()
+    ticket = stop_before_the_commit(scene, C, A, JoinArc(G[C], H[C]), operation)
+    # The update is under way, and its coordinator is heard.
+    assert await listed(scene.core(A), **asked) == (BEFORE, [])
+    assert await listed(scene.core(A), B, **asked) == (BEFORE, [])
+    assert await listed(scene.core(A), C, **asked) == (BEFORE, [C])
+    scene.part([A], [B, C])
+    assert isinstance(scene.cluster.answers[ticket], Committed)
+    assert await listed(scene.core(A), **asked) == (BEFORE, [C])
+    scene.meet([A], [B, C])
+    groups, unreachable = await listed(scene.core(A), **asked)
+    assert (groups != BEFORE, unreachable) == (True, [])
+
+
+async def test_what_groups_a_server_has_is_known_to_it_though_others_are_away():
+    scene = SceneWithCopies()
+    scene.done(A, JoinArc(G[A], G[C]))
+    scene.part([A, B], [C])
+    assert await listed(scene.core(A)) == (BEFORE, [])
+
+
+async def test_who_may_know_what_groups_a_server_has_forgotten_is_named():
+    scene = SceneWithCopies()
+    old = scene.copy(A)
+    scene.done(A, CreateGroup(NEW))
+    scene.part([A, B], [C])
+    scene.go_back(A, old)
+    assert await listed(scene.core(A)) == (BEFORE, [C])
+    scene.meet([A, B], [C])
+    assert await listed(scene.core(A)) == (BEFORE, [])
+
+
+async def test_the_gaps_of_all_servers_are_named_once():
+    scene = SceneWithCopies()
+    pages = {
+        B: messages.ListGroupsResponse(groups=["g@b.example"], unreachable=[C, "never.example"]),
+        C: messages.ListGroupsResponse(groups=["g@c.example"], unreachable=[B]),
+    }
+    found = await listed(scene.core(A), pages=pages, never_met=["never.example"])
+    assert found == ([G[A], "g@b.example", "g@c.example", H[A]], [B, C, "never.example"])

@@ -1,0 +1,124 @@
+"""Frames on the wire: what is sent is what comes, and no bytes are too odd."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nameserver.session import frames
+from nameserver.session.frames import (
+    PROTOCOL_VERSION,
+    TEXT_LIMIT,
+    Acquaintances,
+    Frame,
+    Goodbye,
+    GoodbyeReason,
+    Heartbeat,
+    Hello,
+    KnownServer,
+    Leaving,
+    LetterPart,
+    Letters,
+    Malformed,
+    Receipt,
+    Relay,
+    decode,
+    encode,
+)
+from shadowtree.v1 import peer_pb2
+
+FRAMES = [
+    Hello(PROTOCOL_VERSION, "a.x", ("a.x", "b.x"), 2**64 - 1, 3, ("c.x",)),
+    Letters(3, 17, (b"one", b"", b"three"), 5),
+    LetterPart(3, 17, b"part", True, 5),
+    LetterPart(3, 17, b"part", False, 0),
+    Receipt(3, 5),
+    Relay(3, "a.x", "b.x", 2**64 - 1, True, is_first=True, taken=7, payload=b"inner", end=""),
+    Relay(3, "a.x", "b.x", 1, False, end="finished"),
+    Heartbeat(3, 2**63, 2**63 - 1, 1_500),
+    Heartbeat(3, 1, 0, 0, view="2@a.x", cannot_write="the disk is full"),
+    Hello(
+        PROTOCOL_VERSION, "a.x", ("a.x",), 1, 3, (), known=(KnownServer("b.x", ("b.x", "b2.x")), KnownServer("c.x", ()))
+    ),
+    Acquaintances(3, (KnownServer("b.x", ("b.x",)),)),
+    Acquaintances(3, ()),
+    Leaving(3),
+    *(Goodbye(reason, "why") for reason in GoodbyeReason),
+]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+def test_a_frame_comes_as_it_was_sent(frame):
+    assert decode(encode(frame)) == frame
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_frame_or_malformed(data):
+    assert isinstance(decode(data), Frame | Malformed)
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        {"server": "not a name", "subnets": ["a.x"], "session": 1},
+        {"server": "a.x", "subnets": ["a.x", "b@x"], "session": 1},
+        {"server": "a.x", "subnets": ["a.x"], "session": 1, "addressed_subnets": [""]},
+        {"server": "a.x", "subnets": [], "session": 1},
+        {"server": "a.x", "subnets": ["a.x"], "session": 0},
+        {"server": "a.x", "subnets": ["a.x"], "session": 1, "known": [{"server": "b@x"}]},
+    ],
+)
+def test_a_hello_that_names_nobody_is_malformed(hello):
+    wire = peer_pb2.PeerFrame(hello=peer_pb2.PeerFrame.Hello(protocol_version=PROTOCOL_VERSION, **hello))
+    assert isinstance(decode(wire.SerializeToString()), Malformed)
+
+
+@pytest.mark.parametrize("known", [{"server": ""}, {"server": "b.x", "subnets": ["no subnet"]}])
+def test_acquaintances_that_are_nobody_are_malformed(known):
+    wire = peer_pb2.PeerFrame(acquaintances=peer_pb2.PeerFrame.Acquaintances(session=1, known=[known]))
+    assert isinstance(decode(wire.SerializeToString()), Malformed)
+
+
+def test_more_acquaintances_than_anybody_has_are_malformed(monkeypatch):
+    monkeypatch.setattr(frames, "KNOWN_SERVERS_LIMIT", 1)
+    one, two = (tuple(KnownServer(f"s{number}.x", ()) for number in range(count)) for count in (1, 2))
+    for frame in (Acquaintances(1, one), Hello(PROTOCOL_VERSION, "a.x", ("a.x",), 1, 1, (), 0, one)):
+        assert decode(encode(frame)) == frame
+        assert isinstance(decode(encode(replace(frame, known=two))), Malformed)
+
+
+@pytest.mark.parametrize(("source", "destination"), [("", "b.x"), ("a.x", "no name"), ("a@x", "b.x")])
+def test_a_frame_that_is_relayed_for_or_to_nobody_is_malformed(source, destination):
+    wire = peer_pb2.PeerFrame(relay=peer_pb2.PeerFrame.Relay(source=source, destination=destination))
+    assert isinstance(decode(wire.SerializeToString()), Malformed)
+
+
+def test_of_a_hello_in_another_version_only_the_version_counts():
+    wire = peer_pb2.PeerFrame(hello=peer_pb2.PeerFrame.Hello(protocol_version=99, server="???"))
+    assert decode(wire.SerializeToString()).protocol_version == 99
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        peer_pb2.PeerFrame(),
+        peer_pb2.PeerFrame(letters=peer_pb2.PeerFrame.Letters(session=1, first_number=1)),
+        peer_pb2.PeerFrame(letters=peer_pb2.PeerFrame.Letters(session=1, letters=[b"one"])),
+        peer_pb2.PeerFrame(letter_part=peer_pb2.PeerFrame.LetterPart(session=1, number=1)),
+        peer_pb2.PeerFrame(letter_part=peer_pb2.PeerFrame.LetterPart(session=1, part=b"one")),
+    ],
+)
+def test_a_frame_that_says_nothing_is_malformed(wire):
+    assert isinstance(decode(wire.SerializeToString()), Malformed)
+
+
+def test_the_words_of_a_peer_are_cut_to_one_line():
+    goodbye = decode(encode(Goodbye(GoodbyeReason.LEAVING, "two\nlines\x1b[31m" + "x" * 10_000)))
+    assert goodbye.message.startswith("two lines [31m")
+    assert len(goodbye.message) == TEXT_LIMIT
+
+
+def test_a_reason_of_a_later_version_is_still_a_goodbye():
+    wire = peer_pb2.PeerFrame(goodbye=peer_pb2.PeerFrame.Goodbye(reason=1234, message="why"))
+    assert decode(wire.SerializeToString()) == Goodbye(GoodbyeReason.UNSPECIFIED, "why")

@@ -1,0 +1,84 @@
+"""Whom a server talks to."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from nameserver.session.frames import PROTOCOL_VERSION, GoodbyeReason, Hello
+from nameserver.session.handshake_policy import judge, subnets_by_address
+
+
+@dataclass
+class Known:
+    server: str = "a.x"
+    subnets: tuple = ("a.x", "a2.x")
+    peer_addresses: dict = field(
+        default_factory=lambda: {"b.x": "h:1", "b2.x": "h:1", "c.x": "h:2"},
+    )
+    owners: dict = field(default_factory=dict)
+
+    def owner_of(self, subnet):
+        return self.owners.get(subnet)
+
+
+B = Hello(PROTOCOL_VERSION, "b.x", ("b.x", "b2.x"), 1, 1, ("a.x",))
+
+
+def reason(hello, known=None, **more):
+    refusal = judge(hello, known or Known(), **more)
+    return None if refusal is None else refusal.reason
+
+
+def test_the_subnets_of_one_address_belong_together():
+    assert subnets_by_address(Known()) == {"h:1": ("b.x", "b2.x"), "h:2": ("c.x",)}
+
+
+def test_a_server_of_the_table_is_good():
+    assert reason(B) is None
+    assert reason(B, expected=["b.x", "b2.x"]) is None
+
+
+def test_a_server_may_own_more_than_what_is_known_of_it():
+    assert reason(replace(B, subnets=("b.x", "b2.x", "b3.x"))) is None
+
+
+def test_another_version_is_refused_and_named():
+    refusal = judge(replace(B, protocol_version=PROTOCOL_VERSION + 1), Known())
+    assert refusal.reason is GoodbyeReason.OTHER_VERSION
+    assert f"not version {PROTOCOL_VERSION + 1}" in refusal.message
+
+
+def test_a_server_does_not_talk_to_itself():
+    assert reason(replace(B, server="a.x")) is GoodbyeReason.ITSELF
+
+
+def test_a_server_that_claims_a_subnet_of_this_one_is_refused():
+    refusal = judge(replace(B, subnets=("a2.x", "b.x", "b2.x")), Known())
+    assert refusal.reason is GoodbyeReason.SUBNET_CLAIMED_TWICE
+    assert refusal.message == "b.x claims the subnet a2.x, which a.x owns"
+
+
+def test_a_server_that_claims_what_was_met_elsewhere_is_refused():
+    known = Known(owners={"b.x": "b.x", "c.x": "c.x"})
+    assert reason(replace(B, subnets=("b.x", "b2.x", "c.x")), known) is GoodbyeReason.SUBNET_CLAIMED_TWICE
+
+
+@pytest.mark.parametrize("expected", [(), ("b.x", "b2.x")])
+def test_a_server_that_does_not_own_all_for_which_its_address_was_given_is_refused(expected):
+    assert reason(replace(B, subnets=("b.x",)), expected=expected) is GoodbyeReason.WRONG_SUBNETS
+
+
+def test_another_server_at_the_address_is_refused():
+    stranger = Hello(PROTOCOL_VERSION, "c.x", ("c.x",), 1, 1, ())
+    assert reason(stranger) is None
+    assert reason(stranger, expected=("b.x",)) is GoodbyeReason.WRONG_SUBNETS
+
+
+def test_a_server_that_looked_for_another_one_here_is_refused():
+    assert reason(replace(B, addressed_subnets=("a.x", "z.x"))) is GoodbyeReason.WRONG_SUBNETS
+
+
+def test_a_server_of_which_no_subnet_is_in_the_table_is_refused():
+    stranger = Hello(PROTOCOL_VERSION, "z.x", ("y.x", "z.x"), 1, 1, ())
+    assert reason(stranger) is GoodbyeReason.NOT_A_PEER
+    assert reason(replace(stranger, subnets=("c.x", "z.x"))) is None

@@ -1,0 +1,202 @@
+"""Two ends over connections that break at any frame, and servers that crash: every letter once, in order."""
+
+from collections import deque
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from namegraph.state.durable_maps import DurableState
+from namegraph.state.reliable_channels import Channels
+from nameserver.session import session as session_module
+from nameserver.session.frames import PROTOCOL_VERSION, Hello, decode, encode
+from nameserver.session.session import Faulted, LettersCame, Opened, ReceiptCame, Session, State
+from nameserver.session.session_tiebreak import SessionNumbers
+
+FRAME_BYTES = 8
+NAMES = ("a.x", "b.x")
+
+
+class End:
+    """One server: its channels, what of them is durable, and the session it is in."""
+
+    def __init__(self, name, peer):
+        self.name, self.peer = name, peer
+        self.durable_rows = {}
+        self.undurable_rows = []
+        self.handled = []
+        self.durably_handled = 0
+        """How many of `handled` a crash would leave."""
+        self.sent = []
+        self.durably_sent = 0
+        self.faults = []
+        self.start_number = 0
+        self.start()
+
+    def start(self):
+        """Begin from what is durable."""
+        self.start_number += 1
+        self.is_meeting_undurable = False
+        self.durable = DurableState(self.durable_rows.values())
+        self.channels = Channels(self.durable)
+        self.undurable_rows = []
+        del self.handled[self.durably_handled :]
+        del self.sent[self.durably_sent :]
+        self.met = {}
+        self.numbers = SessionNumbers()
+        self.session = None
+
+    def flush(self):
+        self.is_meeting_undurable = False
+        for row in self.undurable_rows:
+            if row.value is None:
+                self.durable_rows.pop((row.part, row.key), None)
+            else:
+                self.durable_rows[row.part, row.key] = row
+        self.undurable_rows = []
+        self.durably_handled, self.durably_sent = len(self.handled), len(self.sent)
+
+    def send(self, letter):
+        self.channels.send(self.peer, letter)
+        self.sent.append(letter)
+        self.undurable_rows += self.durable.take_rows()
+
+    # -- as a Post
+
+    def letters_after(self, receiver, number):
+        if self.is_meeting_undurable:
+            return iter(())
+        return (letter for letter in self.channels.kept(receiver, after=number) if letter.number <= self.durably_sent)
+
+    def sent_through(self, receiver):
+        return self.channels.sent_through(receiver)
+
+    def left_through(self, receiver):
+        return self.channels.left_through(receiver)
+
+    def is_met(self, server):
+        return self.channels.is_met(server)
+
+    def forgotten_through(self, receiver):
+        return self.channels.forgotten_through(receiver)
+
+    def handled_through(self, sender):
+        return self.durably_handled
+
+    # -- a session
+
+    def dial(self, *, is_dialled_here):
+        self.session = Session(
+            is_dialled_here=is_dialled_here,
+            introduce=lambda number: Hello(PROTOCOL_VERSION, self.name, (self.name,), self.start_number, number, ()),
+            judge=lambda hello: None,
+            is_known_start=lambda hello: self.met.get(hello.server) == hello.start,
+            numbers=self.numbers,
+            post=self,
+        )
+
+    def receive(self, data):
+        for event in self.session.receive(decode(data)):
+            match event:
+                case Opened():
+                    self.channels.met(self.peer)
+                    rows = self.durable.take_rows()
+                    self.undurable_rows += rows
+                    self.is_meeting_undurable |= bool(rows)
+                case LettersCame(first_number, letters):
+                    for number, letter in enumerate(letters, start=first_number):
+                        if number > self.channels.handled_through(self.peer):
+                            assert self.channels.take(self.peer, number)
+                            self.handled.append(letter)
+                            self.undurable_rows += self.durable.take_rows()
+                case ReceiptCame(through):
+                    self.channels.received(self.peer, through)
+                case Faulted():
+                    self.faults.append(event)
+
+
+class Wire:
+    """Two ends and what is under way between them."""
+
+    def __init__(self):
+        self.ends = [End(*NAMES), End(*reversed(NAMES))]
+        self.under_way = [deque(), deque()]
+        self.connect(0)
+
+    def connect(self, dialling):
+        for queue in self.under_way:
+            queue.clear()
+        for number, end in enumerate(self.ends):
+            end.dial(is_dialled_here=number == dialling)
+
+    def put(self, number):
+        frame = self.ends[number].session.next_frame()
+        if frame is not None:
+            self.under_way[number].append(encode(frame))
+        return frame is not None
+
+    def get(self, number):
+        queue = self.under_way[1 - number]
+        if queue:
+            self.ends[number].receive(queue.popleft())
+        return bool(queue)
+
+    def settle(self):
+        """Let everything arrive, over a new connection if need be."""
+        self.connect(1)
+        for _ in range(200):
+            moved = False
+            for number, end in enumerate(self.ends):
+                moved |= bool(end.undurable_rows)
+                end.flush()
+                moved |= self.put(number)
+                moved |= bool(self.under_way[1 - number])
+                self.get(number)
+            if not moved:
+                return
+
+
+STEPS = st.tuples(
+    st.sampled_from(["send", "send", "talk", "talk", "put", "get", "flush", "cut", "crash", "repeat"]),
+    st.integers(0, 1),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(STEPS, min_size=5, max_size=60), st.integers(1, 3 * FRAME_BYTES))
+def test_whatever_breaks_every_durable_letter_is_handled_once_and_in_order(steps, size):
+    limit, session_module.FRAME_BYTES_LIMIT = session_module.FRAME_BYTES_LIMIT, FRAME_BYTES
+    try:
+        wire = Wire()
+        has_repeated = False
+        for step, number in steps:
+            end = wire.ends[number]
+            match step:
+                case "send":
+                    end.send(f"{number} {len(end.sent)} ".encode().ljust(size, b"."))
+                case "talk":
+                    for _ in range(3):
+                        for side in (number, 1 - number):
+                            wire.put(side)
+                            wire.get(1 - side)
+                case "put":
+                    wire.put(number)
+                case "get":
+                    wire.get(number)
+                case "flush":
+                    end.flush()
+                case "cut":
+                    wire.connect(number)
+                case "crash":
+                    end.start()
+                    wire.connect(number)
+                case "repeat" if wire.under_way[number]:
+                    wire.under_way[number].append(wire.under_way[number][-1])
+                    has_repeated = True
+        wire.settle()
+        for end, other in (wire.ends, reversed(wire.ends)):
+            assert end.handled == other.sent
+            assert end.session.state is State.OPEN
+            assert not list(other.channels.kept(end.name))
+            assert has_repeated or not end.faults
+    finally:
+        session_module.FRAME_BYTES_LIMIT = limit

@@ -1,0 +1,137 @@
+"""How an address stands, and what is said of it."""
+
+import pytest
+
+from nameserver.session.frames import GoodbyeReason
+from nameserver.session.session import Ending
+from nameserver.transport.peer_link import COMING_BACK_SECONDS, Link
+from nameserver.transport.peer_report import COMPLAINTS_LIMIT, Complaints, FaultCounts
+
+LOSS = Ending(None, "Connection refused")
+REFUSAL = Ending(GoodbyeReason.NOT_A_PEER, "who are you?")
+FAREWELL = Ending(GoodbyeReason.LEAVING, "shutting down", is_by_peer=True)
+SILENT = "silent since 1970-01-01T00:00:50Z: "
+STOPPED = "stopped since 1970-01-01T00:00:50Z: "
+
+
+@pytest.fixture
+async def link():
+    link = Link("127.0.0.1:1", ("b.x",), chance=lambda: 0.0, clock=lambda: 50.0, wall_clock=lambda: 50.0)
+    yield link
+    await link.channel.close(None)
+
+
+CONNECTED = "connected"
+
+
+def tell(link, what):
+    if what == CONNECTED:
+        link.connected("b.x")
+    else:
+        link.disconnected(what)
+
+
+@pytest.mark.parametrize(
+    ("told", "state"),
+    [
+        ((), "connecting"),
+        ((CONNECTED,), "connected"),
+        ((LOSS,), SILENT + "Connection refused"),
+        ((REFUSAL,), "refused: who are you?"),
+        ((FAREWELL,), STOPPED + "shutting down"),
+        ((FAREWELL, CONNECTED, LOSS), SILENT + "Connection refused"),
+        ((Ending(GoodbyeReason.LEAVING, "shutting down"),), SILENT + "shutting down"),
+        ((CONNECTED, LOSS), SILENT + "Connection refused"),
+        ((CONNECTED, REFUSAL), "refused: who are you?"),
+        ((LOSS, CONNECTED), "connected"),
+        ((REFUSAL, CONNECTED), "connected"),
+        ((LOSS, REFUSAL), "refused: who are you?"),
+        ((REFUSAL, LOSS), SILENT + "Connection refused"),
+        ((FAREWELL, LOSS), STOPPED + "shutting down"),
+        ((FAREWELL, REFUSAL), "refused: who are you?"),
+    ],
+)
+async def test_the_state_of_an_address(link, told, state):
+    for what in told:
+        tell(link, what)
+    assert link.state == state
+
+
+@pytest.mark.parametrize(
+    ("via", "what_follows"),
+    [("c.x", "calls go through c.x"), (None, "no other server passes calls on to it")],
+)
+async def test_the_state_of_an_address_that_cannot_be_dialled(link, via, what_follows):
+    link.connected("b.x")
+    link.take_detour(via)
+    assert link.state == f"connected, but cannot be dialled at 127.0.0.1:1; {what_follows}"
+    link.can_be_dialled()
+    assert link.state == "connected"
+    link.take_detour(via)
+    link.disconnected(LOSS)
+    link.connected("b.x")
+    assert link.state == "connected"
+
+
+@pytest.mark.parametrize("jump", [-7200, 7200])
+async def test_a_jump_of_the_clock_makes_nobody_come_sooner_or_later(link, jump):
+    now, wall = [50.0], [50.0]
+    link._clock, link._wall_clock = lambda: now[0], lambda: wall[0]
+    link.disconnected(LOSS)
+    wall[0] += jump
+    assert link.may_come_soon
+    now[0] += COMING_BACK_SECONDS
+    assert not link.may_come_soon
+
+
+async def test_a_server_may_come_soon_unless_it_is_there_refused_or_silent_for_long(link):
+    now = [50.0]
+    link._clock = lambda: now[0]
+    assert link.may_come_soon
+    link.disconnected(LOSS)
+    assert link.may_come_soon
+    now[0] += COMING_BACK_SECONDS
+    assert not link.may_come_soon
+    link.connected("b.x")
+    assert not link.may_come_soon
+    link.disconnected(LOSS)
+    assert link.may_come_soon
+    link.disconnected(REFUSAL)
+    assert not link.may_come_soon
+
+
+async def test_silence_is_counted_from_its_beginning(link):
+    now = [50.0]
+    link._wall_clock = lambda: now[0]
+    link.disconnected(LOSS)
+    now[0] = 1000.0
+    link.disconnected(LOSS)
+    assert link.state.startswith(SILENT)
+
+
+def test_each_complaint_is_said_once_while_it_lasts():
+    said = []
+    complaints = Complaints(said.append)
+    for reason in (GoodbyeReason.NOT_A_PEER, GoodbyeReason.ITSELF, GoodbyeReason.NOT_A_PEER):
+        complaints.say_once("here", reason, reason.name)
+    assert said == ["NOT_A_PEER", "ITSELF"]
+    complaints.settle("here")
+    complaints.say_once("here", GoodbyeReason.ITSELF, "again")
+    assert said[2:] == ["again"]
+
+
+def test_whoever_invents_names_is_not_listened_to_for_ever():
+    said = []
+    complaints = Complaints(said.append)
+    for number in range(2 * COMPLAINTS_LIMIT):
+        complaints.say_once(f"s{number}.x", GoodbyeReason.NOT_A_PEER, "who are you?")
+    assert len(said) == COMPLAINTS_LIMIT
+
+
+def test_faults_are_counted_by_server_and_together_for_strangers():
+    faults = FaultCounts()
+    for server in ("b.x", "b.x", None):
+        faults.count(server, "garbage")
+    assert faults.of("b.x") == {"garbage": 2}
+    assert faults.of("c.x") == {}
+    assert faults.of_strangers == {"garbage": 1}
