@@ -75,7 +75,8 @@ from namegraph.update.locality import (
 from namegraph.update.order_queue import Entries
 from namegraph.update.participant import Participant
 from namegraph.update.transaction import Plan
-from namegraph.verify.sender_rules import NOT_LEGAL, fault_in
+from namegraph.verify.peer_rules import PeerRules
+from namegraph.verify.sender_rules import NOT_LEGAL
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.codec import InView, Message, NotAMessageError, decode_in_view, encode
 from namegraph.wire.update_messages import (
@@ -152,7 +153,8 @@ class ServerCore(CoreQueries):
         self.entries = Entries(context, self.records)
         self._participant = Participant(context, self.records, self.entries)
         self._coordinator = Coordinator(context, self._participant)
-        self._views = ViewChange(context, self._participant, self._coordinator)
+        self._rules = PeerRules(context, self.records, self.entries, self._coordinator)
+        self._views = ViewChange(context, self._participant, self._coordinator, self._rules)
         self._early = FutureViewBuffer(context.durable)
         self._requests = PendingRequests()
         self._cuts_waiting = MarkersPending(self.channels)
@@ -399,11 +401,7 @@ class ServerCore(CoreQueries):
             except NotAMessageError:
                 self.channels.faults[sender, UNREADABLE] += 1
                 return
-        fault = fault_in(message, sender=sender, context=self._context, entries=self.entries)
-        if fault is None and isinstance(message, Commit):
-            fault = self._participant.fault_in(message)
-        if fault is None and isinstance(message, Ready | Refuse):
-            fault = self._coordinator.fault_in(message, sender=sender)
+        fault = self._rules.fault_in(message, sender=sender)
         if fault is not None:
             self.channels.faults[sender, fault] += 1
             if isinstance(message, Ready):

@@ -41,7 +41,6 @@ from namegraph.update.import_plan import ImportOperations
 from namegraph.update.participant import Participant
 from namegraph.update.participant_shares import parts_of
 from namegraph.update.transaction import RUNNING, Ended, Phase, Plan, Transaction
-from namegraph.verify.prepare_rules import fault_in_answer
 from namegraph.wire.codec import encode
 from namegraph.wire.message_parts import Cover, OnwardServers, ReconcileArc, Step, SuspendArc, Update, UpdateId
 from namegraph.wire.update_messages import (
@@ -200,17 +199,15 @@ class Coordinator:
         if running.phase is Phase.READY and running.is_covered():
             self._compute(running)
 
-    def fault_in(self, answer: Ready | Refuse, *, sender: ServerId) -> str | None:
-        """The fault in a participant's answer; None where there is none."""
-        running = self._running.get(answer.update_id)
-        if running is None or running.phase not in (Phase.ORDER, Phase.READY):
-            return None  # It is passed over.
-        return fault_in_answer(answer, running, sender=sender, context=self._context, participant=self._participant)
+    def waiting_for_answers(self, update_id: UpdateId) -> Transaction | None:
+        """The update, while what its participants answer still counts; None afterwards."""
+        running = self._running.get(update_id)
+        return running if running is not None and running.phase in (Phase.ORDER, Phase.READY) else None
 
     def give_up(self, update_id: UpdateId, sender: ServerId, fault: str) -> None:
         """End an update whose participant sent an invalid answer: it may not know the owner of a subnet."""
-        running = self._running.get(update_id)
-        if running is not None and running.phase in (Phase.ORDER, Phase.READY) and sender in running.asked:
+        running = self.waiting_for_answers(update_id)
+        if running is not None and sender in running.asked:
             why = f"the server {sender} is at fault: it {fault}; nothing was done"
             self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (are all servers in its table of peers?)"))
 

@@ -28,11 +28,9 @@ from namegraph.update.decision_log import DecisionLog
 from namegraph.update.import_plan import operations_in, steps_in
 from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
-from namegraph.verify.commit_rules import fault_in_outcome
-from namegraph.verify.commit_rules_ancestry import are_held_here
 from namegraph.wire.codec import NotAMessageError
 from namegraph.wire.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcId, KnownArc, PendingEntry, RecordColumns, Update, UpdateId
+from namegraph.wire.message_parts import ArcChange, ArcId, KnownArc, PendingEntry, Update, UpdateId
 from namegraph.wire.update_messages import Abort, Commit, Done, Drop, Final, Holding, Order, Ready, TakeCut, Vote
 
 
@@ -147,29 +145,16 @@ class Participant:
             self.decided.keep(commit.update_id, commit.everything)
         self._context.send(commit.update_id.coordinator, self._commit(commit))
 
-    def fault_in(self, commit: Commit) -> str | None:
-        """What in an outcome contradicts what this server agreed to; None where nothing does."""
-        if commit.update_id.coordinator == self._context.server:
-            return None
-        return fault_in_outcome(commit, context=self._context, records=self._records, entries=self._entries)
-
-    def knows(self, ancestry: RecordColumns) -> bool:
-        """Whether this ancestry agrees with what this server holds of its own nodes, or has yet to hear."""
-        return are_held_here(ancestry, context=self._context, records=self._records, entries=self._entries)
-
-    def finish(self, everything: bytes) -> None:
-        """Apply an outcome that another member knew when the view ended, if this server waits for it."""
+    def awaited(self, everything: bytes) -> Commit | None:
+        """This server's part of an outcome that another member kept, if this server still waits for that outcome."""
         try:
             commit = part_of_everything(everything, self._context)
         except NotAMessageError:
-            return
-        if commit.update_id not in self.ready_updates():
-            return
-        fault = self.fault_in(commit)
-        if fault is not None:
-            # The kept copy or its coordinator is faulty. The coordinator is counted: nothing says who kept the copy.
-            self._context.faults.append((commit.update_id.coordinator, fault))
-            return
+            return None
+        return commit if commit.update_id in self.ready_updates() else None
+
+    def finish(self, commit: Commit, everything: bytes) -> None:
+        """Apply an outcome that another member kept until the view ended."""
         self.decided.keep(commit.update_id, everything)
         self._commit(commit)
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from namegraph.model.names import ServerId
 from namegraph.model.operations import DeleteGroup
+from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
-from namegraph.update.participant import Participant
+from namegraph.update.order_queue import Entries
 from namegraph.update.transaction import Transaction
+from namegraph.verify.commit_rules_ancestry import are_held_here
 from namegraph.wire.update_messages import Ready, Refuse
 
 UNASKED = "answers about an update that it was not asked about"
@@ -18,13 +20,20 @@ NOT_IN_USE = "names arcs to leave that do not keep the group from being deleted"
 
 
 def fault_in_answer(
-    answer: Ready | Refuse, running: Transaction, *, sender: ServerId, context: ServerContext, participant: Participant
+    answer: Ready | Refuse,
+    running: Transaction,
+    *,
+    sender: ServerId,
+    context: ServerContext,
+    records: AncestryStore,
+    entries: Entries,
 ) -> str | None:
     """The fault in an answer to an update of this coordinator; None where there is none."""
     if sender not in running.asked:
         return UNASKED
     if isinstance(answer, Ready):
-        return None if participant.knows(answer.ancestry) else NOT_ITS_ANCESTRY
+        is_known = are_held_here(answer.ancestry, context=context, records=records, entries=entries)
+        return None if is_known else NOT_ITS_ANCESTRY
     is_right = not answer.to_leave or _is_in_use(answer, running, sender=sender, context=context)
     return None if is_right else NOT_IN_USE
 

@@ -26,6 +26,7 @@ from namegraph.state.durable_maps import SERVERS, TEXTS, DurableMap, packed, pac
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.participant import Participant
 from namegraph.update.transaction import Plan
+from namegraph.verify.peer_rules import PeerRules
 from namegraph.views.view_agreement import Agreement
 from namegraph.wire.message_parts import FIRST_VIEW, ArcId, Cohort, SuspendArc, UpdateId, ViewId
 from namegraph.wire.view_messages import (
@@ -55,8 +56,11 @@ ENTERING = "entering"
 class ViewChange:
     """What one server does when views end and begin."""
 
-    def __init__(self, context: ServerContext, participant: Participant, coordinator: Coordinator) -> None:
+    def __init__(
+        self, context: ServerContext, participant: Participant, coordinator: Coordinator, rules: PeerRules
+    ) -> None:
         self._context = context
+        self._rules = rules
         self._participant = participant
         self._coordinator = coordinator
         self._records = participant.records
@@ -150,7 +154,7 @@ class ViewChange:
             return
         context.counter = max(context.counter, install.counter)
         for everything in install.commits:
-            self._participant.finish(everything)
+            self._finish(everything)
         self._participant.remember_doubts(dict(install.members))
         self._participant.end_view()
         undone = self._coordinator.end_view()
@@ -168,6 +172,17 @@ class ViewChange:
         self._due.update(dict.fromkeys(server for server in context.table.servers() if context.has_diverged(server)))
         arcs = self._records.entering_from(self._due.__contains__)
         context.send(self._cohort_leader_of(context.members[context.server]), SuspendIncoming(tuple(arcs)))
+
+    def _finish(self, everything: bytes) -> None:
+        commit = self._participant.awaited(everything)
+        if commit is None:
+            return
+        fault = self._rules.fault_in_outcome(commit)
+        if fault is None:
+            self._participant.finish(commit, everything)
+        else:
+            # The kept copy or its coordinator is faulty. The coordinator is counted: nothing says who kept the copy.
+            self._context.faults.append((commit.update_id.coordinator, fault))
 
     def entering(self, sender: ServerId, entering: SuspendIncoming) -> None:
         """As the smallest of one origin: once all have reported, suspend what enters any of them, in one update.

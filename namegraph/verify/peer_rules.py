@@ -1,0 +1,56 @@
+"""Every message of another server is judged here before anything acts on it: what the single rules say, put together.
+
+any message     who may send it, and what it may name       `sender_rules`
+Ready, Refuse   what was asked of a participant             `prepare_rules`
+Commit          what this server agreed to                  `commit_rules`
+"""
+
+from __future__ import annotations
+
+from namegraph.model.names import ServerId
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.state.context import ServerContext
+from namegraph.update.coordinator import Coordinator
+from namegraph.update.order_queue import Entries
+from namegraph.verify.commit_rules import fault_in_outcome
+from namegraph.verify.prepare_rules import fault_in_answer
+from namegraph.verify.sender_rules import fault_in
+from namegraph.wire.codec import Message
+from namegraph.wire.update_messages import Commit, Ready, Refuse
+
+
+class PeerRules:
+    """What one server lets other servers say."""
+
+    def __init__(
+        self, context: ServerContext, records: AncestryStore, entries: Entries, coordinator: Coordinator
+    ) -> None:
+        self._context = context
+        self._records = records
+        self._entries = entries
+        self._coordinator = coordinator
+
+    def fault_in(self, message: Message, *, sender: ServerId) -> str | None:
+        """What is wrong with a message of another server; None where nothing is."""
+        fault = fault_in(message, sender=sender, context=self._context, entries=self._entries)
+        if fault is not None:
+            return fault
+        if isinstance(message, Commit):
+            return self.fault_in_outcome(message)
+        if isinstance(message, Ready | Refuse):
+            return self._fault_in_answer(message, sender)
+        return None
+
+    def fault_in_outcome(self, commit: Commit) -> str | None:
+        """What does not follow from what this server agreed to, of an outcome that it waits for; None: all does."""
+        if commit.update_id.coordinator == self._context.server:
+            return None
+        return fault_in_outcome(commit, context=self._context, records=self._records, entries=self._entries)
+
+    def _fault_in_answer(self, answer: Ready | Refuse, sender: ServerId) -> str | None:
+        running = self._coordinator.waiting_for_answers(answer.update_id)
+        if running is None:
+            return None  # The answer is passed over.
+        return fault_in_answer(
+            answer, running, sender=sender, context=self._context, records=self._records, entries=self._entries
+        )
