@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import rustworkx
 
@@ -12,7 +13,6 @@ from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
 from namegraph.model.outcomes import Committed, Outcome
 from namegraph.model.priorities import Priority
-from simulation.checks.partition_ledger import PartitionLedger
 from simulation.oracle.violation import InvariantViolatedError
 
 ArcName = tuple[NodeId, NodeId]
@@ -121,6 +121,13 @@ class TrueState:
         return [arc for arc in self.arcs if node in arc]
 
 
+class KnownDifferently(Protocol):
+    """What servers knew differently for a while, so that no serial run says how an update on it had to end."""
+
+    def touches(self, operations: Sequence[Operation]) -> bool:
+        """Whether an update rests on what was known differently."""
+
+
 Watch = Callable[[UpdateCommand, Outcome, TrueState, TrueState], None]
 
 
@@ -130,7 +137,7 @@ def run_serially(
     places: Mapping[int, Priority],
     groups: Iterable[NodeId],
     watch: Watch | None = None,
-    apart: PartitionLedger | None = None,
+    apart: KnownDifferently | None = None,
     arcs: Mapping[ArcName, int] | None = None,
 ) -> TrueState:
     """The state after all updates in the order of final priorities; raises where the serial run has another outcome.
@@ -154,7 +161,7 @@ def states(
     answers: Mapping[int, Outcome],
     places: Mapping[int, Priority],
     groups: Iterable[NodeId],
-    apart: PartitionLedger | None = None,
+    apart: KnownDifferently | None = None,
     arcs: Mapping[ArcName, int] | None = None,
 ) -> Iterator[tuple[Priority, int, TrueState, TrueState]]:
     """Updates in the order of final priorities: place, ticket, states before and after; raises as `run_serially`."""
