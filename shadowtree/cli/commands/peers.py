@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shadowtree.cli.render.output import first_few, is_terminal, print_json, print_lines
+from shadowtree.cli.render.first_few import first_few
+from shadowtree.cli.render.output import is_terminal, print_json, print_lines
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
 if TYPE_CHECKING:

@@ -23,10 +23,6 @@ _IN_JSON_WHEN_TRUE = {
 }
 
 
-SUBNETS_SHOWN = 3
-"""Of a peer, where people read: a server may own hundreds. JSON has all."""
-
-
 def is_terminal() -> bool:
     """Whether a person reads standard output."""
     return sys.stdout.isatty()
@@ -63,12 +59,6 @@ def print_lines(lines: Iterable[str]) -> None:
 def print_row(*columns: object) -> None:
     """Print one line of columns with tabs between."""
     click.echo("\t".join(str(column) for column in columns))
-
-
-def first_few(subnets: tuple[str, ...]) -> tuple[str, ...]:
-    """The subnets of a peer as people are told: the first, and how many more there are."""
-    more = len(subnets) - SUBNETS_SHOWN
-    return (*subnets[:SUBNETS_SHOWN], f"... {more:,} more") if more > 0 else subnets
 
 
 def warn(message: str) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from shadowtree import results
-from shadowtree.cli.render.output import first_few
+from shadowtree.cli.render.first_few import first_few
 
 SHOWN_AT_MOST: Final = 50
 """Lines of one list; a pipe or JSON has all of them."""
