@@ -44,7 +44,8 @@ from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.peer_transport import PeerTransport
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
-from storage.errors import ServerNotNamedError, StorageError, contradictory
+from storage.damage import contradictory
+from storage.errors import ServerNotNamedError, StorageError
 from storage.open import open_store
 from storage.store import Store
 

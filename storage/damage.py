@@ -1,4 +1,7 @@
-"""Whether a SQLite file is whole, as far as SQLite itself can tell: looked at before anything is written to it."""
+"""Damage: whether a SQLite file is whole, as far as SQLite itself can tell, and what is said of rows that contradict.
+
+The file is looked at before anything is written to it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from storage.errors import RESTORE, DatabaseDamagedError
 from storage.models import Base
+from storage.urls import parse_database_url, show_url
 
 
 def check_pages(connection: Connection, *, database: str) -> None:
@@ -53,3 +57,9 @@ def _expected_layout() -> dict[str, str]:
 
 def _one_line(sql: str) -> str:
     return " ".join(sql.split())
+
+
+def contradictory(url: str, why: str) -> DatabaseDamagedError:
+    """The error of a database whose rows are each as they were written, but cannot be true together."""
+    database = show_url(parse_database_url(url))
+    return DatabaseDamagedError(database=database, problem=f"its rows contradict one another ({why})", remedy=RESTORE)

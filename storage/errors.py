@@ -53,14 +53,6 @@ class DatabaseDamagedError(StorageError):
     """The database is ours, but what it holds cannot be right."""
 
 
-def contradictory(url: str, why: str) -> DatabaseDamagedError:
-    """The error of a database whose rows are each as they were written, but cannot be true together."""
-    from storage.urls import parse_database_url, show_url
-
-    database = show_url(parse_database_url(url))
-    return DatabaseDamagedError(database=database, problem=f"its rows contradict one another ({why})", remedy=RESTORE)
-
-
 class DatabaseFullError(StorageError):
     """There is no room left. Nothing of the failed commit was stored; later ones work once there is room."""
 

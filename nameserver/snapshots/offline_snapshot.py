@@ -16,7 +16,8 @@ from nameserver.config.settings import Settings
 from nameserver.wire.snapshot_columns import encode_end, encode_piece
 from storage.copied import TABLES as COPIED_TABLES
 from storage.copied import copied_state, java_database
-from storage.errors import StorageError, contradictory
+from storage.damage import contradictory
+from storage.errors import StorageError
 from storage.open import reading_state
 
 
