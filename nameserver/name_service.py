@@ -42,8 +42,9 @@ from nameserver.reads.memberships import MembershipCalls
 from nameserver.reads.resolve_stream import StreamCalls
 from nameserver.routing.arc_home import StandIns
 from nameserver.routing.forwarding import Forwarder
-from nameserver.routing.ownership import PeerDirectory, Routing
+from nameserver.routing.ownership import Routing
 from nameserver.routing.subnet_guard import SubnetGuard
+from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.writes.imports import ImportCalls
 from nameserver.writes.updates import RequestIds, UpdateCalls
 from resolver.membership import MembershipResolver

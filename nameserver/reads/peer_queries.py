@@ -16,7 +16,7 @@ from nameserver.reads.completeness import Completeness
 from nameserver.reads.duplication_records import DESCRIBED_ARCS_LIMIT
 from nameserver.reads.local_check import LocalChecks, PairFinding
 from nameserver.routing.forwarding import Forwarder, not_owned_here
-from nameserver.routing.ownership import PeerDirectory
+from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.wire import conversion
 from nameserver.wire.resolve_part import part_chunks
 from resolver.descriptions import RD_ANCESTORS_LIMIT

@@ -20,7 +20,7 @@ import grpc
 
 from namegraph.model.names import ServerId
 from namegraph.model.refusals import Reason, RefusedError, refuse
-from nameserver.routing.ownership import PeerDirectory
+from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.wire.metadata import FORWARDED_KEY
 from nameserver.wire.status_mapping import refusal_of
 

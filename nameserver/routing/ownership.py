@@ -9,15 +9,13 @@ Source: interfaces.md, gRPC (any server accepts any call); protocol.md section 1
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any, Protocol
 
 from namegraph.model.names import ServerId, Subnet
 from namegraph.model.refusals import Reason, RefusedError, refuse
-from nameserver.transport.peer_gossip import HeardOwner
-from nameserver.transport.relayed_channel import CallChannel
+from nameserver.session.handshake_policy import SubnetKnowledge
+from nameserver.transport.peer_directory import PeerDirectory
 
 
 class OwnerKind(Enum):
@@ -27,50 +25,6 @@ class OwnerKind(Enum):
     ANOTHERS = 2
     UNOWNED = 3
     """A process of such a name is foreign: it lives at the home of each group that it joined."""
-
-
-class SubnetKnowledge(Protocol):
-    """What the core knows of subnets."""
-
-    @property
-    def server(self) -> ServerId:
-        """This server."""
-
-    @property
-    def subnets(self) -> tuple[Subnet, ...]:
-        """The subnets it owns."""
-
-    @property
-    def peer_addresses(self) -> Mapping[Subnet, str]:
-        """Where the servers of other subnets are reached."""
-
-    def owner_of(self, subnet: Subnet) -> ServerId | None:
-        """The server that owns a subnet, where it was met."""
-
-
-class PeerDirectory(Protocol):
-    """The other servers, and how they are reached."""
-
-    def others(self) -> Sequence[ServerId]:
-        """All other servers that were met."""
-
-    def unheard(self) -> list[ServerId]:
-        """The servers of the view that may have lost this one by now."""
-
-    def unknown_here(self) -> Iterable[ServerId]:
-        """The servers that others know, and this one does not."""
-
-    def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
-        """The subnets that others know, and this server does not."""
-
-    async def channel_to(self, server: ServerId) -> CallChannel:
-        """A connection to a server; raises `RefusedError` (UNAVAILABLE) where there is none."""
-
-    def under_way(self, server: ServerId, call: Any) -> AbstractContextManager[None]:
-        """While it lasts: a call of a server is under way, and is cancelled if that is lost."""
-
-    async def home_of_subnet(self, subnet: Subnet) -> ServerId:
-        """The owner of a subnet, after a moment's wait if need be; raises `RefusedError` (UNAVAILABLE)."""
 
 
 class Routing:
