@@ -13,10 +13,18 @@ from array import array
 from collections import deque
 
 from benchmarks.servers import EXAMPLE, example_weights
-from namegraph.core import ServerCore
-from namegraph.events import Event, ImportCommand, PeerLetter, PeerMessage, PeerMet
-from namegraph.model.names import NodeId, ServerId, Subnet
-from namegraph.model.rows import RequestId
+from namegraph import (
+    Event,
+    ImportCommand,
+    NodeId,
+    PeerLetter,
+    PeerMessage,
+    PeerMet,
+    RequestId,
+    ServerCore,
+    ServerId,
+    Subnet,
+)
 from resolver.census import Census
 from shadowtree.cli.demo.servers import deal
 

@@ -1,1 +1,248 @@
-"""The pure core of the name server: the name graph and the protocol that keeps it right. No I/O and no clock."""
+"""The pure core of the name server: the name graph and the protocol that keeps it right. No I/O and no clock.
+
+What is named here is all that others may use of it; they import it from here, never from a room. A name is loaded when
+it is first used, so whoever needs the rules for names alone loads nothing else.
+
+    core, queries    one server: what it does in a step, and what may be asked between two steps
+    committed_state  the same questions while a long step is under way, of the state before it
+    events           what goes into a step, and what comes out of it
+    views/           which servers are there, as all of them agree
+    reconcile/       after a partition, both ends of every arc come to one state again
+    snapshot/        reading a server's whole state while it runs
+    verify/          what other servers must not say
+    update/          one update: admitted, ordered, prepared, decided, committed
+    replication/     ancestry, as records that servers hold of one another
+    state/           what one server remembers besides its graph
+    graph/           the name graph, and what is derived from it alone
+    wire/            messages between servers, and their bytes
+    model/           names, owners, priorities, rows, operations, outcomes, refusals
+
+Each room knows only what stands below it (`pyproject.toml`, import-linter).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from namegraph.committed_state import CommittedState as CommittedState
+    from namegraph.core import ServerCore as ServerCore
+    from namegraph.events import AddPeer as AddPeer
+    from namegraph.events import Command as Command
+    from namegraph.events import CutCommand as CutCommand
+    from namegraph.events import Effects as Effects
+    from namegraph.events import Event as Event
+    from namegraph.events import ImportCommand as ImportCommand
+    from namegraph.events import PeerLeaving as PeerLeaving
+    from namegraph.events import PeerLetter as PeerLetter
+    from namegraph.events import PeerLost as PeerLost
+    from namegraph.events import PeerMessage as PeerMessage
+    from namegraph.events import PeerMet as PeerMet
+    from namegraph.events import PeerReceived as PeerReceived
+    from namegraph.events import PeerRestored as PeerRestored
+    from namegraph.events import ReadCommand as ReadCommand
+    from namegraph.events import RemovePeer as RemovePeer
+    from namegraph.events import Restored as Restored
+    from namegraph.events import RetirePeer as RetirePeer
+    from namegraph.events import Tick as Tick
+    from namegraph.events import UpdateCommand as UpdateCommand
+    from namegraph.graph.ancestor_sets import AncestorSets as AncestorSets
+    from namegraph.graph.ancestor_sets import ancestor_groups as ancestor_groups
+    from namegraph.graph.duplication_control import arc_order as arc_order
+    from namegraph.graph.duplication_control import blocked_originators as blocked_originators
+    from namegraph.graph.duplication_control import sources as sources
+    from namegraph.graph.name_graph import ArcState as ArcState
+    from namegraph.graph.name_graph import NameGraph as NameGraph
+    from namegraph.graph.name_graph import VirtualNode as VirtualNode
+    from namegraph.graph.pathnames import pathnames as pathnames
+    from namegraph.graph.pathnames import prove as prove
+    from namegraph.model.names import InvalidNameError as InvalidNameError
+    from namegraph.model.names import NodeId as NodeId
+    from namegraph.model.names import ServerId as ServerId
+    from namegraph.model.names import Subnet as Subnet
+    from namegraph.model.names import parse_name as parse_name
+    from namegraph.model.names import parse_subnet as parse_subnet
+    from namegraph.model.names import subnet_of as subnet_of
+    from namegraph.model.operations import ChildKind as ChildKind
+    from namegraph.model.operations import CreateGroup as CreateGroup
+    from namegraph.model.operations import DeleteGroup as DeleteGroup
+    from namegraph.model.operations import JoinArc as JoinArc
+    from namegraph.model.operations import LeaveArc as LeaveArc
+    from namegraph.model.operations import Operation as Operation
+    from namegraph.model.outcomes import Committed as Committed
+    from namegraph.model.outcomes import EffectKind as EffectKind
+    from namegraph.model.outcomes import Outcome as Outcome
+    from namegraph.model.priorities import Priority as Priority
+    from namegraph.model.priorities import parse_revision as parse_revision
+    from namegraph.model.refusals import Reason as Reason
+    from namegraph.model.refusals import Refusal as Refusal
+    from namegraph.model.refusals import RefusedError as RefusedError
+    from namegraph.model.refusals import refuse as refuse
+    from namegraph.model.rows import ArcRecord as ArcRecord
+    from namegraph.model.rows import NodeIndex as NodeIndex
+    from namegraph.model.rows import NodeKind as NodeKind
+    from namegraph.model.rows import NodeRecord as NodeRecord
+    from namegraph.model.rows import OutcomeRecord as OutcomeRecord
+    from namegraph.model.rows import ProtocolRow as ProtocolRow
+    from namegraph.model.rows import Records as Records
+    from namegraph.model.rows import RequestId as RequestId
+    from namegraph.model.rows import StoredState as StoredState
+    from namegraph.model.rows import VirtualNodeRecord as VirtualNodeRecord
+    from namegraph.queries import CoreQueries as CoreQueries
+    from namegraph.replication.ancestry_store import AncestryStore as AncestryStore
+    from namegraph.snapshot.reader import AncestorSetRow as AncestorSetRow
+    from namegraph.snapshot.reader import ArcRow as ArcRow
+    from namegraph.snapshot.reader import Closing as Closing
+    from namegraph.snapshot.reader import NodeRow as NodeRow
+    from namegraph.snapshot.reader import Piece as Piece
+    from namegraph.snapshot.reader import Snapshot as Snapshot
+    from namegraph.snapshot.reader import UpdateRow as UpdateRow
+    from namegraph.snapshot.reader import VirtualNodeRow as VirtualNodeRow
+    from namegraph.state.incarnations import GREATEST_LEAP as GREATEST_LEAP
+    from namegraph.state.incarnations import LEAST_LEAP as LEAST_LEAP
+    from namegraph.state.incarnations import Incarnations as Incarnations
+    from namegraph.state.peer_table import OWNER as OWNER
+    from namegraph.state.recovery import InconsistentStateError as InconsistentStateError
+    from namegraph.state.reliable_channels import Channels as Channels
+    from namegraph.update.admission import group_not_found as group_not_found
+    from namegraph.update.causal_reads import Wait as Wait
+    from namegraph.update.orphaned_prepares import OrphanedPrepares as OrphanedPrepares
+    from namegraph.wire.message_parts import ArcId as ArcId
+    from namegraph.wire.message_parts import UpdateId as UpdateId
+
+_PUBLIC_NAMES = {
+    # One server's core, and what is asked of it between two steps.
+    "namegraph.committed_state": ("CommittedState",),
+    "namegraph.core": ("ServerCore",),
+    "namegraph.queries": ("CoreQueries",),
+    "namegraph.update.causal_reads": ("Wait",),
+    "namegraph.update.orphaned_prepares": ("OrphanedPrepares",),
+    # What goes into a step, and what comes out of it.
+    "namegraph.events": (
+        "AddPeer",
+        "Command",
+        "CutCommand",
+        "Effects",
+        "Event",
+        "ImportCommand",
+        "PeerLeaving",
+        "PeerLetter",
+        "PeerLost",
+        "PeerMessage",
+        "PeerMet",
+        "PeerReceived",
+        "PeerRestored",
+        "ReadCommand",
+        "RemovePeer",
+        "Restored",
+        "RetirePeer",
+        "Tick",
+        "UpdateCommand",
+    ),
+    "namegraph.model.operations": (
+        "ChildKind",
+        "CreateGroup",
+        "DeleteGroup",
+        "JoinArc",
+        "LeaveArc",
+        "Operation",
+    ),
+    "namegraph.model.outcomes": (
+        "Committed",
+        "EffectKind",
+        "Outcome",
+    ),
+    "namegraph.model.refusals": (
+        "Reason",
+        "Refusal",
+        "RefusedError",
+        "refuse",
+    ),
+    "namegraph.update.admission": ("group_not_found",),
+    # Names, and where in the one order of updates something is.
+    "namegraph.model.names": (
+        "InvalidNameError",
+        "NodeId",
+        "ServerId",
+        "Subnet",
+        "parse_name",
+        "parse_subnet",
+        "subnet_of",
+    ),
+    "namegraph.model.priorities": (
+        "Priority",
+        "parse_revision",
+    ),
+    "namegraph.wire.message_parts": (
+        "ArcId",
+        "UpdateId",
+    ),
+    # The graph, and what is derived from it.
+    "namegraph.graph.name_graph": (
+        "ArcState",
+        "NameGraph",
+        "VirtualNode",
+    ),
+    "namegraph.graph.ancestor_sets": (
+        "AncestorSets",
+        "ancestor_groups",
+    ),
+    "namegraph.graph.pathnames": (
+        "pathnames",
+        "prove",
+    ),
+    "namegraph.graph.duplication_control": (
+        "arc_order",
+        "blocked_originators",
+        "sources",
+    ),
+    "namegraph.replication.ancestry_store": ("AncestryStore",),
+    # What is durable, and the state it becomes again.
+    "namegraph.model.rows": (
+        "ArcRecord",
+        "NodeIndex",
+        "NodeKind",
+        "NodeRecord",
+        "OutcomeRecord",
+        "ProtocolRow",
+        "Records",
+        "RequestId",
+        "StoredState",
+        "VirtualNodeRecord",
+    ),
+    "namegraph.state.recovery": ("InconsistentStateError",),
+    "namegraph.state.reliable_channels": ("Channels",),
+    "namegraph.state.incarnations": (
+        "GREATEST_LEAP",
+        "Incarnations",
+        "LEAST_LEAP",
+    ),
+    "namegraph.state.peer_table": ("OWNER",),
+    # A core's whole state, read while it steps.
+    "namegraph.snapshot.reader": (
+        "AncestorSetRow",
+        "ArcRow",
+        "Closing",
+        "NodeRow",
+        "Piece",
+        "Snapshot",
+        "UpdateRow",
+        "VirtualNodeRow",
+    ),
+}
+
+_HOME = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'namegraph' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

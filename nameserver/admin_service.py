@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from namegraph.core import ServerCore
-from namegraph.events import AddPeer, RemovePeer, RetirePeer
-from namegraph.model.names import Subnet
-from namegraph.model.refusals import Reason, RefusedError, refuse
-from namegraph.queries import CoreQueries
+from namegraph import AddPeer, CoreQueries, Reason, RefusedError, RemovePeer, RetirePeer, ServerCore, Subnet, refuse
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
 from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.driver.run_loop import RunLoop

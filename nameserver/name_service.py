@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries
 from nameserver.calls.adapters import (
     AnswerT,
     Context,

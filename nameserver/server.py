@@ -20,12 +20,7 @@ from typing import NamedTuple
 import grpc
 from grpc_reflection.v1alpha import reflection
 
-from namegraph.committed_state import CommittedState
-from namegraph.core import ServerCore
-from namegraph.model.names import ServerId
-from namegraph.model.refusals import RefusedError
-from namegraph.queries import CoreQueries
-from namegraph.state.recovery import InconsistentStateError
+from namegraph import CommittedState, CoreQueries, InconsistentStateError, RefusedError, ServerCore, ServerId
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.peer_service import peer_service_handlers

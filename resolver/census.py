@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import compress
 
-from namegraph.model.rows import NodeKind
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries, NodeKind
 
 
 @dataclass(frozen=True, slots=True)

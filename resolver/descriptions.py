@@ -8,12 +8,18 @@ from itertools import islice
 
 from pyroaring import BitMap
 
-from namegraph.graph.ancestor_sets import AncestorSets
-from namegraph.graph.duplication_control import sources
-from namegraph.graph.name_graph import ArcState, NameGraph
-from namegraph.graph.pathnames import pathnames
-from namegraph.model.names import NodeId, ServerId
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
+from namegraph import (
+    AncestorSets,
+    ArcRecord,
+    ArcState,
+    NameGraph,
+    NodeId,
+    NodeIndex,
+    NodeKind,
+    ServerId,
+    pathnames,
+    sources,
+)
 
 RD_ANCESTORS_LIMIT = 20_000
 """Originators listed in all duplication-control records of one description together."""

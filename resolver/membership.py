@@ -10,14 +10,22 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from namegraph.graph.ancestor_sets import AncestorSets, ancestor_groups
-from namegraph.graph.duplication_control import blocked_originators
-from namegraph.graph.name_graph import NameGraph
-from namegraph.graph.pathnames import prove
-from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
-from namegraph.queries import CoreQueries
-from namegraph.wire.message_parts import ArcId
+from namegraph import (
+    AncestorSets,
+    ArcId,
+    ArcRecord,
+    CoreQueries,
+    NameGraph,
+    NodeId,
+    NodeIndex,
+    NodeKind,
+    ServerId,
+    Subnet,
+    ancestor_groups,
+    blocked_originators,
+    prove,
+    subnet_of,
+)
 from resolver.descriptions import GroupDescription, describe
 from resolver.plans import Plan, PlanCache, WalkStep, walk
 

@@ -29,10 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from namegraph.model.names import NodeId, ServerId
-from namegraph.model.rows import NodeIndex
-from namegraph.queries import CoreQueries
-from namegraph.wire.message_parts import UpdateId
+from namegraph import CoreQueries, NodeId, NodeIndex, ServerId, UpdateId
 from resolver.plans import Onward, Plan, PlanCache
 from resolver.steps import Delivery, deliveries
 

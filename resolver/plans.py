@@ -16,12 +16,18 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
-from namegraph.graph.duplication_control import arc_order
-from namegraph.graph.name_graph import ArcState, NameGraph
-from namegraph.model.names import NodeId, ServerId
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
-from namegraph.queries import CoreQueries
-from namegraph.replication.ancestry_store import AncestryStore
+from namegraph import (
+    AncestryStore,
+    ArcRecord,
+    ArcState,
+    CoreQueries,
+    NameGraph,
+    NodeId,
+    NodeIndex,
+    NodeKind,
+    ServerId,
+    arc_order,
+)
 
 PLANS_WEIGHT_LIMIT = 4_000_000
 """Nodes reached by all plans kept together; the least recently used go first."""

@@ -25,8 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from namegraph.model.names import NodeId, ServerId
-from namegraph.wire.message_parts import UpdateId
+from namegraph import NodeId, ServerId, UpdateId
 from resolver.parts import InDoubt, Part, PartAnswer, PartRequest, Unchanged
 from resolver.plans import Onward, WalkStep
 from resolver.steps import assemble

@@ -15,10 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from namegraph.graph.name_graph import ArcState, NameGraph, VirtualNode
-from namegraph.model.names import NodeId
-from namegraph.model.rows import NodeIndex
-from namegraph.queries import CoreQueries
+from namegraph import ArcState, CoreQueries, NameGraph, NodeId, NodeIndex, VirtualNode
 from resolver.plans import Plan, WalkStep, delivering_arcs, nodes_elsewhere
 
 

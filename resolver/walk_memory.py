@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from namegraph.model.rows import NodeIndex
+from namegraph import NodeIndex
 from resolver.resolution import AgreedWalk
 
 WALKS_WEIGHT_LIMIT = 4_000_000

@@ -7,13 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from namegraph.core import ServerCore
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.model.operations import CreateGroup
-from namegraph.model.outcomes import Committed
-from namegraph.model.refusals import Reason, Refusal
-from namegraph.model.rows import RequestId
+from namegraph import (
+    Committed,
+    CreateGroup,
+    NodeId,
+    Reason,
+    Refusal,
+    RequestId,
+    ServerCore,
+    ServerId,
+    Subnet,
+    UpdateCommand,
+    subnet_of,
+)
 from namegraph.update.locality import names_in
 from simulation.checks.cluster_invariants import check_all, check_quiet, check_settled
 from simulation.checks.effect_check import EffectsCheck

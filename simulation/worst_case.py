@@ -10,11 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
-from namegraph.model.outcomes import Committed
-from namegraph.model.rows import RequestId
+from namegraph import (
+    Committed,
+    CreateGroup,
+    JoinArc,
+    LeaveArc,
+    NodeId,
+    RequestId,
+    ServerId,
+    Subnet,
+    UpdateCommand,
+    subnet_of,
+)
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import RandomNetwork
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from storage.errors import DatabaseDamagedError, DatabaseUnavailableError, ServerIdentityError
 
 _SIZE = 512

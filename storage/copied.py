@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Table
 
-from namegraph.model.rows import StoredState
+from namegraph import StoredState
 from storage.errors import DatabaseUrlError, NotOurDatabaseError
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, VIRTUAL_NODES
 from storage.rows import Slice

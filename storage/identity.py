@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from storage.errors import ServerIdentityError, ServerNotNamedError
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from storage.commit_mark import mark_path, read_mark
 from storage.damage import check_layout, check_pages
 from storage.errors import DatabaseDamagedError, NotOurDatabaseError, ServerIdentityError, StorageError

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from namegraph.model.names import ServerId
-from namegraph.model.rows import (
+from namegraph import (
     ArcRecord,
     NodeIndex,
     NodeRecord,
@@ -17,6 +16,7 @@ from namegraph.model.rows import (
     ProtocolRow,
     Records,
     RequestId,
+    ServerId,
     StoredState,
     VirtualNodeRecord,
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from namegraph.model.names import ServerId
-from namegraph.model.rows import StoredState
+from namegraph import ServerId, StoredState
 from storage.errors import DatabaseUrlError, DriverMissingError
 from storage.store import Store
 

@@ -32,8 +32,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateTable
 
-from namegraph.model.names import ServerId
-from namegraph.model.rows import StoredState
+from namegraph import ServerId, StoredState
 from storage.errors import (
     RESTORE,
     DatabaseDamagedError,

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from sqlalchemy import Table
 
-from namegraph.model.rows import ArcRecord, NodeKind, NodeRecord, OutcomeRecord, ProtocolRow, VirtualNodeRecord
+from namegraph import ArcRecord, NodeKind, NodeRecord, OutcomeRecord, ProtocolRow, VirtualNodeRecord
 from storage.checksums import IMPOSSIBLE_VALUES, arc_checksum, checksum_of, pack_arc
 from storage.errors import RESTORE, DatabaseDamagedError
 from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES

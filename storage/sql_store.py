@@ -13,8 +13,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, Select, Table, delete, insert, select, update
 
-from namegraph.model.names import ServerId
-from namegraph.model.rows import Records, StoredState
+from namegraph import Records, ServerId, StoredState
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.deletions import part_deletions
 from storage.errors import DatabaseInterruptedError, DatabaseLostError

@@ -21,7 +21,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from storage.checksums import pack_arc
 from storage.commit_mark import MarkWriter
 from storage.damage import check_layout

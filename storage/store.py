@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from namegraph.model.names import ServerId
-from namegraph.model.rows import Records, StoredState
+from namegraph import Records, ServerId, StoredState
 
 
 class Store(Protocol):

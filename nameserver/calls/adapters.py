@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from namegraph.model.refusals import RefusedError
+from namegraph import RefusedError
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop

@@ -13,10 +13,7 @@ from typing import Any, Protocol
 
 import grpc
 
-from namegraph.model.names import ServerId
-from namegraph.model.priorities import parse_revision
-from namegraph.model.refusals import Reason, RefusedError, refuse
-from namegraph.update.causal_reads import Wait
+from namegraph import Reason, RefusedError, ServerId, Wait, parse_revision, refuse
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.forwarding import Forwarder
 from shadowtree.v1 import peer_pb2 as messages

@@ -15,9 +15,7 @@ from collections.abc import Callable
 
 from pyroaring import BitMap
 
-from namegraph.model.names import NodeId
-from namegraph.model.rows import NodeIndex
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries, NodeId, NodeIndex
 from nameserver.driver.run_loop import RunLoop
 from shadowtree.v1 import name_service_pb2 as messages
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import grpc
 
-from namegraph.model.names import ServerId
-from namegraph.model.refusals import Reason, RefusedError, refuse
+from namegraph import Reason, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context, Handler
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.peer_streams import CONVERSE_METHOD

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from namegraph.model.names import InvalidNameError, ServerId, Subnet, parse_subnet
+from namegraph import InvalidNameError, ServerId, Subnet, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
 from nameserver.detector.phi import DetectorLimits

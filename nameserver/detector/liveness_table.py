@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from nameserver.detector.awake_clock import AwakeClock
 from nameserver.detector.liveness import Life, Liveness
 from nameserver.detector.phi import DetectorLimits

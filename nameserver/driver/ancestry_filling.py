@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from namegraph.model.names import NodeId
-from namegraph.model.rows import NodeIndex
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries, NodeId, NodeIndex
 from nameserver.driver.run_loop import RunLoop
 
 REST_SECONDS = 0.01

@@ -7,9 +7,7 @@ none must be given its name.
 
 from __future__ import annotations
 
-from namegraph.model.names import Subnet, subnet_of
-from namegraph.model.rows import NodeKind, StoredState
-from namegraph.state.peer_table import OWNER
+from namegraph import OWNER, NodeKind, StoredState, Subnet, subnet_of
 from nameserver.config.settings import Settings
 from storage.errors import ServerIdentityError
 from storage.store import Store

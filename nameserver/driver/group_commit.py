@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from namegraph.model.names import ServerId
-from namegraph.model.outcomes import Committed, Outcome
-from namegraph.model.refusals import Reason, Refusal
-from namegraph.model.rows import Records
+from namegraph import Committed, Outcome, Reason, Records, Refusal, ServerId
 
 
 class Batch:

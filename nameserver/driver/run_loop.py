@@ -35,27 +35,31 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from namegraph.events import (
+from namegraph import (
     AddPeer,
+    Channels,
     Command,
+    Committed,
     CutCommand,
     Effects,
     Event,
     ImportCommand,
+    Outcome,
     PeerMessage,
     PeerMet,
     PeerReceived,
     PeerRestored,
     ReadCommand,
+    Reason,
+    Records,
+    Refusal,
+    RefusedError,
     RemovePeer,
     Restored,
+    ServerId,
     Tick,
+    refuse,
 )
-from namegraph.model.names import ServerId
-from namegraph.model.outcomes import Committed, Outcome
-from namegraph.model.refusals import Reason, Refusal, RefusedError, refuse
-from namegraph.model.rows import Records
-from namegraph.state.reliable_channels import Channels
 from nameserver.driver.gc_tuning import growing_graph
 from nameserver.driver.group_commit import Batch, outcome_unknown, unavailable
 from storage.errors import DatabaseLostError, StorageError

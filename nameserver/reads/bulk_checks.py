@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from namegraph.model.names import NodeId
-from namegraph.model.refusals import Reason, RefusedError, refuse
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries, NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling

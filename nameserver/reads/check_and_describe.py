@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from namegraph.model.names import NodeId
-from namegraph.model.refusals import Reason, refuse
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries, NodeId, Reason, refuse
 from nameserver.calls.adapters import Context
 from nameserver.reads.distributed_check import UNCERTAIN, YES, DistributedChecks, Question
 from nameserver.reads.duplication_records import ArcRecords

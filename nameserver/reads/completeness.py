@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from namegraph.model.names import NodeId, ServerId
+from namegraph import NodeId, ServerId
 from resolver.membership import MembershipResolver
 
 

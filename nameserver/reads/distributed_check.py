@@ -19,10 +19,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from namegraph.model.names import NodeId, ServerId, subnet_of
-from namegraph.model.refusals import RefusedError
-from namegraph.queries import CoreQueries
-from namegraph.update.admission import group_not_found
+from namegraph import CoreQueries, NodeId, RefusedError, ServerId, group_not_found, subnet_of
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.reads.local_check import LocalChecks, PairFinding
 from nameserver.routing.fan_out import ask_part, newest

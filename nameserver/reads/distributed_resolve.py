@@ -17,11 +17,7 @@ from collections import deque
 import grpc
 from google.protobuf.message import DecodeError
 
-from namegraph.events import ReadCommand
-from namegraph.model.names import NodeId, ServerId
-from namegraph.model.refusals import RefusedError
-from namegraph.model.rows import NodeKind
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries, NodeId, NodeKind, ReadCommand, RefusedError, ServerId
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.driver.run_loop import RunLoop

@@ -15,9 +15,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from namegraph.model.names import NodeId, ServerId
-from namegraph.queries import CoreQueries
-from namegraph.wire.message_parts import ArcId
+from namegraph import ArcId, CoreQueries, NodeId, ServerId
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.routing.fan_out import ask_part
 from nameserver.routing.forwarding import Forwarder

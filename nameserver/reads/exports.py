@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.stable_listing import steady_chunks

@@ -11,9 +11,7 @@ import asyncio
 import base64
 import binascii
 
-from namegraph.model.names import InvalidNameError, NodeId, parse_name
-from namegraph.model.refusals import Reason, RefusedError, refuse
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries, InvalidNameError, NodeId, Reason, RefusedError, parse_name, refuse
 from nameserver.calls.adapters import Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.routing.fan_out import ask_part, newest

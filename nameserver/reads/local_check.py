@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import cast
 
-from namegraph.model.names import NodeId, subnet_of
-from namegraph.model.rows import NodeIndex, NodeKind
-from namegraph.queries import CoreQueries
-from namegraph.update.orphaned_prepares import OrphanedPrepares
+from namegraph import CoreQueries, NodeId, NodeIndex, NodeKind, OrphanedPrepares, subnet_of
 from nameserver.reads.completeness import Completeness
 from resolver.membership import MembershipResolver
 

@@ -11,9 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from namegraph.model.names import NodeId, ServerId, subnet_of
-from namegraph.model.refusals import RefusedError
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries, NodeId, RefusedError, ServerId, subnet_of
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.reads.completeness import Completeness

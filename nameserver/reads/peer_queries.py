@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from namegraph.model.refusals import Reason, refuse
-from namegraph.queries import CoreQueries
-from namegraph.wire.message_parts import ArcId
+from namegraph import ArcId, CoreQueries, Reason, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling

@@ -10,9 +10,7 @@ from itertools import chain
 
 from google.protobuf.message import Message
 
-from namegraph.model.names import NodeId
-from namegraph.model.refusals import Reason, refuse
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries, NodeId, Reason, refuse
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.stable_listing import steady_chunks
 from nameserver.driver.run_loop import RunLoop

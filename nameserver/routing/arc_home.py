@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from namegraph.queries import CoreQueries
+from namegraph import CoreQueries
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
 from shadowtree.v1 import name_service_pb2 as messages

@@ -9,9 +9,7 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from namegraph.model.names import ServerId
-from namegraph.model.priorities import Priority, parse_revision
-from namegraph.model.refusals import RefusedError
+from namegraph import Priority, RefusedError, ServerId, parse_revision
 from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
 
 ResponseT = TypeVar("ResponseT", bound=Message)

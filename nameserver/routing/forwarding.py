@@ -18,8 +18,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from namegraph.model.names import ServerId
-from namegraph.model.refusals import Reason, RefusedError, refuse
+from namegraph import Reason, RefusedError, ServerId, refuse
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.wire.metadata import FORWARDED_KEY
 from nameserver.wire.status_mapping import refusal_of

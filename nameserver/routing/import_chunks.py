@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from namegraph.events import ImportCommand
-from namegraph.model.names import NodeId, Subnet, subnet_of
+from namegraph import ImportCommand, NodeId, Subnet, subnet_of
 
 NAMES_OF_A_PIECE = 4_096
 """Together under 6 MB, however long the names are: servers take 8 MiB."""

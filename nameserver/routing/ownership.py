@@ -12,8 +12,7 @@ import asyncio
 from collections.abc import Iterable
 from enum import Enum
 
-from namegraph.model.names import ServerId, Subnet
-from namegraph.model.refusals import Reason, RefusedError, refuse
+from namegraph import Reason, RefusedError, ServerId, Subnet, refuse
 from nameserver.session.handshake_policy import SubnetKnowledge
 from nameserver.transport.peer_directory import PeerDirectory
 

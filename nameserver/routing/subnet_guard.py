@@ -11,10 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from namegraph.events import ImportCommand
-from namegraph.model.names import NodeId, subnet_of
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.queries import CoreQueries
+from namegraph import (
+    CoreQueries,
+    CreateGroup,
+    DeleteGroup,
+    ImportCommand,
+    JoinArc,
+    LeaveArc,
+    NodeId,
+    Operation,
+    subnet_of,
+)
 from nameserver.routing.import_chunks import subnets_in
 from nameserver.routing.ownership import Routing
 

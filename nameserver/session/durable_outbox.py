@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from namegraph.events import PeerLetter
-from namegraph.model.names import ServerId
-from namegraph.state.reliable_channels import Channels
+from namegraph import Channels, PeerLetter, ServerId
 
 
 class UndurableLetters(Protocol):

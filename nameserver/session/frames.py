@@ -12,7 +12,7 @@ from typing import NamedTuple, assert_never
 
 from google.protobuf.message import DecodeError
 
-from namegraph.model.names import InvalidNameError, ServerId, Subnet, parse_subnet
+from namegraph import InvalidNameError, ServerId, Subnet, parse_subnet
 from shadowtree.v1 import peer_pb2
 
 PROTOCOL_VERSION = 4

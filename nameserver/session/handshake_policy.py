@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from namegraph.model.names import ServerId, Subnet
+from namegraph import ServerId, Subnet
 from nameserver.session.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from nameserver.session.frames import Relay
 
 

@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import Protocol, assert_never
 
-from namegraph.events import PeerLetter
-from namegraph.model.names import ServerId
+from namegraph import PeerLetter, ServerId
 from nameserver.session.frames import (
     Acquaintances,
     Frame,

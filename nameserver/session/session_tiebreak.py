@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from namegraph.core import ServerCore
-from namegraph.events import CutCommand, Effects
-from namegraph.model.refusals import Reason, refuse
-from namegraph.snapshot.reader import Piece, Snapshot
+from namegraph import CutCommand, Effects, Piece, Reason, ServerCore, Snapshot, refuse
 from nameserver.calls.adapters import Chunks, Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
 from nameserver.wire.snapshot_columns import encode_end, encode_piece, encode_together

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from namegraph.core import ServerCore
-from namegraph.model.rows import StoredState
-from namegraph.state.recovery import InconsistentStateError
+from namegraph import InconsistentStateError, ServerCore, StoredState
 from nameserver.config.settings import Settings
 from nameserver.wire.snapshot_columns import encode_end, encode_piece
 from storage.copied import TABLES as COPIED_TABLES

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import grpc
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from nameserver.driver.health import HEALTH_SERVICE
 from nameserver.transport.peer_link import Link
 from nameserver.transport.relayed_channel import RelayedChannel

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.session.backoff import Backoff
 from nameserver.session.session import Ending

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from namegraph.model.names import ServerId, Subnet
+from namegraph import ServerId, Subnet
 from nameserver.session.frames import Hello
 from nameserver.session.handshake_policy import SubnetKnowledge, subnets_by_address
 from nameserver.transport.peer_link import Link

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 import grpc
 
-from namegraph.model.names import ServerId, Subnet
-from namegraph.model.refusals import Reason, RefusedError, refuse
+from namegraph import Reason, RefusedError, ServerId, Subnet, refuse
 from nameserver.transport.call_detours import DIALLED_SECONDS
 from nameserver.transport.peer_gossip import HeardOwner
 from nameserver.transport.peer_link import Call, Link

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from namegraph.model.names import ServerId, Subnet
+from namegraph import ServerId, Subnet
 from nameserver.session.frames import KnownServer
 from nameserver.session.handshake_policy import SubnetKnowledge
 

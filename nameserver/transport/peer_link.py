@@ -15,7 +15,7 @@ from typing import Protocol
 
 import grpc
 
-from namegraph.model.names import ServerId, Subnet
+from namegraph import ServerId, Subnet
 from nameserver.session.backoff import Backoff
 from nameserver.session.frames import GoodbyeReason
 from nameserver.session.session import Ending

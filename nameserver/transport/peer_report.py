@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from namegraph.model.names import ServerId, Subnet
-from namegraph.state.reliable_channels import Channels
+from namegraph import Channels, ServerId, Subnet
 from nameserver.detector.liveness import Life, Liveness
 from nameserver.session.frames import GoodbyeReason
 from nameserver.transport.peer_link import Link

@@ -22,10 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, assert_never
 
-from namegraph.events import Event, PeerLeaving, PeerLost, PeerMet, PeerReceived
-from namegraph.model.names import ServerId, Subnet
-from namegraph.state.incarnations import Incarnations
-from namegraph.state.reliable_channels import Channels
+from namegraph import Channels, Event, Incarnations, PeerLeaving, PeerLost, PeerMet, PeerReceived, ServerId, Subnet
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.detector.phi import DetectorLimits
 from nameserver.detector.write_health import Writing

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from nameserver.detector.liveness import Life
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.session.frames import Relay

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 
 RELAY_KEY = "shadowtree-relay-to"
 """Metadata of a call that is to be passed on; its value is the server that answers it."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from nameserver.session.frames import Relay
 from nameserver.transport.peer_streams import StreamBrokenError
 

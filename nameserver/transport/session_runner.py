@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from namegraph.model.names import ServerId
+from namegraph import ServerId
 from nameserver.session.frames import Frame, Goodbye, KnownServer, Relay, decode, encode
 from nameserver.session.heartbeats import Pulse
 from nameserver.session.session import Session, SessionEvent, State

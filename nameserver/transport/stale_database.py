@@ -11,10 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 
-from namegraph.events import Event, PeerRestored, Restored
-from namegraph.model.names import ServerId
-from namegraph.state.incarnations import GREATEST_LEAP, LEAST_LEAP, Incarnations
-from namegraph.state.reliable_channels import Channels
+from namegraph import GREATEST_LEAP, LEAST_LEAP, Channels, Event, Incarnations, PeerRestored, Restored, ServerId
 from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 from nameserver.transport.session_runner import SessionRunner
 

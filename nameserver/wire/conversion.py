@@ -5,12 +5,25 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Protocol
 
-from namegraph.graph.name_graph import ArcState
-from namegraph.model.names import InvalidNameError, NodeId, Subnet, parse_name, parse_subnet
-from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.model.outcomes import Committed, EffectKind
-from namegraph.model.refusals import Reason, refuse
-from namegraph.model.rows import NodeKind
+from namegraph import (
+    ArcState,
+    ChildKind,
+    Committed,
+    CreateGroup,
+    DeleteGroup,
+    EffectKind,
+    InvalidNameError,
+    JoinArc,
+    LeaveArc,
+    NodeId,
+    NodeKind,
+    Operation,
+    Reason,
+    Subnet,
+    parse_name,
+    parse_subnet,
+    refuse,
+)
 from resolver.descriptions import GroupDescription
 from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import names_pb2 as values

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from namegraph.graph.name_graph import ArcState
-from namegraph.model.names import NodeId, ServerId
-from namegraph.model.rows import NodeKind
+from namegraph import ArcState, NodeId, NodeKind, ServerId
 from nameserver.wire import conversion
 from nameserver.wire.chunk_cache import chunks_of
 from resolver.parts import InDoubt, Part, PartAnswer, Unchanged

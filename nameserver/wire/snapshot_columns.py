@@ -6,10 +6,18 @@ from collections.abc import Sequence
 
 from pyroaring import BitMap
 
-from namegraph.graph.name_graph import ArcState
-from namegraph.model.names import ServerId
-from namegraph.model.priorities import Priority
-from namegraph.snapshot.reader import AncestorSetRow, ArcRow, Closing, NodeRow, Piece, UpdateRow, VirtualNodeRow
+from namegraph import (
+    AncestorSetRow,
+    ArcRow,
+    ArcState,
+    Closing,
+    NodeRow,
+    Piece,
+    Priority,
+    ServerId,
+    UpdateRow,
+    VirtualNodeRow,
+)
 from shadowtree.v1 import admin_pb2 as messages
 
 OWNED, HELD = 1, 2

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 from grpc_status import rpc_status
 
-from namegraph.model.refusals import Reason, Refusal
+from namegraph import Reason, Refusal
 
 ERROR_DOMAIN = "shadowtree"
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import NoReturn
 
-from namegraph.events import ImportCommand
-from namegraph.model.names import NodeId
-from namegraph.model.refusals import Reason, refuse
-from namegraph.model.rows import RequestId
+from namegraph import ImportCommand, NodeId, Reason, RequestId, refuse
 from nameserver.wire import conversion
 from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import name_service_pb2 as messages

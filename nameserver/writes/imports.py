@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from namegraph.events import ImportCommand
-from namegraph.graph.name_graph import NameGraph
-from namegraph.model.names import ServerId
-from namegraph.model.refusals import Reason, refuse
+from namegraph import ImportCommand, NameGraph, Reason, ServerId, refuse
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.driver.run_loop import RunLoop

@@ -8,11 +8,7 @@ from typing import Protocol
 
 from msgspec import structs
 
-from namegraph.events import UpdateCommand
-from namegraph.graph.name_graph import NameGraph
-from namegraph.model.operations import Operation
-from namegraph.model.refusals import Reason, refuse
-from namegraph.model.rows import RequestId
+from namegraph import NameGraph, Operation, Reason, RequestId, UpdateCommand, refuse
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.subnet_guard import SubnetGuard

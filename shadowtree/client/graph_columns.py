@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
-from namegraph.model.names import InvalidNameError, NodeId, parse_name, subnet_of
+from namegraph import InvalidNameError, NodeId, parse_name, subnet_of
 from shadowtree.v1 import name_service_pb2, names_pb2
 from shadowtree.vocabulary import RequestId, SubnetName
 

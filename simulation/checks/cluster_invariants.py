@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from namegraph.core import ServerCore
-from namegraph.events import UpdateCommand
-from namegraph.graph.duplication_control import blocked_originators
-from namegraph.graph.name_graph import ArcState
-from namegraph.model.names import NodeId, ServerId
-from namegraph.model.outcomes import Outcome
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
+from namegraph import (
+    ArcId,
+    ArcRecord,
+    ArcState,
+    NodeId,
+    NodeIndex,
+    NodeKind,
+    Outcome,
+    ServerCore,
+    ServerId,
+    UpdateCommand,
+    blocked_originators,
+)
 from namegraph.reconcile.suspended_arcs import UNEXPLAINED
-from namegraph.wire.message_parts import ArcId, Vnid
+from namegraph.wire.message_parts import Vnid
 from simulation.oracle.serial_model import ArcName, TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
 

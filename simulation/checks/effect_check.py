@@ -12,9 +12,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from functools import cached_property
 from itertools import combinations
 
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId, ServerId, subnet_of
-from namegraph.model.outcomes import Committed, EffectKind, Outcome
+from namegraph import Committed, EffectKind, NodeId, Outcome, ServerId, UpdateCommand, subnet_of
 from simulation.oracle.serial_model import ArcName, TrueGraph, TrueState
 from simulation.oracle.violation import InvariantViolatedError
 

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from namegraph.core import ServerCore
-from namegraph.events import UpdateCommand
-from namegraph.graph.duplication_control import blocked_originators
-from namegraph.graph.name_graph import ArcState
-from namegraph.model.names import NodeId, ServerId
-from namegraph.model.operations import JoinArc, LeaveArc
-from namegraph.model.rows import NodeIndex
-from namegraph.wire.message_parts import ArcId
+from namegraph import (
+    ArcId,
+    ArcState,
+    JoinArc,
+    LeaveArc,
+    NodeId,
+    NodeIndex,
+    ServerCore,
+    ServerId,
+    UpdateCommand,
+    blocked_originators,
+)
 from simulation.cluster.cluster import Cluster
 from simulation.oracle.serial_model import ArcName, TrueGraph
 from simulation.oracle.violation import InvariantViolatedError

@@ -15,11 +15,8 @@ from typing import TypeVar
 import rustworkx
 from pyroaring import BitMap
 
-from namegraph.core import ServerCore
-from namegraph.graph.duplication_control import blocked_originators, controlled_arcs
-from namegraph.graph.name_graph import ArcState
-from namegraph.model.names import NodeId
-from namegraph.model.rows import NodeIndex, NodeKind
+from namegraph import ArcState, NodeId, NodeIndex, NodeKind, ServerCore, blocked_originators
+from namegraph.graph.duplication_control import controlled_arcs
 from resolver.census import Census
 from simulation.oracle.violation import InvariantViolatedError
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 
-from namegraph.core import ServerCore
-from namegraph.model.names import NodeId
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
+from namegraph import CreateGroup, DeleteGroup, JoinArc, LeaveArc, NodeId, Operation, ServerCore
 from namegraph.wire.message_parts import ReconcileArc, SuspendArc
 from namegraph.wire.update_messages import Order
 from namegraph.wire.view_messages import ArcDigest, DigestReply, HintedOutcome, Install

@@ -7,8 +7,7 @@ Source: protocol.md sections 7 and 8.
 
 from __future__ import annotations
 
-from namegraph.core import ServerCore
-from namegraph.model.names import NodeId
+from namegraph import NodeId, ServerCore
 from resolver.membership import MembershipResolver
 from simulation.checks.cluster_invariants import Servers
 from simulation.oracle.serial_model import TrueGraph

@@ -16,27 +16,28 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from namegraph.core import ServerCore
-from namegraph.events import (
+from namegraph import (
     AddPeer,
     Command,
     Event,
+    Outcome,
     PeerLetter,
     PeerMessage,
     PeerMet,
     PeerReceived,
     PeerRestored,
+    Priority,
     ReadCommand,
-    Reply,
     Restored,
+    ServerCore,
+    ServerId,
+    Subnet,
     Tick,
     UpdateCommand,
+    UpdateId,
 )
-from namegraph.model.names import ServerId, Subnet
-from namegraph.model.outcomes import Outcome
-from namegraph.model.priorities import Priority
+from namegraph.events import Reply
 from namegraph.wire.codec import Message, decode
-from namegraph.wire.message_parts import UpdateId
 from simulation.cluster.disk import Disk, Held, Queue, Taken
 from simulation.cluster.message_text import update_of
 from simulation.cluster.networks import Arrival, Errand, Network, Sent

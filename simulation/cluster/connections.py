@@ -27,8 +27,7 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple, Protocol
 
-from namegraph.events import Event, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored
-from namegraph.model.names import ServerId, Subnet
+from namegraph import Event, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored, ServerId, Subnet
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork
 from simulation.oracle.violation import InvariantViolatedError

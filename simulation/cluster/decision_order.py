@@ -10,11 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from namegraph.events import UpdateCommand
-from namegraph.model.names import ServerId
-from namegraph.model.outcomes import Committed
-from namegraph.model.priorities import Priority
-from namegraph.wire.message_parts import UpdateId
+from namegraph import Committed, Priority, ServerId, UpdateCommand, UpdateId
 from simulation.cluster.cluster import Cluster, Undone
 from simulation.oracle.serial_model import ArcName, carry_out
 

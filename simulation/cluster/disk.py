@@ -11,19 +11,24 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 
-from namegraph.events import Effects, Event, PeerMessage, PeerMet, Reply, Tick
-from namegraph.model.names import ServerId
-from namegraph.model.rows import (
+from namegraph import (
     ArcRecord,
+    Effects,
+    Event,
     NodeIndex,
     NodeRecord,
     OutcomeRecord,
+    PeerMessage,
+    PeerMet,
     ProtocolRow,
     Records,
     RequestId,
+    ServerId,
     StoredState,
+    Tick,
     VirtualNodeRecord,
 )
+from namegraph.events import Reply
 
 WRITTEN_SHARE = 0.5
 """Of writes under way at a crash, those that are there afterwards."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from namegraph.model.priorities import Priority
+from namegraph import ArcId, Priority, UpdateId
 from namegraph.wire.codec import Message
 from namegraph.wire.columns import nodes_in, unpack_arcs
-from namegraph.wire.message_parts import ArcId, OnwardServers, PendingEntry, UpdateId, ViewId, Vnid
+from namegraph.wire.message_parts import OnwardServers, PendingEntry, ViewId, Vnid
 from namegraph.wire.update_messages import (
     Abort,
     Commit,

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple, Protocol
 
-from namegraph.events import Event
-from namegraph.model.names import ServerId
+from namegraph import Event, ServerId
 from namegraph.wire.codec import Message
 
 SLOWNESS = (0.2, 1.0, 1.0, 5.0)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from namegraph.core import ServerCore
-from namegraph.model.names import ServerId
+from namegraph import ServerCore, ServerId
 from simulation.oracle.violation import InvariantViolatedError
 
 LETTERS_THAT_COME_AGAIN = frozenset({"repeated", "out of order", "receipt for what was not sent"})

@@ -13,10 +13,7 @@ from enum import Enum
 from functools import partial
 from random import Random
 
-from namegraph.events import UpdateCommand
-from namegraph.model.names import ServerId
-from namegraph.model.outcomes import Outcome
-from namegraph.model.refusals import Reason, Refusal
+from namegraph import Outcome, Reason, Refusal, ServerId, UpdateCommand
 from simulation.cluster.cluster import NOTHING_DURABLE, WORLD, Cluster
 from simulation.cluster.connections import BreakingConnections
 from simulation.cluster.networks import Channel, Errand, RandomNetwork

@@ -13,9 +13,7 @@ from collections.abc import Iterable
 from functools import partial
 from random import Random
 
-from namegraph.core import ServerCore
-from namegraph.model.names import NodeId, ServerId, subnet_of
-from namegraph.model.operations import CreateGroup, DeleteGroup, Operation
+from namegraph import CreateGroup, DeleteGroup, NodeId, Operation, ServerCore, ServerId, subnet_of
 from simulation.checks.cluster_invariants import check_all
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster

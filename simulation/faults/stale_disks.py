@@ -14,14 +14,20 @@ from collections.abc import Iterable
 from functools import partial
 from random import Random
 
-from namegraph.core import ServerCore
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId, ServerId
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc
-from namegraph.model.outcomes import Committed
-from namegraph.model.priorities import Priority
-from namegraph.model.rows import NodeIndex, NodeKind
-from namegraph.wire.message_parts import UpdateId
+from namegraph import (
+    Committed,
+    CreateGroup,
+    DeleteGroup,
+    JoinArc,
+    NodeId,
+    NodeIndex,
+    NodeKind,
+    Priority,
+    ServerCore,
+    ServerId,
+    UpdateCommand,
+    UpdateId,
+)
 from namegraph.wire.update_messages import Commit, Done
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster

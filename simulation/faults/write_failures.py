@@ -16,8 +16,7 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from namegraph.events import PeerLost, PeerMet
-from namegraph.model.names import ServerId, Subnet
+from namegraph import PeerLost, PeerMet, ServerId, Subnet
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.connections import BreakingConnections
 from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork

@@ -8,11 +8,18 @@ from typing import Protocol
 
 import rustworkx
 
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.model.outcomes import Committed, Outcome
-from namegraph.model.priorities import Priority
+from namegraph import (
+    Committed,
+    CreateGroup,
+    DeleteGroup,
+    JoinArc,
+    LeaveArc,
+    NodeId,
+    Operation,
+    Outcome,
+    Priority,
+    UpdateCommand,
+)
 from simulation.oracle.violation import InvariantViolatedError
 
 ArcName = tuple[NodeId, NodeId]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from namegraph.events import PeerLost, PeerMet, Tick, UpdateCommand
-from namegraph.model.names import NodeId, ServerId
+from namegraph import NodeId, PeerLost, PeerMet, ServerId, Tick, UpdateCommand
 from simulation.cluster.cluster import Cluster, Restart
 from simulation.cluster.networks import Arrival, Sent
 from simulation.scenario.schedule import Ask, Crash, Deliver, Expire, Lose, Meet, Quiet, Scenario, Selection, Step

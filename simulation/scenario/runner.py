@@ -9,12 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from namegraph.events import PeerLost, PeerMet, UpdateCommand
-from namegraph.model.names import ServerId, Subnet, subnet_of
-from namegraph.model.operations import CreateGroup, JoinArc
-from namegraph.model.outcomes import Committed, Outcome
-from namegraph.model.rows import RequestId
-from namegraph.wire.message_parts import ArcId
+from namegraph import (
+    ArcId,
+    Committed,
+    CreateGroup,
+    JoinArc,
+    Outcome,
+    PeerLost,
+    PeerMet,
+    RequestId,
+    ServerId,
+    Subnet,
+    UpdateCommand,
+    subnet_of,
+)
 from simulation.checks.cluster_invariants import check_all, check_quiet
 from simulation.checks.effect_check import EffectsCheck
 from simulation.checks.in_flight_walks import Ground

@@ -36,12 +36,24 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never, get_args
 
-from namegraph.model.names import InvalidNameError, NodeId, ServerId, Subnet, parse_name, parse_subnet, subnet_of
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.model.outcomes import EffectKind
-from namegraph.model.refusals import Reason
+from namegraph import (
+    ArcId,
+    CreateGroup,
+    DeleteGroup,
+    EffectKind,
+    InvalidNameError,
+    JoinArc,
+    LeaveArc,
+    NodeId,
+    Operation,
+    Reason,
+    ServerId,
+    Subnet,
+    parse_name,
+    parse_subnet,
+    subnet_of,
+)
 from namegraph.wire.codec import Message
-from namegraph.wire.message_parts import ArcId
 from simulation.cluster.networks import Channel
 
 _COMMENT = re.compile(r"(^|\s)#.*")

@@ -17,9 +17,7 @@ from typing import TypeVar
 
 import msgspec
 
-from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.wire.message_parts import ArcId
+from namegraph import ArcId, CreateGroup, DeleteGroup, JoinArc, LeaveArc, NodeId, Operation, ServerId, Subnet, subnet_of
 from simulation.cluster.failures import FAULTS, kind_of
 from simulation.cluster.networks import Channel, first
 from simulation.scenario.runner import ScenarioRunner

@@ -10,10 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.model.rows import RequestId
+from namegraph import (
+    CreateGroup,
+    DeleteGroup,
+    JoinArc,
+    LeaveArc,
+    NodeId,
+    Operation,
+    RequestId,
+    ServerId,
+    Subnet,
+    UpdateCommand,
+    subnet_of,
+)
 from simulation.cluster.cluster import Cluster
 
 ArcName = tuple[NodeId, NodeId]

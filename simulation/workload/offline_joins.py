@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId, ServerId, subnet_of
-from namegraph.model.operations import ChildKind, JoinArc, LeaveArc, Operation
-from namegraph.model.rows import RequestId
+from namegraph import ChildKind, JoinArc, LeaveArc, NodeId, Operation, RequestId, ServerId, UpdateCommand, subnet_of
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.networks import Errand

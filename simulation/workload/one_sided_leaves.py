@@ -13,11 +13,20 @@ from collections import Counter
 from functools import partial
 from random import Random
 
-from namegraph.core import ServerCore
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId, ServerId, subnet_of
-from namegraph.model.operations import ChildKind, JoinArc, LeaveArc, Operation
-from namegraph.model.rows import NodeIndex, NodeKind, RequestId
+from namegraph import (
+    ChildKind,
+    JoinArc,
+    LeaveArc,
+    NodeId,
+    NodeIndex,
+    NodeKind,
+    Operation,
+    RequestId,
+    ServerCore,
+    ServerId,
+    UpdateCommand,
+    subnet_of,
+)
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.networks import Errand

@@ -11,11 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from random import Random
 
-from namegraph.events import ReadCommand
-from namegraph.model.names import ServerId, subnet_of
-from namegraph.model.outcomes import Committed
-from namegraph.model.priorities import Priority
-from namegraph.model.refusals import Reason
+from namegraph import Committed, Priority, ReadCommand, Reason, ServerId, subnet_of
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import Cluster
 from simulation.oracle.serial_model import TrueGraph, TrueState, states

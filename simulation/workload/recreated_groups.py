@@ -13,11 +13,18 @@ from collections.abc import Iterator
 from functools import partial
 from random import Random
 
-from namegraph.core import ServerCore
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId, ServerId
-from namegraph.model.operations import CreateGroup, DeleteGroup, Operation
-from namegraph.model.rows import ArcRecord, NodeKind, RequestId
+from namegraph import (
+    ArcRecord,
+    CreateGroup,
+    DeleteGroup,
+    NodeId,
+    NodeKind,
+    Operation,
+    RequestId,
+    ServerCore,
+    ServerId,
+    UpdateCommand,
+)
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.networks import Errand

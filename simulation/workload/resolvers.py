@@ -18,12 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from namegraph.core import ServerCore
-from namegraph.events import UpdateCommand
-from namegraph.graph.name_graph import ArcState
-from namegraph.model.names import NodeId, ServerId, subnet_of
-from namegraph.model.refusals import RefusedError
-from namegraph.model.rows import NodeIndex
+from namegraph import ArcState, NodeId, NodeIndex, RefusedError, ServerCore, ServerId, UpdateCommand, subnet_of
 from resolver.parts import PartAnswer, PartRequest, Parts
 from resolver.plans import PlanCache
 from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain

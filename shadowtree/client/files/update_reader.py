@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from namegraph.model.names import InvalidNameError, parse_name
+from namegraph import InvalidNameError, parse_name
 from shadowtree.client.files.lines import read_line_blocks, shown_name
 from shadowtree.errors import BadFile
 from shadowtree.updates import Join, Leave
