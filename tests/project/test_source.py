@@ -36,18 +36,6 @@ def test_the_core_never_iterates_over_the_hash_order_of_strings():
     assert not offenders
 
 
-def test_the_core_reads_no_clock_no_file_and_no_chance():
-    forbidden = re.compile(
-        r"^(?:import|from) (time|datetime|random|os|pathlib|socket|asyncio|threading|secrets|uuid)\b", re.M
-    )
-    offenders = [
-        place(source)
-        for source in SOURCES
-        if source.is_relative_to(ROOT / "namegraph") and forbidden.search(source.read_text())
-    ]
-    assert not offenders
-
-
 def test_the_time_of_day_is_read_only_to_be_shown():
     """It jumps when the clock is set: what waits, or counts seconds, reads a clock that does not."""
     readers = [
