@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from namegraph.model.outcomes import Committed as Committed
     from namegraph.model.outcomes import EffectKind as EffectKind
     from namegraph.model.outcomes import Outcome as Outcome
+    from namegraph.model.peer_faults import PeerFault as PeerFault
     from namegraph.model.priorities import Priority as Priority
     from namegraph.model.priorities import parse_revision as parse_revision
     from namegraph.model.refusals import Reason as Reason
@@ -140,6 +141,7 @@ _PUBLIC_NAMES = {
         "Tick",
         "UpdateCommand",
     ),
+    "namegraph.model.peer_faults": ("PeerFault",),
     "namegraph.model.operations": (
         "ChildKind",
         "CreateGroup",

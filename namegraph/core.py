@@ -45,6 +45,7 @@ from namegraph.model.names import ServerId, Subnet
 from namegraph.model.operations import JoinArc, LeaveArc, Operation
 from namegraph.model.outcomes import Committed, ImportCounts, Outcome
 from namegraph.model.ownership import OwnershipTable
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority, parse_revision, revision_of
 from namegraph.model.refusals import Reason, Refusal, RefusedError, refuse
 from namegraph.model.rows import NodeKind, Records, RequestId, StoredState
@@ -74,9 +75,8 @@ from namegraph.update.locality import (
 )
 from namegraph.update.order_queue import Entries
 from namegraph.update.participant import Participant
-from namegraph.update.transaction import Plan
+from namegraph.update.transaction import BegunAgain, Ended, Over, Plan
 from namegraph.verify.peer_rules import PeerRules
-from namegraph.verify.sender_rules import NOT_LEGAL
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.codec import InView, Message, NotAMessageError, decode_in_view, encode
 from namegraph.wire.update_messages import (
@@ -97,9 +97,6 @@ from namegraph.wire.view_messages import HintedOutcome
 
 RETIRED_AT_ONCE = 5_000
 """Arcs with a server that is gone for good which are left by one update: others wait for it."""
-
-UNREADABLE = "unreadable message"
-"""A fault of a peer."""
 
 
 class ServerCore(CoreQueries):
@@ -186,8 +183,6 @@ class ServerCore(CoreQueries):
                 reply = self._take_update(event, now, effects.records)
                 if reply is not None:
                     effects.replies.append(reply)
-                    if not (self.entries.by_update or self._views.healing.has_new_groups):
-                        return effects
             case ReadCommand():
                 self._read(event, now, effects)
             case CutCommand():
@@ -384,7 +379,7 @@ class ServerCore(CoreQueries):
         try:
             view, message = decode_in_view(letter.encoded)
         except NotAMessageError:
-            self.channels.faults[sender, UNREADABLE] += 1
+            self.channels.faults[sender, PeerFault.UNREADABLE] += 1
             return
         if isinstance(message, InView) and (view != self._context.view or self._context.view_change_in_progress):
             self._early.keep(view, sender, letter.encoded, context=self._context)
@@ -393,13 +388,13 @@ class ServerCore(CoreQueries):
 
     def _receive_from(self, sender: ServerId, message: Message) -> None:
         if not are_legal(message, self._table):
-            self.channels.faults[sender, NOT_LEGAL] += 1
+            self.channels.faults[sender, PeerFault.NOT_LEGAL] += 1
             return
         if isinstance(message, Commit):
             try:
                 message = own_part(message, self._context)
             except NotAMessageError:
-                self.channels.faults[sender, UNREADABLE] += 1
+                self.channels.faults[sender, PeerFault.UNREADABLE] += 1
                 return
         fault = self._rules.fault_in(message, sender=sender)
         if fault is not None:
@@ -417,27 +412,12 @@ class ServerCore(CoreQueries):
             for update_id in ready:
                 self._participant.ready_for_cut(update_id)
             self._take_turns(effects)
-        effects.cuts.extend(self._cuts_taken)
-        self._cuts_taken.clear()
-        coordinator, requests = self._coordinator, self._requests
-        for before, now in coordinator.begun_again:
-            requests.begun_again(before, now)
-        for ended in coordinator.ended:
-            asked = requests.ended(ended.update_id, ended.outcome, ended.place)
-            if asked.digest and not _left_no_trace(ended.outcome):
-                self._outcomes.remember(asked.request_id, asked.digest, ended.outcome, records)
-        for update_id in coordinator.answerable:
-            # What became controlled is known by this step alone, until it is durable.
-            is_confirmed = update_id in coordinator.confirmed and update_id not in coordinator.controlled
-            if update_id in coordinator.controlled:
-                asked = requests.complete(update_id, coordinator.controlled[update_id])
-                self._outcomes.complete(asked.request_id, asked.outcome, records)
-            effects.replies.extend(requests.answer(update_id, is_confirmed=is_confirmed))
-        coordinator.begun_again.clear()
-        coordinator.ended.clear()
-        coordinator.answerable.clear()
-        coordinator.confirmed.clear()
-        coordinator.controlled.clear()
+        if self._cuts_taken:
+            effects.cuts.extend(self._cuts_taken)
+            self._cuts_taken.clear()
+        for event in self._coordinator.events:
+            self._answer(event, effects)
+        self._coordinator.events.clear()
         if context.counter != counter_before:
             records.counter = context.counter
         self.records.take_rows(records)
@@ -445,6 +425,22 @@ class ServerCore(CoreQueries):
         records.protocol += context.durable.take_rows()
         self.channels.faults.update(context.faults)
         context.faults = []
+
+    def _answer(self, event: BegunAgain | Ended | Over, effects: Effects) -> None:
+        """Let callers know what became of their updates."""
+        requests, outcomes, records = self._requests, self._outcomes, effects.records
+        match event:
+            case BegunAgain(before, now):
+                requests.begun_again(before, now)
+            case Ended(update_id, outcome, place):
+                asked = requests.ended(update_id, outcome, place)
+                if asked.digest and not _left_no_trace(outcome):
+                    outcomes.remember(asked.request_id, asked.digest, outcome, records)
+            case Over(update_id):
+                if event.effects:
+                    asked = requests.complete(update_id, event.effects)
+                    outcomes.complete(asked.request_id, asked.outcome, records)
+                effects.replies.extend(requests.answer(update_id, is_confirmed=event.is_confirmed))
 
     def _take_turns(self, effects: Effects) -> None:
         context = self._context
@@ -458,9 +454,9 @@ class ServerCore(CoreQueries):
         for receiver, message, view in context.outbox:
             effects.messages.append(self.channels.send(receiver, encode(message, view)))
         context.outbox.clear()
-        participant = self._participant
-        self._cuts_waiting.add(participant.cuts_turned, filter(context.is_in_view, self.servers_met))
-        participant.cuts_turned.clear()
+        if cuts := self._participant.cuts_turned:
+            self._cuts_waiting.add(cuts, list(filter(context.is_in_view, self.servers_met)))
+            cuts.clear()
 
     def _has_more_to_do(self) -> bool:
         return self._early.has_come(self._context) or self._participant.take_next_turn()
@@ -521,7 +517,6 @@ class ServerCore(CoreQueries):
         self._context.counter = final_priority.counter
         self.records.all_recorded()
         records.extend(written)
-        records.protocol += self._context.durable.take_rows()
         revision = revision_of(final_priority, coordinator=self.server)
         if isinstance(command, ImportCommand):
             counts = ImportCounts(len(changes.added), changes.groups_created, changes.already_there)

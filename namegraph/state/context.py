@@ -12,6 +12,7 @@ from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.ownership import OwnershipTable
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority
 from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import ArcRecord, NodeIndex
@@ -61,7 +62,7 @@ class ServerContext:
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """Receiver, message, and the view it was sent in."""
         self.loopback: deque[Message] = deque()
-        self.faults: list[tuple[ServerId, str]] = []
+        self.faults: list[tuple[ServerId, PeerFault]] = []
         """What other servers did wrong, as it is found in this step where their messages fit together or do not."""
         self.lost: dict[ServerId, str] = {}
         """Servers out of reach, and why."""

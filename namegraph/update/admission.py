@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from namegraph.events import ImportCommand
-from namegraph.graph.delta import ArcKey, GraphDelta
+from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId, ServerId, subnet_of
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.refusals import Reason, RefusedError, refuse
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
+from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
 from namegraph.state.context import ServerContext
 
 NEIGHBOURS_NAMED_LIMIT = 20

@@ -266,6 +266,8 @@ class Entries:
 
     def next_turn(self) -> Entry | None:
         """The earliest update that must answer the coordinator and whose turn has come."""
+        if not self.by_update:
+            return None
         waiting = [
             (entry.final, entry)
             for entry in self.by_update.values()

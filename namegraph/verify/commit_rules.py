@@ -22,6 +22,7 @@ from itertools import compress
 
 from namegraph.model.names import NodeId
 from namegraph.model.operations import ChildKind, JoinArc, LeaveArc
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
@@ -35,40 +36,35 @@ from namegraph.wire.columns import are_possible, chosen_names, nodes_in, place_a
 from namegraph.wire.message_parts import ArcChange, ArcId, ReconcileArc, Step, SuspendArc, Update
 from namegraph.wire.update_messages import Commit
 
-OTHER_PLACE = "commits an update at another place in the order than agreed"
-IMPOSSIBLE = "commits a state that cannot exist"
-OTHER_GROUPS = "commits changes to this server's groups other than those agreed"
-OTHER_ARCS = "commits changes to this server's arcs other than those agreed"
-OTHER_RECORDS = "commits ancestry of this server's nodes that does not follow from the update"
-OTHER_LOOPS = "commits a loop of groups that form no cycle"
 
-
-def fault_in_outcome(commit: Commit, *, context: ServerContext, records: AncestryStore, entries: Entries) -> str | None:
+def fault_in_outcome(
+    commit: Commit, *, context: ServerContext, records: AncestryStore, entries: Entries
+) -> PeerFault | None:
     """The fault in this server's part of an outcome that it waits for; None where there is none."""
     entry, update = entries.by_update[commit.update_id], entries.updates[commit.update_id]
     if commit.final != entry.final:
-        return OTHER_PLACE
+        return PeerFault.OTHER_PLACE
     if not are_possible(commit.arcs):
-        return IMPOSSIBLE
+        return PeerFault.IMPOSSIBLE
     groups = _groups_agreed(commit, update, context=context, records=records, entries=entries)
     is_here = are_here([change.group for change in commit.groups], context)
     if set(compress(commit.groups, is_here)) != groups.items():
-        return OTHER_GROUPS
+        return PeerFault.OTHER_GROUPS
     said = read_said(commit, context)
     if update.brought is not None and not said.is_consistent:
-        return IMPOSSIBLE
+        return PeerFault.IMPOSSIBLE
     found = entry.found or _found_again(update, context, records)
     if update.brought is not None:
         is_agreed = follow_from_import(said, update.brought, found)
     else:
         is_agreed = _follow(tuple(unpack_arcs(commit.arcs)), update, found, groups, context)
     if not is_agreed:
-        return OTHER_ARCS
+        return PeerFault.OTHER_ARCS
     if not are_records_agreed(said, groups, context=context, records=records, entries=entries):
-        return OTHER_RECORDS
+        return PeerFault.OTHER_RECORDS
     if not are_loops_agreed(commit, groups, context=context, records=records):
-        return OTHER_LOOPS
-    return None if _can_be_read_back(said, groups, context, records, entries) else IMPOSSIBLE
+        return PeerFault.OTHER_LOOPS
+    return None if _can_be_read_back(said, groups, context, records, entries) else PeerFault.IMPOSSIBLE
 
 
 def _groups_agreed(
