@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from msgspec import structs
-
 from namegraph.events import (
     AddPeer,
     Cut,
@@ -42,7 +40,7 @@ from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph
 from namegraph.graph.virtual_node_changes import compute_topology
 from namegraph.model.names import ServerId, Subnet
-from namegraph.model.operations import JoinArc, LeaveArc, Operation
+from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.outcomes import Committed, ImportCounts, Outcome
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.peer_faults import PeerFault
@@ -63,6 +61,7 @@ from namegraph.state.recovery import InconsistentStateError, restore_graph
 from namegraph.state.reliable_channels import Channels
 from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, digest_of
 from namegraph.update.admission import Collector, collect_import
+from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.commit_share import own_part
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.import_plan import ImportOperations
@@ -286,14 +285,8 @@ class ServerCore(CoreQueries):
     def _stands_in(self, command: UpdateCommand | ImportCommand) -> bool:
         """Whether an update is of an arc whose child is at home here, and of which its parent's home cannot know."""
         context = self._context
-        match command:
-            case UpdateCommand(operations=(LeaveArc(parent, child), *_)) if context.is_suspended(parent, child):
-                return context.is_unconfirmed(parent, child) or context.may_leave_below_unilaterally(
-                    parent=parent, child=child
-                )
-            case UpdateCommand(operations=(JoinArc(parent, child, offline=True), *_)):
-                return context.acts_for_parent_home(parent=parent, child=child)
-        return False
+        first = marked(context, command.operations[0]) if isinstance(command, UpdateCommand) else None
+        return isinstance(first, JoinArc | LeaveArc) and authority_over(context, first).begins_here
 
     def _read(self, command: ReadCommand, now: float, effects: Effects) -> None:
         group = command.group
@@ -337,7 +330,7 @@ class ServerCore(CoreQueries):
         if not arcs:
             effects.replies.append(Reply(command.ticket, Committed(self.revision)))
             return
-        steps = tuple((1, _marked(LeaveArc(*arc, if_needed=True), context)) for arc in arcs)
+        steps = tuple((1, marked(context, LeaveArc(*arc, if_needed=True))) for arc in arcs)
         plan = Plan(steps, 1, without=server)
         update_id = self._coordinator.start(plan, request_id=RequestId(""), deadline=command.deadline)
         self._requests.begin(update_id, Asked(own_request("retire", update_id), "", [command.ticket]))
@@ -536,19 +529,12 @@ def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> 
     match command:
         case UpdateCommand(operations=operations):
             if context.unconfirmed:
-                operations = tuple(_marked(operation, context) for operation in operations)
+                operations = tuple(marked(context, operation) for operation in operations)
             numbered = tuple(enumerate(operations, start=1))
             return Plan(numbered, len(operations), reports_control=command.reports_control)
         case ImportCommand():
             # To those who asked for it, it is one operation.
             return Plan(ImportOperations(context, command), 1, is_import=True)
-
-
-def _marked(operation: Operation, context: ServerContext) -> Operation:
-    match operation:
-        case LeaveArc(parent, child) if context.is_unconfirmed(parent, child):
-            return structs.replace(operation, is_unconfirmed=True)
-    return operation
 
 
 def _left_no_trace(outcome: Outcome) -> bool:

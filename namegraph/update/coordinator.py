@@ -35,6 +35,7 @@ from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import NodeKind, RequestId
 from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import UPDATES, DurableMap
+from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.arc_outcomes import UnsaidError
 from namegraph.update.control_report import ControlReport, united_reports
 from namegraph.update.decision import Decision, decide
@@ -43,7 +44,7 @@ from namegraph.update.participant import Participant
 from namegraph.update.participant_shares import parts_of
 from namegraph.update.transaction import RUNNING, BegunAgain, Ended, Over, Phase, Plan, Transaction
 from namegraph.wire.codec import encode
-from namegraph.wire.message_parts import Cover, OnwardServers, ReconcileArc, Step, SuspendArc, Update, UpdateId
+from namegraph.wire.message_parts import Cover, OnwardServers, Step, Update, UpdateId
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -129,27 +130,9 @@ class Coordinator:
             match operation:
                 case CreateGroup(group) | DeleteGroup(group):
                     covers.setdefault(context.home_of(group), ({}, {}))[0][group] = None
-                case LeaveArc(parent, child, is_unconfirmed=True):
-                    covers.setdefault(context.server, ({}, {}))[1][child] = None
-                # A suspended arc is left at the end that is there; at its child's end only with this server as
-                # coordinator. Another coordinator may lose the child's home before it can tell the outcome, and it
-                # offers missed outcomes to homes of parents alone.
-                case LeaveArc(parent, child) if context.acts_for_parent_home(parent=parent, child=child):
-                    covers.setdefault(context.server, ({}, {}))[1][child] = None
-                case LeaveArc(parent, child) if not context.is_in_view(context.home_below(parent=parent, child=child)):
-                    covers.setdefault(context.home_of(parent), ({}, {}))[0][parent] = None
-                case JoinArc(parent, child, offline=True) if context.is_away(
-                    context.home_below(parent=parent, child=child)
-                ):
-                    covers.setdefault(context.home_of(parent), ({}, {}))[0][parent] = None
-                case JoinArc(parent, child, offline=True) if context.acts_for_parent_home(parent=parent, child=child):
-                    covers.setdefault(context.server, ({}, {}))[1][child] = None
-                case JoinArc(parent, child) | LeaveArc(parent, child) | ReconcileArc(parent, child):
-                    covers.setdefault(context.home_of(parent), ({}, {}))[0][parent] = None
-                    below = context.home_below(parent=parent, child=child)
-                    covers.setdefault(below, ({}, {}))[1][child] = None
-                case SuspendArc(parent, child):
-                    covers.setdefault(context.home_of(child), ({}, {}))[1][child] = None
+                case _:
+                    for home, node, is_entry in authority_over(context, operation).asked:
+                        covers.setdefault(home, ({}, {}))[is_entry][node] = None
         running.judges = dict.fromkeys(covers)
         roots = dict.fromkeys(node for _, entry_nodes in covers.values() for node in entry_nodes)
         if len(roots) <= ROOTS_LIMIT:
@@ -459,10 +442,7 @@ class Coordinator:
 
     def _begin_again(self, running: Transaction, refuse: Refuse) -> None:
         self._end_without_trace(running)
-        more = [
-            (refuse.number, LeaveArc(*arc, if_needed=True, is_unconfirmed=self._context.is_unconfirmed(*arc)))
-            for arc in refuse.to_leave
-        ]
+        more = [(refuse.number, marked(self._context, LeaveArc(*arc, if_needed=True))) for arc in refuse.to_leave]
         gone = _group_gone(running, refuse)
         operations: list[tuple[int, Step]] = []
         for number, operation in running.plan.operations:
