@@ -67,7 +67,7 @@ CHANNEL_OPTIONS = (
 
 
 SWITCH_SECONDS = 0.001
-"""After how long a thread that computes gives way to another one: a call needs that several times beside a long step."""
+"""After how long a thread that computes gives way: a call waits for that several times beside a long step."""
 
 
 class StartError(Exception):
