@@ -26,7 +26,7 @@ from namegraph.state.durable_maps import SERVERS, TEXTS, DurableMap, packed, pac
 from namegraph.state.view_phase import ViewEvent, ViewPhase
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.participant import Participant
-from namegraph.update.transaction import Plan
+from namegraph.update.transaction import BegunAgain, Over, Plan
 from namegraph.verify.peer_rules import PeerRules
 from namegraph.views.view_agreement import Agreement
 from namegraph.wire.message_parts import FIRST_VIEW, ArcId, Cohort, SuspendArc, UpdateId, ViewId
@@ -244,19 +244,19 @@ class ViewChange:
         """Go on with what this server does by itself. Called within each step, until nothing is left to do."""
         if self._must_resume:
             self._resume()
-        begun_again, self._coordinator.own_begun_again = self._coordinator.own_begun_again, []
-        for before, now in begun_again:
-            self.healing.begun_again(before, now)
         if self.healing.has_new_groups:
             self.healing.try_again()
-        ended, self._coordinator.own_ended = self._coordinator.own_ended, []
-        for update_id, is_done in ended:
-            if update_id == self._suspending:
-                self._suspending = None
-                if is_done:
-                    self._say_settled()
-            else:
-                self.healing.ended(update_id, is_done=is_done)
+        events, self._coordinator.own_events = self._coordinator.own_events, []
+        for event in events:
+            match event:
+                case BegunAgain(before, now):
+                    self.healing.begun_again(before, now)
+                case Over(update_id, is_done) if update_id == self._suspending:
+                    self._suspending = None
+                    if is_done:
+                        self._say_settled()
+                case Over(update_id, is_done):
+                    self.healing.ended(update_id, is_done=is_done)
 
     def _resume(self) -> None:
         """After a restart: begin again what is not durable because it can be begun again."""

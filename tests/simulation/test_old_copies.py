@@ -198,7 +198,7 @@ def test_until_it_is_healed_with_all_nothing_that_it_may_have_forgotten_is_denie
             except RefusedError as error:
                 told.append(error.refusal.reason)
             else:
-                told.append("incomplete" if resolver.has_gaps else "complete")
+                told.append("incomplete" if resolver.uncertainty() else "complete")
 
     loop.cluster.crash(C, down_for=5_000.0)
     loop.cluster.crash(A, down_for=0.5, disk=Disk(A))
@@ -240,19 +240,20 @@ def test_that_a_server_has_not_caught_up_is_durable(loop):
 
     def restart_once_healed_with_one():
         core = loop.core(A)
-        if not seen and core.incarnations.own and core.members == (A, B) and core.is_behind and not core.in_doubt:
+        is_behind = core.members == (A, B) and core.uncertainty().behind
+        if not seen and core.incarnations.own and is_behind and not core.in_doubt:
             seen.append(core)
             loop.cluster.crash(A, down_for=0.5)
         elif seen and core is not seen[0] and C in loop.cluster.down:
-            assert core.is_behind
+            assert core.uncertainty().behind
 
     loop.cluster.run(after_step=restart_once_healed_with_one)
     assert seen
-    assert not loop.core(A).is_behind
+    assert not loop.core(A).uncertainty().behind
     loop.cluster.restart_all()
-    assert not loop.core(A).is_behind
+    assert not loop.core(A).uncertainty().behind
     loop.cluster.run()
-    assert not loop.core(A).is_behind
+    assert not loop.core(A).uncertainty().behind
 
 
 def test_an_ordered_read_says_that_something_may_be_missing_that_was_forgotten(loop):
@@ -266,7 +267,7 @@ def test_an_ordered_read_says_that_something_may_be_missing_that_was_forgotten(l
     def ask_once_healed_with_one():
         core = loop.core(A)
         is_healed_with_b = core.members == (A, B) and core._context.is_healed
-        if not asked and core.incarnations.own and is_healed_with_b and core.is_behind:
+        if not asked and core.incarnations.own and is_healed_with_b and core.uncertainty().behind:
             asked.append(ReadCommand(500, H[A]))
             loop.cluster.submit(A, asked[0])
 
