@@ -67,7 +67,7 @@ class CommittedState(CoreQueries):
         records = core.records.hold(context)
         held = {
             "graph": context.graph,
-            "_site": context,
+            "_context": context,
             "records": records,
             "entries": core.entries.hold(context, records),
             "_held_revision": core.revision,
