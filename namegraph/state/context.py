@@ -19,6 +19,7 @@ from namegraph.model.rows import ArcRecord, NodeIndex
 from namegraph.state.durable_maps import ARCS, PRESENCE, SERVERS, DurableMap, DurableState
 from namegraph.state.group_versions import GroupVersions
 from namegraph.state.in_doubt import UpdatesInDoubt
+from namegraph.state.view_phase import ViewPhase
 from namegraph.wire.codec import Message
 from namegraph.wire.message_parts import FIRST_VIEW, ArcId, Cohort, ViewId
 
@@ -77,10 +78,8 @@ class ServerContext:
         """Above the priorities of all updates of views before, below those of all updates of this one."""
         self.promised: ViewId = FIRST_VIEW
         """The highest view that was proposed here and accepted."""
-        self.view_active = True
-        """Whether updates of clients may begin: all members have suspended what is to be."""
-        self.is_healed = True
-        """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
+        self.phase = ViewPhase.FIRST
+        """How far the view is. `ViewChange` alone changes it, and all else that is known of the view."""
         self.unconfirmed = DurableMap(durable, UNCONFIRMED, ARCS, PRESENCE)
         """Suspended arcs into nodes of this server that were joined here while their parents' homes were away."""
 
@@ -98,6 +97,16 @@ class ServerContext:
             return []
         others = (server for server in self.table.servers() if server != self.server)
         return [*(server for server in others if server not in self.caught_up_with), *self.table.expected()]
+
+    @property
+    def view_active(self) -> bool:
+        """Whether updates of clients may begin: all members have suspended what is to be."""
+        return self.phase is not ViewPhase.SUSPENDING
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
+        return self.phase is ViewPhase.HEALED or self.phase is ViewPhase.FIRST
 
     @property
     def view_change_in_progress(self) -> bool:
@@ -148,7 +157,6 @@ class ServerContext:
 
     def catch_up(self) -> None:
         """The view is healed: what others in it know is known here too."""
-        self.is_healed = True
         if self.has_gone_back:
             new = [server for server in self.members if server not in self.caught_up_with]
             self.caught_up_with.update(dict.fromkeys(new))

@@ -14,6 +14,7 @@ from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.rows import ArcRecord, NodeKind
 from namegraph.state.context import ServerContext
+from namegraph.state.view_phase import ViewPhase
 from namegraph.update.arc_authority import OUT, RULES, ArcStep, Place, authority, authority_over, marked
 from namegraph.wire.message_parts import ArcId, Cohort, ReconcileArc, SuspendArc, ViewId
 
@@ -87,7 +88,7 @@ class Arc:
         context.members = dict.fromkeys(there, Cohort(context.view, there[0]))
         context.lost = {SERVERS[place]: "gone" for place in (Place.LOST, *OUT)}
         context.retired = {SERVERS[Place.RETIRED]: None}
-        context.is_healed = is_healed
+        context.phase = ViewPhase.HEALED if is_healed else ViewPhase.HEALING
         self.parent, self.child = NodeId(f"g@{SERVERS[parent]}"), NodeId(f"h@{SERVERS[child]}")
         self.above, self.below = SERVERS[parent], SERVERS[child]
         numbers = context.graph.intern(self.parent), context.graph.intern(self.child)
