@@ -62,6 +62,7 @@ class CommittedState(CoreQueries):
         core = self._core
         context = copy(core._context)
         context.__dict__.update({name: copy(value) for name, value in vars(context).items() if isinstance(value, dict)})
+        context.doubts = core._context.doubts.hold()
         context.graph = core.graph.hold()
         context.ancestors = core.ancestors.hold(context.graph)
         held = CoreQueries()
