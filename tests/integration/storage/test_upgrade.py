@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 from namegraph.core import ServerCore
 from namegraph.model.names import Subnet, parse_name
 from namegraph.model.rows import Records, StoredState
+from namegraph.state.context import CAUGHT_UP
 from resolver.membership import MembershipResolver
 from storage import open_store, sql_store
 from storage.models import SERVER_KEY
@@ -79,7 +80,8 @@ def test_a_database_of_the_first_layout_opens_with_all_it_held_and_serves_on(url
     assert (found.arcs, found.outcomes, found.protocol) == (sorted(before.arcs), before.outcomes, [])
 
     server.core = ServerCore.restore(store.load(), subnets=[Subnet("x.example")])
-    server.records = Records(protocol=[protocol_row("k")])
+    caught_up = protocol_row("y.example", b"1", part=CAUGHT_UP)
+    server.records = Records(protocol=[caught_up])
     server.leave(B, A)
     store.commit(server.records)
     store.close()
@@ -88,7 +90,7 @@ def test_a_database_of_the_first_layout_opens_with_all_it_held_and_serves_on(url
     core = ServerCore.restore(again.load(), subnets=[Subnet("x.example")])
     assert MembershipResolver(core).resolve(A).groups == (B, C)
     assert MembershipResolver(core).resolve(A).processes == (ANN,)
-    assert contents(again).protocol == [protocol_row("k")]
+    assert contents(again).protocol == [caught_up]
     again.close()
 
 
