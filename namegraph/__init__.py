@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from namegraph.model.outcomes import Committed as Committed
     from namegraph.model.outcomes import EffectKind as EffectKind
     from namegraph.model.outcomes import Outcome as Outcome
+    from namegraph.model.peer_faults import PeerFault as PeerFault
     from namegraph.model.priorities import Priority as Priority
     from namegraph.model.priorities import parse_revision as parse_revision
     from namegraph.model.refusals import Reason as Reason
@@ -105,9 +106,9 @@ if TYPE_CHECKING:
     from namegraph.state.peer_table import OWNER as OWNER
     from namegraph.state.recovery import InconsistentStateError as InconsistentStateError
     from namegraph.state.reliable_channels import Channels as Channels
+    from namegraph.state.uncertainty import Uncertainty as Uncertainty
     from namegraph.update.admission import group_not_found as group_not_found
     from namegraph.update.causal_reads import Wait as Wait
-    from namegraph.update.orphaned_prepares import OrphanedPrepares as OrphanedPrepares
     from namegraph.wire.message_parts import ArcId as ArcId
     from namegraph.wire.message_parts import UpdateId as UpdateId
 
@@ -117,7 +118,6 @@ _PUBLIC_NAMES = {
     "namegraph.core": ("ServerCore",),
     "namegraph.queries": ("CoreQueries",),
     "namegraph.update.causal_reads": ("Wait",),
-    "namegraph.update.orphaned_prepares": ("OrphanedPrepares",),
     # What goes into a step, and what comes out of it.
     "namegraph.events": (
         "AddPeer",
@@ -230,6 +230,9 @@ _PUBLIC_NAMES = {
         "UpdateRow",
         "VirtualNodeRow",
     ),
+    # More.
+    "namegraph.model.peer_faults": ("PeerFault",),
+    "namegraph.state.uncertainty": ("Uncertainty",),
 }
 
 _HOME = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}

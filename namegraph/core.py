@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from msgspec import structs
-
 from namegraph.events import (
     AddPeer,
     Cut,
@@ -42,9 +40,10 @@ from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph
 from namegraph.graph.virtual_node_changes import compute_topology
 from namegraph.model.names import ServerId, Subnet
-from namegraph.model.operations import JoinArc, LeaveArc, Operation
+from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.outcomes import Committed, ImportCounts, Outcome
 from namegraph.model.ownership import OwnershipTable
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority, parse_revision, revision_of
 from namegraph.model.refusals import Reason, Refusal, RefusedError, refuse
 from namegraph.model.rows import NodeKind, Records, RequestId, StoredState
@@ -62,6 +61,7 @@ from namegraph.state.recovery import InconsistentStateError, restore_graph
 from namegraph.state.reliable_channels import Channels
 from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, digest_of
 from namegraph.update.admission import Collector, collect_import
+from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.commit_share import own_part
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.import_plan import ImportOperations
@@ -74,9 +74,8 @@ from namegraph.update.locality import (
 )
 from namegraph.update.order_queue import Entries
 from namegraph.update.participant import Participant
-from namegraph.update.transaction import Plan
+from namegraph.update.transaction import BegunAgain, Ended, Over, Plan
 from namegraph.verify.peer_rules import PeerRules
-from namegraph.verify.sender_rules import NOT_LEGAL
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.codec import InView, Message, NotAMessageError, decode_in_view, encode
 from namegraph.wire.update_messages import (
@@ -97,9 +96,6 @@ from namegraph.wire.view_messages import HintedOutcome
 
 RETIRED_AT_ONCE = 5_000
 """Arcs with a server that is gone for good which are left by one update: others wait for it."""
-
-UNREADABLE = "unreadable message"
-"""A fault of a peer."""
 
 
 class ServerCore(CoreQueries):
@@ -186,8 +182,6 @@ class ServerCore(CoreQueries):
                 reply = self._take_update(event, now, effects.records)
                 if reply is not None:
                     effects.replies.append(reply)
-                    if not (self.entries.by_update or self._views.healing.has_new_groups):
-                        return effects
             case ReadCommand():
                 self._read(event, now, effects)
             case CutCommand():
@@ -291,14 +285,8 @@ class ServerCore(CoreQueries):
     def _stands_in(self, command: UpdateCommand | ImportCommand) -> bool:
         """Whether an update is of an arc whose child is at home here, and of which its parent's home cannot know."""
         context = self._context
-        match command:
-            case UpdateCommand(operations=(LeaveArc(parent, child), *_)) if context.is_suspended(parent, child):
-                return context.is_unconfirmed(parent, child) or context.may_leave_below_unilaterally(
-                    parent=parent, child=child
-                )
-            case UpdateCommand(operations=(JoinArc(parent, child, offline=True), *_)):
-                return context.acts_for_parent_home(parent=parent, child=child)
-        return False
+        first = marked(context, command.operations[0]) if isinstance(command, UpdateCommand) else None
+        return isinstance(first, JoinArc | LeaveArc) and authority_over(context, first).begins_here
 
     def _read(self, command: ReadCommand, now: float, effects: Effects) -> None:
         group = command.group
@@ -342,7 +330,7 @@ class ServerCore(CoreQueries):
         if not arcs:
             effects.replies.append(Reply(command.ticket, Committed(self.revision)))
             return
-        steps = tuple((1, _marked(LeaveArc(*arc, if_needed=True), context)) for arc in arcs)
+        steps = tuple((1, marked(context, LeaveArc(*arc, if_needed=True))) for arc in arcs)
         plan = Plan(steps, 1, without=server)
         update_id = self._coordinator.start(plan, request_id=RequestId(""), deadline=command.deadline)
         self._requests.begin(update_id, Asked(own_request("retire", update_id), "", [command.ticket]))
@@ -384,7 +372,7 @@ class ServerCore(CoreQueries):
         try:
             view, message = decode_in_view(letter.encoded)
         except NotAMessageError:
-            self.channels.faults[sender, UNREADABLE] += 1
+            self.channels.faults[sender, PeerFault.UNREADABLE] += 1
             return
         if isinstance(message, InView) and (view != self._context.view or self._context.view_change_in_progress):
             self._early.keep(view, sender, letter.encoded, context=self._context)
@@ -393,13 +381,13 @@ class ServerCore(CoreQueries):
 
     def _receive_from(self, sender: ServerId, message: Message) -> None:
         if not are_legal(message, self._table):
-            self.channels.faults[sender, NOT_LEGAL] += 1
+            self.channels.faults[sender, PeerFault.NOT_LEGAL] += 1
             return
         if isinstance(message, Commit):
             try:
                 message = own_part(message, self._context)
             except NotAMessageError:
-                self.channels.faults[sender, UNREADABLE] += 1
+                self.channels.faults[sender, PeerFault.UNREADABLE] += 1
                 return
         fault = self._rules.fault_in(message, sender=sender)
         if fault is not None:
@@ -417,27 +405,12 @@ class ServerCore(CoreQueries):
             for update_id in ready:
                 self._participant.ready_for_cut(update_id)
             self._take_turns(effects)
-        effects.cuts.extend(self._cuts_taken)
-        self._cuts_taken.clear()
-        coordinator, requests = self._coordinator, self._requests
-        for before, now in coordinator.begun_again:
-            requests.begun_again(before, now)
-        for ended in coordinator.ended:
-            asked = requests.ended(ended.update_id, ended.outcome, ended.place)
-            if asked.digest and not _left_no_trace(ended.outcome):
-                self._outcomes.remember(asked.request_id, asked.digest, ended.outcome, records)
-        for update_id in coordinator.answerable:
-            # What became controlled is known by this step alone, until it is durable.
-            is_confirmed = update_id in coordinator.confirmed and update_id not in coordinator.controlled
-            if update_id in coordinator.controlled:
-                asked = requests.complete(update_id, coordinator.controlled[update_id])
-                self._outcomes.complete(asked.request_id, asked.outcome, records)
-            effects.replies.extend(requests.answer(update_id, is_confirmed=is_confirmed))
-        coordinator.begun_again.clear()
-        coordinator.ended.clear()
-        coordinator.answerable.clear()
-        coordinator.confirmed.clear()
-        coordinator.controlled.clear()
+        if self._cuts_taken:
+            effects.cuts.extend(self._cuts_taken)
+            self._cuts_taken.clear()
+        for event in self._coordinator.events:
+            self._answer(event, effects)
+        self._coordinator.events.clear()
         if context.counter != counter_before:
             records.counter = context.counter
         self.records.take_rows(records)
@@ -445,6 +418,22 @@ class ServerCore(CoreQueries):
         records.protocol += context.durable.take_rows()
         self.channels.faults.update(context.faults)
         context.faults = []
+
+    def _answer(self, event: BegunAgain | Ended | Over, effects: Effects) -> None:
+        """Let callers know what became of their updates."""
+        requests, outcomes, records = self._requests, self._outcomes, effects.records
+        match event:
+            case BegunAgain(before, now):
+                requests.begun_again(before, now)
+            case Ended(update_id, outcome, place):
+                asked = requests.ended(update_id, outcome, place)
+                if asked.digest and not _left_no_trace(outcome):
+                    outcomes.remember(asked.request_id, asked.digest, outcome, records)
+            case Over(update_id):
+                if event.effects:
+                    asked = requests.complete(update_id, event.effects)
+                    outcomes.complete(asked.request_id, asked.outcome, records)
+                effects.replies.extend(requests.answer(update_id, is_confirmed=event.is_confirmed))
 
     def _take_turns(self, effects: Effects) -> None:
         context = self._context
@@ -458,9 +447,9 @@ class ServerCore(CoreQueries):
         for receiver, message, view in context.outbox:
             effects.messages.append(self.channels.send(receiver, encode(message, view)))
         context.outbox.clear()
-        participant = self._participant
-        self._cuts_waiting.add(participant.cuts_turned, filter(context.is_in_view, self.servers_met))
-        participant.cuts_turned.clear()
+        if cuts := self._participant.cuts_turned:
+            self._cuts_waiting.add(cuts, list(filter(context.is_in_view, self.servers_met)))
+            cuts.clear()
 
     def _has_more_to_do(self) -> bool:
         return self._early.has_come(self._context) or self._participant.take_next_turn()
@@ -521,7 +510,6 @@ class ServerCore(CoreQueries):
         self._context.counter = final_priority.counter
         self.records.all_recorded()
         records.extend(written)
-        records.protocol += self._context.durable.take_rows()
         revision = revision_of(final_priority, coordinator=self.server)
         if isinstance(command, ImportCommand):
             counts = ImportCounts(len(changes.added), changes.groups_created, changes.already_there)
@@ -541,19 +529,12 @@ def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> 
     match command:
         case UpdateCommand(operations=operations):
             if context.unconfirmed:
-                operations = tuple(_marked(operation, context) for operation in operations)
+                operations = tuple(marked(context, operation) for operation in operations)
             numbered = tuple(enumerate(operations, start=1))
             return Plan(numbered, len(operations), reports_control=command.reports_control)
         case ImportCommand():
             # To those who asked for it, it is one operation.
             return Plan(ImportOperations(context, command), 1, is_import=True)
-
-
-def _marked(operation: Operation, context: ServerContext) -> Operation:
-    match operation:
-        case LeaveArc(parent, child) if context.is_unconfirmed(parent, child):
-            return structs.replace(operation, is_unconfirmed=True)
-    return operation
 
 
 def _left_no_trace(outcome: Outcome) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 
 from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.duplication_control import source_names
 from namegraph.graph.name_graph import ArcState, NameGraph
 from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.priorities import Priority, revision_of
 from namegraph.model.refusals import RefusedError
@@ -15,15 +16,16 @@ from namegraph.model.rows import NodeIndex, RequestId
 from namegraph.reconcile.suspended_arcs import suspended_arcs, suspended_with_subnet
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.snapshot.reader import Snapshot
-from namegraph.state.context import ServerContext, doubted_above, doubted_below
+from namegraph.state.context import ServerContext
 from namegraph.state.incarnations import Incarnations
 from namegraph.state.peer_table import PeerTable
 from namegraph.state.request_log import RequestLog
-from namegraph.update.admission import may_be_created_by, no_group_here
+from namegraph.state.uncertainty import Uncertainty, is_certain
+from namegraph.update.admission import no_group_here
+from namegraph.update.arc_authority import End, authority_over, marked
 from namegraph.update.causal_reads import Wait, waits_for
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.order_queue import Entries
-from namegraph.update.orphaned_prepares import OrphanedPrepares, orphaned_prepares
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.message_parts import ArcId, UpdateId, ViewId
 
@@ -45,6 +47,8 @@ class CoreQueries:
     _coordinator: Coordinator
     _views: ViewChange
     _outcomes: RequestLog
+    _certainty: Uncertainty | None = None
+    """What there is to say nearly always, of one site."""
     _turns_wait_since: float | None
     """The time of the last step, where that began no turn, because it took a cut."""
 
@@ -96,45 +100,22 @@ class CoreQueries:
         return self._context.is_healed and not self._context.unreconciled_servers()
 
     @property
-    def is_behind(self) -> bool:
-        """Whether others may know what this server forgot when it went back to an older copy of its database."""
-        return bool(self._context.unreconciled_servers())
-
-    def unreconciled_servers(self) -> list[str]:
-        """These others: servers, and the subnets of servers not met; empty if this server never went back."""
-        return self._context.unreconciled_servers()
-
-    def may_know_better(self) -> list[str]:
-        """Servers, and subnets of servers not met, that may know of arcs unknown here; most often none."""
-        if self._context.view_change_in_progress or not self._context.is_healed:
-            # Also those outside the view: what enters from there may not be suspended yet.
-            return [*self.servers_met, *self._table.expected()]
-        return self._context.unreconciled_servers()
-
-    @property
-    def in_doubt_with(self) -> list[ServerId]:
-        """Coordinators that may have done updates which this server dropped when it was cut off; most often none."""
-        return self._context.doubts.servers()
-
-    @property
     def in_doubt_about(self) -> Collection[NodeId]:
-        """The nodes that updates in doubt were to change."""
-        return self._context.doubts.nodes
+        """What updates were to change that this server dropped, when it was cut off from who knows their outcome."""
+        return dict.fromkeys(name for one in self._context.doubts.missed for name in sorted(one.nodes))
 
-    def doubted_above(self, name: NodeId) -> list[ServerId]:
-        """Coordinators of updates in doubt that may have changed a node, or what is above it."""
-        return doubted_above(self._context, name) if self._context.doubts else []
-
-    def doubted_below(self, group: NodeIndex) -> list[ServerId]:
-        """Coordinators of updates in doubt that may have changed a group, or what is below it."""
-        return doubted_below(self._context, group) if self._context.doubts else []
-
-    def orphaned_prepares(self, unheard: Container[ServerId]) -> OrphanedPrepares:
-        """What updates that this server is ready for may have changed already.
-
-        `unheard`: the servers that may have gone on without this one, as far as is known outside the core.
-        """
-        return orphaned_prepares(self._context, self.entries, unheard)
+    def uncertainty(self, unheard: Collection[ServerId] = ()) -> Uncertainty:
+        """What others may know better; `unheard`: who may have gone on without this server, as is known outside it."""
+        context = self._context
+        if not unheard and is_certain(context):
+            if self._certainty is None or self._certainty.context is not context:
+                self._certainty = Uncertainty(context)
+            return self._certainty
+        # What this server coordinates itself, it has answered nobody for.
+        orphaned = self.entries.missed(
+            lambda one: one in unheard or (context.view_change_in_progress and one != context.server)
+        )
+        return Uncertainty(context, orphaned, unheard)
 
     @property
     def members(self) -> tuple[ServerId, ...]:
@@ -145,9 +126,10 @@ class CoreQueries:
         """Whether a server agrees with this one on being within reach."""
         return self._context.is_in_view(server)
 
-    def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
-        """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
-        return self._context.is_unconfirmed(parent, child)
+    def is_answered_by_child(self, operation: JoinArc | LeaveArc) -> bool:
+        """Whether the home of an arc's child answers a client who asks for this, not that of its parent."""
+        asked = marked(self._context, operation)
+        return isinstance(asked, JoinArc | LeaveArc) and authority_over(self._context, asked).rule.answers is End.CHILD
 
     @property
     def standing(self) -> tuple[ViewId, bool]:
@@ -226,14 +208,9 @@ class CoreQueries:
         """Whether a server is known to own the name's subnet."""
         return self._table.home_of(name) is not None or self._table.is_expected(name)
 
-    def no_group(self, group: NodeId, *, unheard: Container[ServerId] = ()) -> RefusedError:
-        """The refusal for a group that this server does not know.
-
-        UNAVAILABLE where it may have forgotten it, or somebody may have created it without this server; `unheard` as in
-        `orphaned_prepares`.
-        """
-        away = self.orphaned_prepares(unheard).about(group)
-        return may_be_created_by(away[0], group, self._context) if away else no_group_here(group, self._context)
+    def no_group(self, group: NodeId, *, unheard: Collection[ServerId] = ()) -> RefusedError:
+        """The refusal for a group that this server does not know: UNAVAILABLE where others may know of it."""
+        return no_group_here(group, self.uncertainty(unheard))
 
     def arcs_judged_elsewhere(self, group: NodeIndex) -> dict[ServerId, list[ArcId]]:
         """The normal arcs from a group of this server of which other servers compute who must not cross them.

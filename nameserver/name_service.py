@@ -31,7 +31,6 @@ from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import BulkCheckCalls
 from nameserver.reads.check_and_describe import QuestionCalls
-from nameserver.reads.completeness import Completeness
 from nameserver.reads.distributed_check import DistributedChecks
 from nameserver.reads.distributed_resolve import DistributedResolutions
 from nameserver.reads.duplication_records import ArcRecords
@@ -71,8 +70,7 @@ def name_service_handlers(
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
     homes = HomeDispatch(routing=routing, forwarder=forwarder)
     stand_ins = StandIns(core=core, routing=routing)
-    gaps = Completeness(resolver=resolver, directory=directory)
-    checks = LocalChecks(core=core, resolver=resolver, gaps=gaps)
+    checks = LocalChecks(core=core, resolver=resolver)
     cross_checks = DistributedChecks(core=core, checks=checks, routing=routing, forwarder=forwarder)
     request_ids = RequestIds()
     listed = SubnetGuard(core=core, routing=routing)
@@ -98,8 +96,8 @@ def name_service_handlers(
     )
     streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
-    memberships = MembershipCalls(core=core, resolver=resolver, gaps=gaps, routing=routing, forwarder=forwarder)
-    exports = ExportCalls(resolver=resolver, gaps=gaps, run_loop=run_loop, routing=routing, forwarder=forwarder)
+    memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
+    exports = ExportCalls(resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
     bulk_checks = BulkCheckCalls(
         core=core,
         checks=checks,

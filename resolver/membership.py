@@ -21,6 +21,7 @@ from namegraph import (
     NodeKind,
     ServerId,
     Subnet,
+    Uncertainty,
     ancestor_groups,
     blocked_originators,
     prove,
@@ -66,6 +67,10 @@ class MembershipResolver:
     @property
     def _ancestors(self) -> AncestorSets:
         return self._core.ancestors
+
+    def uncertainty(self) -> Uncertainty:
+        """What others may know better than this server now."""
+        return self._core.uncertainty(self._unheard())
 
     def resolve(self, group: NodeId) -> Plan:
         """Who is in the group: the same plan object as long as the answer is the same."""
@@ -150,34 +155,6 @@ class MembershipResolver:
             found.update([parent], ancestor_groups(self._graph, self._ancestors, parent))
         return sorted([ids[group] for group in found])
 
-    @property
-    def has_gaps(self) -> bool:
-        """Whether anything that is above a member may not be known here: most often nothing is."""
-        return bool(self._graph.suspended or self._core.in_doubt_with or self._core.may_know_better())
-
-    def apart_above(self, member: NodeId) -> list[str]:
-        """The servers that suspended arcs to something above the member, or to itself, come from.
-
-        There may be further groups that the member is in. Of an arc from here it is the server that it leads to. And
-        those that may have changed any of that, such arcs too, by an update which is in doubt.
-        """
-        graph = self._graph
-        others = self._core.may_know_better()
-        if others:
-            return others
-        doubted = self._core.doubted_above(member)
-        node = graph.index.get(member)
-        if node is None or not graph.suspended_into:
-            return [*doubted]
-        above = self._ancestors.of(node)
-        core = self._core
-        heads = (head for head in graph.suspended_into if head in above)
-        ends = [(tail, head) for head in heads for tail in core.suspended_parents(head)]
-        owns, home_of = core.owns, core.home_of
-        for tail in {tail for tail, _ in ends}:
-            doubted += core.doubted_above(graph.ids[tail])
-        return sorted({*doubted, *(home_of(graph.ids[head if owns(tail) else tail]) for tail, head in ends)})
-
     def arcs_judged_elsewhere(self, group: NodeId) -> dict[ServerId, list[ArcId]]:
         """The arcs from the group whose duplication-control records other servers compute: to be asked there."""
         return self._core.arcs_judged_elsewhere(self._require_group(group))
@@ -202,29 +179,6 @@ class MembershipResolver:
 
         home = self._core.home_of(group)
         return describe(graph, ancestors, node, blocked=blocked, home=home, pathname_limit=pathname_limit)
-
-    def apart_below(self) -> list[str]:
-        """The servers that may have taken arcs away which leave groups of this one, by deleting their ends.
-
-        And those that may have changed such arcs by an update which is in doubt.
-        """
-        core, graph = self._core, self._graph
-        others = core.may_know_better()
-        if others:
-            return others
-        homes = {core.home_of(graph.ids[child]) for parent, child in graph.suspended if core.owns(parent)}
-        return sorted({*core.in_doubt_with, *(server for server in homes if not core.is_in_view(server))})
-
-    def apart_groups(self) -> list[str]:
-        """Who may know that there are more groups of this server than it knows of, or fewer; sorted.
-
-        What exists is the home's to say, whoever is away; but it may have forgotten some, or be in doubt whether some
-        were created, or deleted.
-        """
-        core = self._core
-        return sorted(
-            {*core.unreconciled_servers(), *core.in_doubt_with, *core.orphaned_prepares(self._unheard()).servers()}
-        )
 
     def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
         """At most `limit` groups of this server in the order of their ids, those after `after`."""

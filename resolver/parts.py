@@ -101,7 +101,7 @@ class Parts:
         update = self._ready_for(plan)
         if update is not None:
             return InDoubt(update)
-        is_healed = self._core.is_healed and not self._core.doubted_below(group)
+        is_healed = not self._core.uncertainty().below(request.originator, plan.reached)
         version = self._version_of(plan, is_healed=is_healed)
         if version == request.known_version:
             return Unchanged()

@@ -6,8 +6,8 @@ from namegraph.core import ServerCore
 from namegraph.events import PeerLost, PeerMessage, PeerMet, ReadCommand, Tick, UpdateCommand
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.rows import RequestId
-from namegraph.update.arc_outcomes import UNSAID
 from namegraph.wire.codec import decode_in_view, encode
 from namegraph.wire.update_messages import Commit, Final, Order, Ready, Vote
 from namegraph.wire.view_messages import Install, Propose
@@ -157,7 +157,7 @@ def _started(server, disk):
 
 def _refused(core):
     """How many letters were refused whole."""
-    return sum(count for (_, fault), count in core.channels.faults.items() if fault != UNSAID)
+    return sum(count for (_, fault), count in core.channels.faults.items() if fault != PeerFault.UNSAID)
 
 
 def _written(message, view):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pyroaring import BitMap
 
 from namegraph.graph.name_graph import NameGraph
-from namegraph.model.rows import NodeIndex
+from namegraph.model.rows import ArcKey, NodeIndex
 
 CACHE_LIMIT_BYTES = 160 * 1024 * 1024
 """Memory for ancestor sets (an estimate). Beyond it they are computed one at a time, by a walk up."""
@@ -134,8 +134,8 @@ class AncestorSets:
     def follow(
         self,
         *,
-        added: Sequence[tuple[NodeIndex, NodeIndex]],
-        removed: Sequence[tuple[NodeIndex, NodeIndex]],
+        added: Sequence[ArcKey],
+        removed: Sequence[ArcKey],
         regrouped: Iterable[NodeIndex],
     ) -> None:
         """Follow a commit of any kind, after it was made: arcs (parent, child), and nodes whose virtual node changed.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from namegraph.model.rows import NodeIndex, NodeKind
-
-ArcKey = tuple[NodeIndex, NodeIndex]
+from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
 
 
 @dataclass(slots=True)

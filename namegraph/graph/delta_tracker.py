@@ -14,9 +14,7 @@ from collections.abc import Iterable
 from namegraph.graph.ancestor_sets import ARCS_FOLLOWED_LIMIT, AncestorSets
 from namegraph.graph.apply_delta import CHANGED_TAILS_LISTED_LIMIT
 from namegraph.graph.name_graph import NameGraph
-from namegraph.model.rows import ArcRecord, NodeIndex
-
-ArcKey = tuple[NodeIndex, NodeIndex]
+from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex
 
 
 class DeltaTracker:

@@ -25,7 +25,7 @@ from itertools import islice
 from namegraph.graph.spanning_tree import spanning_tree
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.priorities import Priority
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
+from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
 
 
 class ArcState(Enum):
@@ -108,8 +108,8 @@ class NameGraph:
         """The server of a version's priority, where it may be another one than this."""
         self.children: list[dict[NodeIndex, ArcRecord]] = []
         self.parents: list[dict[NodeIndex, ArcRecord]] = []
-        self.tombstones: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
-        self.suspended: dict[tuple[NodeIndex, NodeIndex], ArcRecord] = {}
+        self.tombstones: dict[ArcKey, ArcRecord] = {}
+        self.suspended: dict[ArcKey, ArcRecord] = {}
         """Suspended arcs: their ends are apart. They are kept for users, and left out of resolution."""
         self.suspended_from: dict[NodeIndex, dict[NodeIndex, None]] = {}
         """Children of suspended arcs, by parent."""
@@ -127,7 +127,7 @@ class NameGraph:
         """How many updates created or deleted groups."""
         self.changed_tails: deque[tuple[int, frozenset[NodeIndex] | None]] = deque(maxlen=CHANGE_LOG_LIMIT)
         """(update count, tails of changed arcs; None: too many to list) of recent updates, oldest first."""
-        self._shadow_trees: dict[int, frozenset[tuple[NodeIndex, NodeIndex]]] = {}
+        self._shadow_trees: dict[int, frozenset[ArcKey]] = {}
         self._holders = 0
         self._shared: _Shared | None = None
         """While somebody reads the graph as it was: what no longer belongs to both."""
@@ -263,7 +263,7 @@ class NameGraph:
             return ArcState.NORMAL
         return ArcState.SHADOW if (arc.parent, arc.child) in self.shadow_tree(virtual_node) else ArcState.FADE
 
-    def shadow_tree(self, virtual_node: VirtualNode) -> frozenset[tuple[NodeIndex, NodeIndex]]:
+    def shadow_tree(self, virtual_node: VirtualNode) -> frozenset[ArcKey]:
         """The arcs (parent, child) of the spanning shadow tree; computed when first asked for."""
         tree = self._shadow_trees.get(virtual_node.number)
         if tree is None:

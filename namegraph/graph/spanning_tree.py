@@ -14,7 +14,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from namegraph.model.names import NodeId
-from namegraph.model.rows import NodeIndex
+from namegraph.model.rows import ArcKey, NodeIndex
 
 ArcOrder = tuple[int, NodeId, NodeId]
 """(communication cost, parent, child): the total order in which arcs are preferred."""
@@ -22,7 +22,7 @@ ArcOrder = tuple[int, NodeId, NodeId]
 
 def spanning_tree(
     components: Sequence[NodeIndex], arcs: Iterable[tuple[ArcOrder, NodeIndex, NodeIndex]]
-) -> frozenset[tuple[NodeIndex, NodeIndex]]:
+) -> frozenset[ArcKey]:
     """Return the tree's arcs as (parent, child). `components` come smallest id first; `arcs` in any order."""
     touching: dict[NodeIndex, list[tuple[ArcOrder, NodeIndex, NodeIndex]]] = {node: [] for node in components}
     for arc in arcs:

@@ -28,7 +28,7 @@ from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph, VirtualNode
 from namegraph.model.outcomes import EffectKind
 from namegraph.model.priorities import Priority
-from namegraph.model.rows import NodeIndex, NodeKind
+from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
 
 ANCESTOR_SETS_USED_LIMIT = 64
 """Up to so many tails the region's upper end is united from cached ancestor sets, where all are there; else it is found
@@ -69,8 +69,8 @@ def compute_topology(
 def _region(
     graph: NameGraph,
     ancestors: AncestorSets,
-    new_arcs: list[tuple[NodeIndex, NodeIndex]],
-    removed: set[tuple[NodeIndex, NodeIndex]],
+    new_arcs: list[ArcKey],
+    removed: set[ArcKey],
 ) -> set[NodeIndex]:
     """A set of groups that holds every strongly connected component that the update changes, whole."""
     owner = graph.virtual_node_of
@@ -111,8 +111,8 @@ def _union_above(graph: NameGraph, ancestors: AncestorSets, tails: set[NodeIndex
 def _components(
     graph: NameGraph,
     region: set[NodeIndex],
-    new_arcs: list[tuple[NodeIndex, NodeIndex]],
-    removed: set[tuple[NodeIndex, NodeIndex]],
+    new_arcs: list[ArcKey],
+    removed: set[ArcKey],
 ) -> list[tuple[NodeIndex, ...]]:
     """The strongly connected components of two or more groups within the region, over the arcs as they will be."""
     nodes = sorted(region)
@@ -177,7 +177,7 @@ def _compare(
     topology.effects += formed
 
 
-def _add_changed_inside(graph: NameGraph, topology: Topology, arcs: Iterable[tuple[NodeIndex, NodeIndex]]) -> None:
+def _add_changed_inside(graph: NameGraph, topology: Topology, arcs: Iterable[ArcKey]) -> None:
     gone = {virtual_node.number for virtual_node in topology.dissolved}
     changed: dict[int, VirtualNode] = {}
     for parent, child in arcs:

@@ -16,6 +16,9 @@ from namegraph.model.names import NodeId, ServerId
 NodeIndex = NewType("NodeIndex", int)
 """The number of a node on this server."""
 
+ArcKey = tuple[NodeIndex, NodeIndex]
+"""An arc by the numbers of its parent and its child."""
+
 RequestId = NewType("RequestId", str)
 """Chosen by a client for one write; repeating it returns the first answer."""
 

@@ -21,7 +21,7 @@ from namegraph.graph.delta_tracker import DeltaTracker
 from namegraph.graph.name_graph import VirtualNode
 from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.model.priorities import Priority
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind, Records
+from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind, Records
 from namegraph.replication.dirty_rows import DirtyRows
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.wire.columns import GONE, KINDS, PRESENT, SUSPENDED, heads_of, in_arcs_of, rows_of, suspended_in
@@ -449,7 +449,7 @@ class AncestryStore:
         if virtual_node is not None:
             self._graph.forget_shadow_tree(virtual_node)
 
-    def _note_write(self, ends: tuple[NodeIndex, NodeIndex]) -> None:
+    def _note_write(self, ends: ArcKey) -> None:
         """Before `_write`, unless the whole record of the child is noted."""
         self._rows_of.arcs[ends] = None
         self.change.arc(ends)

@@ -7,14 +7,12 @@ be ahead of that (see `ancestry_records`), and then has a row of its own.
 from __future__ import annotations
 
 from namegraph.graph.name_graph import VirtualNode
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeRecord, Records, VirtualNodeRecord
+from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeRecord, Records, VirtualNodeRecord
 from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import DurableMap, KeyForm, packed
 
 AHEAD = "record ahead"
 """Rows: an arc as its child's ancestry record has it, where that differs from the truth; by parent and child."""
-
-ArcKey = tuple[NodeIndex, NodeIndex]
 
 
 class DirtyRows:
@@ -38,6 +36,8 @@ class DirtyRows:
     def take(self, records: Records) -> None:
         """Add the rows of all that was noted."""
         graph = self._graph
+        if self.recorded == len(graph.ids) and not (self.nodes or self.arcs or self.records or self.virtual_nodes):
+            return
         self.nodes.update(dict.fromkeys(map(NodeIndex, range(self.recorded, len(graph.ids)))))
         self.recorded = len(graph.ids)
         records.nodes += [self._node_row(node) for node in sorted(self.nodes)]

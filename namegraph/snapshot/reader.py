@@ -23,7 +23,7 @@ from pyroaring import BitMap
 from namegraph.graph.name_graph import ArcState
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.priorities import Priority
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind, Records
+from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind, Records
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.update.coordinator import Coordinator
@@ -42,8 +42,6 @@ REST_LIMIT = 200
 
 ROUNDS_LIMIT = 12
 """Rounds of changes that are read one by one: then it is `finish`, however much is left."""
-
-ArcKey = tuple[NodeIndex, NodeIndex]
 
 Key = TypeVar("Key")
 

@@ -12,12 +12,14 @@ from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.ownership import OwnershipTable
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority
 from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import ArcRecord, NodeIndex
 from namegraph.state.durable_maps import ARCS, PRESENCE, SERVERS, DurableMap, DurableState
 from namegraph.state.group_versions import GroupVersions
 from namegraph.state.in_doubt import UpdatesInDoubt
+from namegraph.state.view_phase import ViewPhase
 from namegraph.wire.codec import Message
 from namegraph.wire.message_parts import FIRST_VIEW, ArcId, Cohort, ViewId
 
@@ -61,7 +63,7 @@ class ServerContext:
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """Receiver, message, and the view it was sent in."""
         self.loopback: deque[Message] = deque()
-        self.faults: list[tuple[ServerId, str]] = []
+        self.faults: list[tuple[ServerId, PeerFault]] = []
         """What other servers did wrong, as it is found in this step where their messages fit together or do not."""
         self.lost: dict[ServerId, str] = {}
         """Servers out of reach, and why."""
@@ -76,10 +78,8 @@ class ServerContext:
         """Above the priorities of all updates of views before, below those of all updates of this one."""
         self.promised: ViewId = FIRST_VIEW
         """The highest view that was proposed here and accepted."""
-        self.view_active = True
-        """Whether updates of clients may begin: all members have suspended what is to be."""
-        self.is_healed = True
-        """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
+        self.phase = ViewPhase.FIRST
+        """How far the view is. `ViewChange` alone changes it, and all else that is known of the view."""
         self.unconfirmed = DurableMap(durable, UNCONFIRMED, ARCS, PRESENCE)
         """Suspended arcs into nodes of this server that were joined here while their parents' homes were away."""
 
@@ -97,6 +97,16 @@ class ServerContext:
             return []
         others = (server for server in self.table.servers() if server != self.server)
         return [*(server for server in others if server not in self.caught_up_with), *self.table.expected()]
+
+    @property
+    def view_active(self) -> bool:
+        """Whether updates of clients may begin: all members have suspended what is to be."""
+        return self.phase is not ViewPhase.SUSPENDING
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
+        return self.phase is ViewPhase.HEALED or self.phase is ViewPhase.FIRST
 
     @property
     def view_change_in_progress(self) -> bool:
@@ -147,7 +157,6 @@ class ServerContext:
 
     def catch_up(self) -> None:
         """The view is healed: what others in it know is known here too."""
-        self.is_healed = True
         if self.has_gone_back:
             new = [server for server in self.members if server not in self.caught_up_with]
             self.caught_up_with.update(dict.fromkeys(new))
@@ -206,10 +215,6 @@ class ServerContext:
         home = self.table.home_of(node)
         return self.server if home is None else home
 
-    def homes_of(self, *, parent: NodeId, child: NodeId) -> tuple[ServerId, ...]:
-        """The homes of both ends of an arc, each once."""
-        return tuple(dict.fromkeys((self.home_of(parent), self.home_below(parent=parent, child=child))))
-
     def is_suspended(self, parent: NodeId, child: NodeId) -> bool:
         """Whether an arc is known here and suspended."""
         index = self.graph.index
@@ -246,40 +251,9 @@ class ServerContext:
             graph.children[node] or graph.parents[node] or self.suspended_children(node) or self.suspended_parents(node)
         )
 
-    def judge_of(self, *, parent: NodeId, child: NodeId) -> ServerId:
-        """The server that says whether an arc is there: the parent's home, or while that is away the child's."""
-        home = self.home_of(parent)
-        return home if self.is_in_view(home) else self.home_below(parent=parent, child=child)
-
     def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
         """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
         return bool(self.unconfirmed) and ArcId(parent, child) in self.unconfirmed
-
-    def may_leave_unilaterally(self, *, parent: NodeId, child: NodeId) -> bool:
-        """Whether this server alone knows an arc that it joined, and no heal is about to tell the parent's home."""
-        is_settled = self.is_healed or not self.is_in_view(self.home_of(parent))
-        return is_settled and self.is_unconfirmed(parent, child)
-
-    def may_leave_below_unilaterally(self, *, parent: NodeId, child: NodeId) -> bool:
-        """Whether this server, the home of the child, may leave a suspended arc while the parent's home is away.
-
-            child              parent's home away     retired
-            group              yes                    yes
-            process            no                     yes
-            arc unconfirmed    yes                    yes
-
-        The parent's home keeps telling of a process as a member while it is apart, so it alone may leave that arc. Of a
-        group below an absent server no answer is sure, so either end may.
-        """
-        if not (self.acts_for_parent_home(parent=parent, child=child) and self.is_suspended(parent, child)):
-            return False
-        if self.home_of(parent) in self.retired:
-            return True
-        return self.graph.group(child) is not None or self.is_unconfirmed(parent, child)
-
-    def acts_for_parent_home(self, *, parent: NodeId, child: NodeId) -> bool:
-        """Whether this server, the home of an arc's child, speaks for the home of its parent, which is away."""
-        return not self.is_in_view(self.home_of(parent)) and self.table.home_of(child) == self.server
 
     def set_unconfirmed(self, arc: ArcId, *, is_so: bool) -> None:
         """Remember, or forget, that the home of an arc's parent has not joined it."""
@@ -300,28 +274,3 @@ class ServerContext:
     def id_of(self, node: NodeIndex) -> NodeId:
         """The id of a node."""
         return self.graph.ids[node]
-
-
-def doubted_above(context: ServerContext, name: NodeId) -> list[ServerId]:
-    """Coordinators of updates in doubt that may have changed a node, or what is above it; sorted."""
-    graph, doubts = context.graph, context.doubts
-    found, node = set(doubts.about(name)), graph.index.get(name)
-    if node is None:
-        return sorted(found)
-    above = context.ancestors.of(node)
-    if len(above) < len(doubts.nodes):
-        found.update(*(doubts.about(graph.ids[each]) for each in above))
-    else:
-        numbers = ((doubted, graph.index.get(doubted)) for doubted in doubts.nodes)
-        found.update(*(doubts.about(doubted) for doubted, number in numbers if number is not None and number in above))
-    return sorted(found)
-
-
-def doubted_below(context: ServerContext, group: NodeIndex) -> list[ServerId]:
-    """Coordinators of updates in doubt that may have changed a group, or what is below it; sorted."""
-    graph, found = context.graph, set[ServerId]()
-    for doubted in context.doubts.nodes:
-        node = graph.index.get(doubted)
-        if node is not None and (node == group or context.ancestors.is_ancestor(ancestor=group, node=NodeIndex(node))):
-            found.update(context.doubts.about(doubted))
-    return sorted(found)

@@ -41,7 +41,11 @@ class FutureViewBuffer:
 
     def has_come(self, context: ServerContext) -> bool:
         """Whether there is something to take, or to forget."""
-        return not context.view_change_in_progress and any(early.view <= context.view for early in self._kept.values())
+        return (
+            bool(self._kept)
+            and not context.view_change_in_progress
+            and any(early.view <= context.view for early in self._kept.values())
+        )
 
     def take(self, context: ServerContext) -> list[tuple[ServerId, Message]]:
         """What was said in the present view, in the order in which it came."""

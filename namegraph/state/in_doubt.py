@@ -12,12 +12,13 @@ saying that it is incomplete).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from namegraph.model.names import NodeId, ServerId
 from namegraph.state.durable_maps import UPDATES, DurableMap, DurableState, packed
-from namegraph.wire.message_parts import UpdateId
+from namegraph.wire.message_parts import Cover, UpdateId
 
 DOUBT = "doubt"
 """Rows: what an update in doubt was to change here, by the update."""
@@ -31,63 +32,61 @@ class Doubt(NamedTuple):
     """Groups that the update may have created."""
 
 
+class Missed(NamedTuple):
+    """An update that may have been done without this server, which was ready for it."""
+
+    update_id: UpdateId
+    cover: Cover
+    """What it was to change here."""
+    creates: Callable[[NodeId], bool]
+    """Whether it was to create a group."""
+
+    @property
+    def coordinator(self) -> ServerId:
+        """Who knows the outcome."""
+        return self.update_id.coordinator
+
+    @property
+    def nodes(self) -> Iterator[NodeId]:
+        """What it was to change here; some may come twice."""
+        return chain(*self.cover)
+
+    @property
+    def size(self) -> int:
+        """How many these are."""
+        return len(self.cover.ends) + len(self.cover.entry_nodes)
+
+    def holds(self, name: NodeId) -> bool:
+        """Whether it was to change something at a node."""
+        return name in self.cover.ends or name in self.cover.entry_nodes
+
+
 class UpdatesInDoubt:
     """The updates in doubt of one server."""
 
     def __init__(self, durable: DurableState) -> None:
         self._doubts = DurableMap(durable, DOUBT, UPDATES, packed(Doubt))
-        self._servers: dict[NodeId, tuple[ServerId, ...]] = {}
-        """By node, the coordinators that may know better; derived from `_doubts`."""
-        self._creators: dict[NodeId, tuple[ServerId, ...]] = {}
-        """By group, the coordinators that may have created it; derived too."""
-        self._find_servers()
-
-    def __bool__(self) -> bool:
-        return bool(self._doubts)
+        self._missed: dict[UpdateId, Missed] = {}
+        """The same, as it is asked for; derived from `_doubts`."""
+        for update_id, doubt in self._doubts.items():
+            self._derive(update_id, doubt)
 
     @property
-    def nodes(self) -> Collection[NodeId]:
-        """The nodes at which something may have changed."""
-        return self._servers.keys()
-
-    def servers(self) -> list[ServerId]:
-        """The coordinators, sorted."""
-        return sorted({update_id.coordinator for update_id in self._doubts})
-
-    def may_be_one(self, coordinator: ServerId, counter: int) -> bool:
-        """Whether an update of a coordinator whose final priority has this counter may be among them."""
-        # An update is numbered before the votes that its final priority is the highest of.
-        return any(update_id.coordinator == coordinator and update_id.number < counter for update_id in self._doubts)
-
-    def about(self, node: NodeId) -> tuple[ServerId, ...]:
-        """The coordinators of updates that may have changed a node; most often none."""
-        return self._servers.get(node, ())
-
-    def about_group(self, group: NodeId) -> tuple[ServerId, ...]:
-        """The coordinators of updates that may have created a group; most often none."""
-        return self._creators.get(group, ())
+    def missed(self) -> Collection[Missed]:
+        """The updates; most often none."""
+        return self._missed.values()
 
     def note(self, update_id: UpdateId, nodes: Iterable[NodeId], groups: Iterable[NodeId]) -> None:
         """Note an update that was dropped without its outcome: the nodes it concerns, the groups it creates."""
-        self._doubts[update_id] = Doubt(tuple(sorted(nodes)), tuple(sorted(groups)))
-        self._find_servers()
+        doubt = self._doubts[update_id] = Doubt(tuple(sorted(nodes)), tuple(sorted(groups)))
+        self._derive(update_id, doubt)
 
     def healed(self, with_servers: Container[ServerId]) -> None:
         """Forget the updates of these coordinators: what they did is known here."""
         over = [update_id for update_id in self._doubts if update_id.coordinator in with_servers]
         for update_id in over:
-            del self._doubts[update_id]
-        if over:
-            self._find_servers()
+            del self._doubts[update_id], self._missed[update_id]
 
-    def _find_servers(self) -> None:
-        self._servers = _coordinators((update_id, doubt.nodes) for update_id, doubt in self._doubts.items())
-        self._creators = _coordinators((update_id, doubt.groups) for update_id, doubt in self._doubts.items())
-
-
-def _coordinators(concerned: Iterable[tuple[UpdateId, Iterable[NodeId]]]) -> dict[NodeId, tuple[ServerId, ...]]:
-    found: dict[NodeId, set[ServerId]] = {}
-    for update_id, nodes in concerned:
-        for node in nodes:
-            found.setdefault(node, set()).add(update_id.coordinator)
-    return {node: tuple(sorted(servers)) for node, servers in found.items()}
+    def _derive(self, update_id: UpdateId, doubt: Doubt) -> None:
+        cover = Cover(frozenset(doubt.nodes), frozenset())
+        self._missed[update_id] = Missed(update_id, cover, frozenset(doubt.groups).__contains__)

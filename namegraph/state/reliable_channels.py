@@ -22,6 +22,7 @@ from operator import itemgetter
 
 from namegraph.events import PeerLetter
 from namegraph.model.names import ServerId
+from namegraph.model.peer_faults import PeerFault
 from namegraph.state.durable_maps import BYTES, DIGITS, NUMBERS_OF_SERVERS, SERVERS, DurableMap, DurableState
 
 OUTBOX = "outbox"
@@ -52,7 +53,7 @@ class Channels:
         self._met: set[ServerId] = set()
         """Since this server started, or the channels with them began again."""
         self._beginnings: Counter[ServerId] = Counter()
-        self.faults: Counter[tuple[ServerId, str]] = Counter()
+        self.faults: Counter[tuple[ServerId, PeerFault]] = Counter()
         """What other servers did wrong, by server and kind; for operators."""
 
     def met(self, server: ServerId) -> None:
@@ -95,7 +96,7 @@ class Channels:
         """Whether a letter is the next of its sender; it counts as handled then. Others are counted as faults."""
         handled = self._handled_through.get(sender, 0)
         if number != handled + 1:
-            self.faults[sender, "repeated" if number <= handled else "out of order"] += 1
+            self.faults[sender, PeerFault.REPEATED if number <= handled else PeerFault.OUT_OF_ORDER] += 1
             return False
         self._handled_through[sender] = number
         return True
@@ -104,7 +105,7 @@ class Channels:
         """Forget the letters that the other server has handled. Made durable with what comes next: it can wait."""
         last, forgotten = self.sent_through(peer), self.forgotten_through(peer)
         if through > last:
-            self.faults[peer, "receipt for what was not sent"] += 1
+            self.faults[peer, PeerFault.UNEARNED_RECEIPT] += 1
             return
         if through > forgotten:
             self._forgotten_through[peer] = through

@@ -17,14 +17,16 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from namegraph.events import ImportCommand
-from namegraph.graph.delta import ArcKey, GraphDelta
+from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId, ServerId, subnet_of
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.refusals import Reason, RefusedError, refuse
-from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind
+from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
 from namegraph.state.context import ServerContext
+from namegraph.state.uncertainty import Uncertainty
+from namegraph.update.arc_authority import OTHERS_IN, End, authority_over
 
 NEIGHBOURS_NAMED_LIMIT = 20
 """How many parents and children a refused deletion names."""
@@ -45,6 +47,7 @@ class Collector:
     def __init__(self, context: ServerContext, *, is_whole: bool = True, is_of_client: bool = True) -> None:
         """`is_whole`: this server owns all that the update concerns. `is_of_client`: a client asked for it."""
         self._context = context
+        self._uncertainty = Uncertainty(context)
         self._is_of_client = is_of_client
         self._graph = context.graph
         self._is_whole = is_whole
@@ -138,11 +141,9 @@ class Collector:
 
     def _join(self, join: JoinArc) -> None:
         parent = self._require_parent(join.parent, join.child)
-        owns_parent = self._owns_parent(join)
-        owns_child = self._owns_child(join)
-        if self.kind_of(parent) is NodeKind.PROCESS and self._context.acts_for_parent_home(
-            parent=join.parent, child=join.child
-        ):
+        says = None if self._is_whole else authority_over(self._context, join)
+        owns_parent, owns_child = says is None or says.is_judged_here, says is None or says.is_child_here
+        if says is not None and says.acts_for_parent_home and self.kind_of(parent) is NodeKind.PROCESS:
             # Joined, it would be taken for a group here, and so would be what it is in.
             raise refuse(
                 Reason.GROUP_NOT_FOUND,
@@ -180,47 +181,30 @@ class Collector:
         self._arcs[arc] = join.cost
         self._parent_counts[child] += 1
         if owns_child and kind is NodeKind.ABSENT:
-            may_be_group = may_be_a_group(join.child, self._context)
+            may_be_group = self._uncertainty.refusal_of_group(join.child)
             if may_be_group is not None:
                 raise may_be_group
             self._kinds[child] = NodeKind.PROCESS
 
     def _require_certainty(self, operation: JoinArc | LeaveArc) -> None:
-        """Refuse to say "nothing to do" where a missed or forgotten update may have done the opposite."""
-        if not self._is_of_client:
-            return
-        context, parent, child = self._context, operation.parent, operation.child
-        behind = context.unreconciled_servers()
-        if isinstance(operation, LeaveArc) and context.home_below(parent=parent, child=child) in behind:
-            raise refuse(
-                Reason.UNAVAILABLE,
-                f"the server {context.server} went back to an older copy of its database, and may have forgotten that "
-                f"{child} is in {parent}; nothing was done",
-                group=parent,
-                member=child,
-                server=context.server,
-            )
-        away = context.doubts.about(parent) + context.doubts.about(child) if context.doubts else ()
-        if away:
-            raise refuse(
-                Reason.UNAVAILABLE,
-                f"the server {away[0]}, which was cut off, may have joined {child} to {parent} or left it; "
-                "nothing was done",
-                unreachable=away[0],
-                group=parent,
-                member=child,
-            )
+        """Nobody is told that there is nothing to do where the opposite may have been done, and is not known here."""
+        if self._is_of_client:
+            is_missing = isinstance(operation, LeaveArc)
+            refusal = self._uncertainty.refusal_of_arc(operation.parent, operation.child, is_missing=is_missing)
+            if refusal is not None:
+                raise refusal
 
     def _require_settled(self, join: JoinArc, arc: ArcKey) -> None:
         """Refuse to say "already there" of a suspended arc while the child's home may still tell that it was left."""
         context = self._context
         if arc in self._arcs or arc not in self._graph.suspended or context.is_healed:
             return
-        below = context.home_below(parent=join.parent, child=join.child)
-        if below != context.server and context.is_in_view(below) and self.kind_of(arc[1]) is NodeKind.GROUP:
+        says = authority_over(context, join)
+        if says.child_at in OTHERS_IN and self.kind_of(arc[1]) is NodeKind.GROUP:
             raise refuse(
                 Reason.UNAVAILABLE,
-                f"whether {join.child} is in {join.parent} is being settled with the server {below}; nothing was done",
+                f"whether {join.child} is in {join.parent} is being settled with the server {says.below}; "
+                "nothing was done",
                 group=join.parent,
                 member=join.child,
             )
@@ -236,7 +220,8 @@ class Collector:
             self._remove((parent, child))
             return
         self._require_certainty(leave)
-        if self._owns_parent(leave) and not leave.if_needed:
+        is_judged_here = self._is_whole or authority_over(self._context, leave).is_judged_here
+        if is_judged_here and not leave.if_needed:
             as_what = "" if leave.kind is ChildKind.AUTO else f" as a {leave.kind.name.lower()}"
             raise refuse(
                 Reason.NOT_A_MEMBER,
@@ -246,37 +231,20 @@ class Collector:
             )
 
     def _require_judge(self, leave: LeaveArc) -> None:
-        """Refuse to leave an arc that only a server out of reach, or one that joins it just now, may leave."""
-        context, parent, child = self._context, leave.parent, leave.child
-        is_ours = leave.is_unconfirmed and self._owns_child(leave)
-        if is_ours and not context.may_leave_unilaterally(parent=parent, child=child):
+        """Of an arc with one end out of reach, this server can leave what is suspended here, if that much."""
+        if self._is_whole:
+            return
+        says = authority_over(self._context, leave)
+        if (leave.is_unconfirmed and not says.is_child_here) or says.may_leave:
+            return
+        if leave.is_unconfirmed:
             raise refuse(
                 Reason.UNAVAILABLE,
-                f"the server {context.home_of(parent)} is joining {child} to {parent} just now; nothing was done",
-                group=parent,
-                member=child,
+                f"the server {says.above} is joining {leave.child} to {leave.parent} just now; nothing was done",
+                group=leave.parent,
+                member=leave.child,
             )
-        if self._is_whole or leave.is_unconfirmed:
-            return
-        if context.acts_for_parent_home(parent=parent, child=child):
-            if not context.may_leave_below_unilaterally(parent=parent, child=child):
-                raise context.out_of_reach(context.home_of(parent))
-            return
-        below = context.home_below(parent=parent, child=child)
-        if not (context.is_in_view(below) or context.is_suspended(parent, child)):
-            raise context.out_of_reach(below)
-
-    def _owns_parent(self, operation: JoinArc | LeaveArc) -> bool:
-        if self._is_whole:
-            return True
-        if isinstance(operation, LeaveArc) and operation.is_unconfirmed:
-            return self._owns_child(operation)
-        return self._context.judge_of(parent=operation.parent, child=operation.child) == self._context.server
-
-    def _owns_child(self, operation: JoinArc | LeaveArc) -> bool:
-        if self._is_whole:
-            return True
-        return self._context.home_below(parent=operation.parent, child=operation.child) == self._context.server
+        raise self._context.out_of_reach(says.above if says.rule.asked is End.CHILD else says.below)
 
     def _require_parent(self, parent: NodeId, child: NodeId) -> NodeIndex:
         if parent == child:
@@ -288,7 +256,7 @@ class Collector:
     def _require_group(self, group: NodeId) -> NodeIndex:
         node = self._graph.index.get(group)
         if node is None or self.kind_of(node) is not NodeKind.GROUP:
-            raise no_group_here(group, self._context)
+            raise no_group_here(group, self._uncertainty)
         return node
 
     def _remove(self, arc: ArcKey) -> None:
@@ -441,40 +409,11 @@ def kinds_wanted(command: ImportCommand) -> bytearray:
     return wanted
 
 
-def no_group_here(group: NodeId, context: ServerContext) -> RefusedError:
-    """The refusal for a group that this server does not know; UNAVAILABLE if the group may exist all the same."""
-    may_be = may_be_a_group(group, context)
-    if may_be is not None:
-        return may_be
+def no_group_here(group: NodeId, uncertainty: Uncertainty) -> RefusedError:
+    """The refusal for a group that this server does not know; UNAVAILABLE where it may be one all the same."""
+    context = uncertainty.context
     is_known = context.table.home_of(group) is not None or context.table.is_expected(group)
-    return group_not_found(group, context.server, known_subnet=is_known)
-
-
-def may_be_a_group(name: NodeId, context: ServerContext) -> RefusedError | None:
-    """The refusal for an unknown name of this server's subnet, if another server may know it as a group; else None."""
-    if context.table.home_of(name) == context.server and context.unreconciled_servers():
-        return refuse(
-            Reason.UNAVAILABLE,
-            f"there is no group {name}, but the server {context.server} went back to an older copy of its database, "
-            "and "
-            "has not taken in yet what all others know",
-            unreachable=name,
-            group=name,
-            server=context.server,
-        )
-    away = context.doubts.about_group(name)
-    return may_be_created_by(away[0], name, context) if away else None
-
-
-def may_be_created_by(away: ServerId, name: NodeId, context: ServerContext) -> RefusedError:
-    """The refusal for a group that a server out of reach may have created."""
-    return refuse(
-        Reason.UNAVAILABLE,
-        f"there is no group {name}, but the server {away}, which was cut off, may have created it",
-        unreachable=away,
-        group=name,
-        server=context.server,
-    )
+    return uncertainty.refusal_of_group(group) or group_not_found(group, context.server, known_subnet=is_known)
 
 
 def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> RefusedError:

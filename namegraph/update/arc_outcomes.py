@@ -25,8 +25,6 @@ from namegraph.wire.columns import (
 )
 from namegraph.wire.message_parts import ArcColumns, ArcId
 
-UNSAID = "is ready but leaves out what the outcome needs"
-
 _NOBODY_KNOWS = 255
 """In a column of kinds."""
 

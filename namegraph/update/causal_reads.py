@@ -4,7 +4,7 @@ A caller is answered when all participants of its update are done, so a revision
 every server that took part. What can still be missing:
 
 - an update that is decided and not done everywhere, of which the client learned by reading at a server that was done;
-- one that this server was ready for and dropped, since it was cut off from the coordinator, which has done it (doubts);
+- one that this server was ready for and dropped, since it was cut off from the coordinator, which has done it;
 - one that it forgot, as it went back to an older copy of its database.
 
 The latter two end when this server has healed with the coordinator. Until they meet, a read would wait in vain.
@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from enum import Enum
 
-from namegraph.model.priorities import Priority, Revision, parse_revision, revision_of
+from namegraph.model.priorities import Priority, parse_revision, revision_of
 from namegraph.model.refusals import Reason, refuse
 from namegraph.state.context import ServerContext
 from namegraph.state.incarnations import Incarnations
+from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.order_queue import Entries
 
@@ -61,7 +62,7 @@ def waits_for(
             revision=revision,
             server=context.server,
         )
-    if _may_be_missing(wanted, context):
+    if Uncertainty(context).may_lack(wanted):
         if wanted.server not in context.lost:
             return Wait.NOT_YET
         raise refuse(
@@ -79,8 +80,3 @@ def waits_for(
         if entry.is_ready and entry.final is not None and entry.final.counter <= wanted.counter:
             return Wait.NOT_YET
     return Wait.REFLECTED if is_seen else Wait.ASK
-
-
-def _may_be_missing(wanted: Revision, context: ServerContext) -> bool:
-    """Whether an update that this server took part in may be missing here until it has healed with the coordinator."""
-    return context.doubts.may_be_one(wanted.server, wanted.counter) or wanted.server in context.unreconciled_servers()

@@ -28,21 +28,23 @@ from msgspec import structs
 from namegraph.graph.apply_delta import name_effects
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
-from namegraph.model.outcomes import Committed, GraphEffect, ImportCounts
+from namegraph.model.outcomes import Committed, ImportCounts
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority, revision_of
 from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import NodeKind, RequestId
 from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import UPDATES, DurableMap
-from namegraph.update.arc_outcomes import UNSAID, UnsaidError
+from namegraph.update.arc_authority import authority_over, marked
+from namegraph.update.arc_outcomes import UnsaidError
 from namegraph.update.control_report import ControlReport, united_reports
 from namegraph.update.decision import Decision, decide
 from namegraph.update.import_plan import ImportOperations
 from namegraph.update.participant import Participant
 from namegraph.update.participant_shares import parts_of
-from namegraph.update.transaction import RUNNING, Ended, Phase, Plan, Transaction
+from namegraph.update.transaction import RUNNING, BegunAgain, Ended, Over, Phase, Plan, Transaction
 from namegraph.wire.codec import encode
-from namegraph.wire.message_parts import Cover, OnwardServers, ReconcileArc, Step, SuspendArc, Update, UpdateId
+from namegraph.wire.message_parts import Cover, OnwardServers, Step, Update, UpdateId
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -89,28 +91,28 @@ class Coordinator:
         self._participant = participant
         self.own_share_later_from = OWN_PART_LATER_FROM
         self._running = DurableMap(context.durable, COORDINATED, UPDATES, RUNNING)
-        self.ended: list[Ended] = []
-        """Decided, or come to nothing, in this step; a commit is not to be answered yet."""
-        self.answerable: list[UpdateId] = []
-        """Over everywhere since this step."""
-        self.confirmed: list[UpdateId] = []
-        """Of these, updates whose last `Done` came from another server."""
-        self.controlled: dict[UpdateId, tuple[GraphEffect, ...]] = {}
-        """Of these, what became controlled or released, where anything did."""
-        self.begun_again: list[tuple[UpdateId, UpdateId]] = []
-        """(before, now): updates that began again in this step."""
-        self.own_begun_again: list[tuple[UpdateId, UpdateId]] = []
-        """The same of updates that this server does by itself."""
-        self.own_ended: list[tuple[UpdateId, bool]] = []
-        """Updates that this server did by itself and that are over since this step, and whether they were done."""
+        self.events: list[BegunAgain | Ended | Over] = []
+        """What became of the updates of clients in this step, in the order in which it did."""
+        self.own_events: list[BegunAgain | Ended | Over] = []
+        """The same of the updates that this server does by itself."""
 
-    def start(self, plan: Plan, *, request_id: RequestId, deadline: float | None, attempt: int = 1) -> UpdateId:
-        """Take a new update; return its id."""
+    def start(
+        self,
+        plan: Plan,
+        *,
+        request_id: RequestId,
+        deadline: float | None,
+        attempt: int = 1,
+        instead_of: UpdateId | None = None,
+    ) -> UpdateId:
+        """Take a new update, or one that begins again; return its id."""
         context = self._context
         tentative = context.next_priority()
         # Counters never fall, not even by a restart, so no two updates of this coordinator share one.
         update_id = UpdateId(context.server, tentative.counter)
         running = self._running[update_id] = Transaction(update_id, request_id, plan, deadline, tentative, attempt)
+        if instead_of is not None:
+            self._tell(running, BegunAgain(instead_of, update_id))
         if not plan.is_own and (context.view_change_in_progress or not context.view_active):
             running.phase = Phase.WAITING
             return update_id
@@ -128,27 +130,9 @@ class Coordinator:
             match operation:
                 case CreateGroup(group) | DeleteGroup(group):
                     covers.setdefault(context.home_of(group), ({}, {}))[0][group] = None
-                case LeaveArc(parent, child, is_unconfirmed=True):
-                    covers.setdefault(context.server, ({}, {}))[1][child] = None
-                # A suspended arc is left at the end that is there; at its child's end only with this server as
-                # coordinator. Another coordinator may lose the child's home before it can tell the outcome, and it
-                # offers missed outcomes to homes of parents alone.
-                case LeaveArc(parent, child) if context.acts_for_parent_home(parent=parent, child=child):
-                    covers.setdefault(context.server, ({}, {}))[1][child] = None
-                case LeaveArc(parent, child) if not context.is_in_view(context.home_below(parent=parent, child=child)):
-                    covers.setdefault(context.home_of(parent), ({}, {}))[0][parent] = None
-                case JoinArc(parent, child, offline=True) if context.is_away(
-                    context.home_below(parent=parent, child=child)
-                ):
-                    covers.setdefault(context.home_of(parent), ({}, {}))[0][parent] = None
-                case JoinArc(parent, child, offline=True) if context.acts_for_parent_home(parent=parent, child=child):
-                    covers.setdefault(context.server, ({}, {}))[1][child] = None
-                case JoinArc(parent, child) | LeaveArc(parent, child) | ReconcileArc(parent, child):
-                    covers.setdefault(context.home_of(parent), ({}, {}))[0][parent] = None
-                    below = context.home_below(parent=parent, child=child)
-                    covers.setdefault(below, ({}, {}))[1][child] = None
-                case SuspendArc(parent, child):
-                    covers.setdefault(context.home_of(child), ({}, {}))[1][child] = None
+                case _:
+                    for home, node, is_entry in authority_over(context, operation).asked:
+                        covers.setdefault(home, ({}, {}))[is_entry][node] = None
         running.judges = dict.fromkeys(covers)
         roots = dict.fromkeys(node for _, entry_nodes in covers.values() for node in entry_nodes)
         if len(roots) <= ROOTS_LIMIT:
@@ -204,7 +188,7 @@ class Coordinator:
         running = self._running.get(update_id)
         return running if running is not None and running.phase in (Phase.ORDER, Phase.READY) else None
 
-    def give_up(self, update_id: UpdateId, sender: ServerId, fault: str) -> None:
+    def give_up(self, update_id: UpdateId, sender: ServerId, fault: PeerFault) -> None:
         """End an update whose participant sent an invalid answer: it may not know the owner of a subnet."""
         running = self.waiting_for_answers(update_id)
         if running is not None and sender in running.asked:
@@ -310,12 +294,7 @@ class Coordinator:
             if running.phase is not Phase.FINISHED:
                 continue
             del self._running[update_id]
-            if running.plan.is_own:
-                self.own_ended.append((update_id, True))
-                continue
-            self.answerable.append(update_id)
-            if running.told:
-                self.controlled[update_id] = united_reports(running.told)
+            self._tell(running, Over(update_id, effects=united_reports(running.told)))
         self.begin_waiting()
 
     def begin_waiting(self) -> None:
@@ -323,10 +302,7 @@ class Coordinator:
         for running in list(self._running.values()):
             if running.phase is Phase.WAITING:
                 del self._running[running.update_id]
-                again = self.start(
-                    running.plan, request_id=running.request_id, deadline=running.deadline, attempt=running.attempt
-                )
-                self.begun_again.append((running.update_id, again))
+                self._start_again(running, running.plan, attempt=running.attempt)
 
     def is_waited_for(self, counter: int) -> bool:
         """Whether a decided update at or below a counter is not done everywhere."""
@@ -375,15 +351,10 @@ class Coordinator:
             running.told += (ControlReport(sender, done.controlled, done.released),)
         if not running.not_done:
             del self._running[done.update_id]
-            if running.plan.is_own:
-                self.own_ended.append((done.update_id, True))
-                return
-            self.answerable.append(done.update_id)
-            if running.told:
-                self.controlled[done.update_id] = united_reports(running.told)
-            # This server's own part is durable too then: it was done before the others could know.
-            if sender != self._context.server and not running.apply_own_share_later:
-                self.confirmed.append(done.update_id)
+            # This server's own part is durable too then: it was done before the others could know. But what became
+            # controlled is known by this step alone, until that is durable.
+            is_confirmed = sender != self._context.server and not running.apply_own_share_later and not running.told
+            self._tell(running, Over(done.update_id, is_confirmed=is_confirmed, effects=united_reports(running.told)))
 
     def is_idle(self) -> bool:
         """Whether no update of this coordinator is under way."""
@@ -467,18 +438,11 @@ class Coordinator:
     def _abort(self, running: Transaction, refusal: Refusal, *, place: Priority | None = None) -> None:
         """`place`: where in the order of updates it was refused; None where the time or a server is to blame."""
         self._end_without_trace(running)
-        if running.plan.is_own:
-            self.own_ended.append((running.update_id, False))
-            return
-        self.ended.append(Ended(running.update_id, refusal, place))
-        self.answerable.append(running.update_id)
+        self._tell(running, Ended(running.update_id, refusal, place), Over(running.update_id, is_done=False))
 
     def _begin_again(self, running: Transaction, refuse: Refuse) -> None:
         self._end_without_trace(running)
-        more = [
-            (refuse.number, LeaveArc(*arc, if_needed=True, is_unconfirmed=self._context.is_unconfirmed(*arc)))
-            for arc in refuse.to_leave
-        ]
+        more = [(refuse.number, marked(self._context, LeaveArc(*arc, if_needed=True))) for arc in refuse.to_leave]
         gone = _group_gone(running, refuse)
         operations: list[tuple[int, Step]] = []
         for number, operation in running.plan.operations:
@@ -487,8 +451,14 @@ class Coordinator:
             if number != refuse.number or not isinstance(operation, LeaveArc) or operation.parent != gone:
                 operations.append((number, operation))
         plan = replace(running.plan, operations=tuple(operations))
-        again = self.start(plan, request_id=running.request_id, deadline=running.deadline, attempt=running.attempt + 1)
-        (self.own_begun_again if plan.is_own else self.begun_again).append((running.update_id, again))
+        self._start_again(running, plan, attempt=running.attempt + 1)
+
+    def _start_again(self, running: Transaction, plan: Plan, *, attempt: int) -> None:
+        before = running.update_id
+        self.start(plan, request_id=running.request_id, deadline=running.deadline, attempt=attempt, instead_of=before)
+
+    def _tell(self, running: Transaction, *events: BegunAgain | Ended | Over) -> None:
+        (self.own_events if running.plan.is_own else self.events).extend(events)
 
     def _out_of_reach(self, server: ServerId) -> Refusal:
         return self._context.out_of_reach(server).refusal
@@ -547,7 +517,7 @@ class Coordinator:
             )
         except UnsaidError as error:
             server = self._context.home_of(error.node)
-            self._context.faults.append((server, UNSAID))
+            self._context.faults.append((server, PeerFault.UNSAID))
             self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {server} is at fault: {error}"))
             return
         self._decide(running)
@@ -563,8 +533,7 @@ class Coordinator:
         self._end_without_trace(running)
         revision = revision_of(running.final, coordinator=self._context.server)
         outcome = Committed(revision, members=tuple(sorted(members)), unreachable=unreachable)
-        self.ended.append(Ended(running.update_id, outcome, running.final))
-        self.answerable.append(running.update_id)
+        self._tell(running, Ended(running.update_id, outcome, running.final), Over(running.update_id))
 
     def _finish_cut(self, running: Transaction) -> None:
         update_id = running.update_id
@@ -572,8 +541,7 @@ class Coordinator:
         for server in self._involved(running):
             self._context.send(server, TakeCut(update_id))
         revision = revision_of(running.final, coordinator=self._context.server)
-        self.ended.append(Ended(update_id, Committed(revision), running.final))
-        self.answerable.append(update_id)
+        self._tell(running, Ended(update_id, Committed(revision), running.final), Over(update_id))
 
     def _decide(self, running: Transaction) -> None:
         """Decision, sending and this server's own part are one step, unless that is large."""
@@ -627,7 +595,7 @@ class Coordinator:
         for server, commit in commits.items():
             context.send(server, commit)
         if not running.plan.is_own:
-            self.ended.append(Ended(update_id, self._committed(running, decision), running.final))
+            self._tell(running, Ended(update_id, self._committed(running, decision), running.final))
         running.decision = None
         running.readies = {}
         running.plan = Plan((), 0, is_own=running.plan.is_own)

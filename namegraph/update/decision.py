@@ -21,7 +21,7 @@ from namegraph.graph.virtual_node_changes import Topology
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.outcomes import EffectKind
 from namegraph.model.priorities import Priority
-from namegraph.model.rows import NodeIndex, NodeKind
+from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import newest
 from namegraph.replication.scratch_graph import ScratchGraph
 from namegraph.update.arc_outcomes import ArcOutcomes, UnsaidError
@@ -233,7 +233,7 @@ def _relay(
 ) -> Relay:
     """The records above joined parents. `after`: None where no arc among them changed."""
     tails = arcs.joined_parents()
-    versions: dict[tuple[NodeIndex, NodeIndex], int] = {}
+    versions: dict[ArcKey, int] = {}
     if after is None:
         above = _above(records, tails)
     else:
@@ -265,9 +265,7 @@ def _above(records: Mapping[NodeId, AncestryRecord], tails: Iterable[NodeId]) ->
     return found
 
 
-def _other_versions(
-    after: ScratchGraph, arcs: ArcOutcomes, *, final: Priority
-) -> dict[tuple[NodeIndex, NodeIndex], int]:
+def _other_versions(after: ScratchGraph, arcs: ArcOutcomes, *, final: Priority) -> dict[ArcKey, int]:
     """The versions of the update's arcs, where the collected graph does not say the same of an arc after the update."""
     graph = after.graph
     numbers = [graph.index.get(name) for name in arcs.names]
@@ -293,7 +291,7 @@ def _still_suspended(record: AncestryRecord, arcs: ArcOutcomes) -> tuple[InArc, 
 def _read(
     after: ScratchGraph,
     name: NodeId,
-    versions: Mapping[tuple[NodeIndex, NodeIndex], int],
+    versions: Mapping[ArcKey, int],
     suspended: tuple[InArc, ...],
     *,
     final: Priority,

@@ -125,6 +125,11 @@ def groups_wanted(update: Update) -> dict[NodeId, bool]:
     return {step.group: isinstance(step, CreateGroup) for step in steps}
 
 
+def creates(update: Update, group: NodeId) -> bool:
+    """Whether a group is to be there once an update is done that asks for it."""
+    return groups_wanted(update).get(group, False)
+
+
 def _creates(names: Sequence[NodeId], groups: Iterable[int]) -> Iterator[CreateGroup]:
     return (CreateGroup(names[group], if_needed=True) for group in groups)
 

@@ -17,9 +17,10 @@ Source: NG 6.2; protocol.md section 5, round one and growth.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Set
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from namegraph.graph.controlled_sinks import Sinks
@@ -30,7 +31,8 @@ from namegraph.model.rows import NodeIndex
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import UPDATES, DurableMap, ValueForm, packed, packed_small
-from namegraph.update.import_plan import steps_in
+from namegraph.state.in_doubt import Missed
+from namegraph.update.import_plan import creates, steps_in
 from namegraph.update.prepare import Findings
 from namegraph.wire.message_parts import ArcId, Cover, OnwardServers, PendingEntry, ReconcileArc, Update, UpdateId
 
@@ -138,6 +140,16 @@ class Entries:
             entry = self._entries[update_id] = self._covers[update_id] = Entry(update_id)
         self._entries.touch(update_id)
         return entry
+
+    def missed(self, is_cut_off: Callable[[ServerId], bool]) -> list[Missed]:
+        """The updates of clients that this server is ready for, and a coordinator that is cut off may finish alone."""
+        found = []
+        for update_id, entry in self.by_update.items():
+            if entry.is_ready and entry.asked is not None and is_cut_off(update_id.coordinator):
+                update = self.updates[update_id]
+                if update.is_of_client:
+                    found.append(Missed(update_id, entry.asked, partial(creates, update)))
+        return found
 
     def find(self, update_id: UpdateId) -> Entry | None:
         """The entry of an update, if there is one; it is about to be changed."""
@@ -266,6 +278,8 @@ class Entries:
 
     def next_turn(self) -> Entry | None:
         """The earliest update that must answer the coordinator and whose turn has come."""
+        if not self.by_update:
+            return None
         waiting = [
             (entry.final, entry)
             for entry in self.by_update.values()

@@ -18,14 +18,16 @@ from dataclasses import replace
 from namegraph.events import Cut
 from namegraph.graph.controlled_sinks import AFFECTED_COMPARED_LIMIT, Sinks, controlled_among
 from namegraph.model.names import NodeId, ServerId
-from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
+from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.outcomes import Member
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
-from namegraph.state.context import ServerContext, doubted_below
+from namegraph.state.context import ServerContext
+from namegraph.state.uncertainty import Uncertainty
+from namegraph.update.arc_authority import ArcStep, authority, authority_over
 from namegraph.update.commit_share import part_of_everything
 from namegraph.update.decision_log import DecisionLog
-from namegraph.update.import_plan import operations_in, steps_in
+from namegraph.update.import_plan import steps_in
 from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
 from namegraph.wire.codec import NotAMessageError
@@ -167,11 +169,9 @@ class Participant:
 
         `members`: the servers of the next view. Every decided update of a member's is known there, and is left out.
         """
-        for update_id in self.ready_updates():
-            update, asked = self._entries.updates[update_id], self._entries.by_update[update_id].asked
-            if update.is_of_client and asked is not None and update_id.coordinator not in members:
-                created = [step.group for _, step in operations_in(update) if isinstance(step, CreateGroup)]
-                self._context.doubts.note(update_id, asked.ends | asked.entry_nodes, created)
+        for one in self._entries.missed(lambda coordinator: coordinator not in members):
+            nodes = frozenset(one.nodes)
+            self._context.doubts.note(one.update_id, nodes, filter(one.creates, nodes))
 
     def end_view(self) -> None:
         """Drop all that is under way."""
@@ -253,15 +253,14 @@ class Participant:
             if not (isinstance(operation, JoinArc) and operation.offline):
                 continue
             arc = ArcId(operation.parent, operation.child)
-            if context.is_suspended(*arc) and context.acts_for_parent_home(parent=arc.parent, child=arc.child):
+            if context.is_suspended(*arc) and authority_over(context, operation).acts_for_parent_home:
                 context.set_unconfirmed(arc, is_so=True)
 
     def _note_left(self, arcs: Iterable[ArcChange | KnownArc]) -> None:
         """Note the arcs that this server left while the home of their other end was away."""
         context = self._context
         for arc in [change.arc for change in arcs if not change.is_present]:
-            is_ours = context.server in context.homes_of(parent=arc.parent, child=arc.child)
-            if is_ours and not (context.is_suspended(*arc) or context.is_in_view(context.other_home_of(arc))):
+            if not context.is_suspended(*arc) and authority(context, ArcStep.LEAVE, *arc).is_parted:
                 context.unilateral_leaves[arc] = None
 
     def _install_entries(self, handed_on: Iterable[PendingEntry], entry_nodes: set[NodeId]) -> None:
@@ -301,9 +300,7 @@ class Participant:
         return tuple(sorted({Member(graph.ids[node], graph.kind(node)) for node in found}))
 
     def _unreachable(self, part: AffectedPart, group: NodeId) -> tuple[NodeId, ...]:
-        context, node = self._context, self._graph.index.get(group)
-        is_whole = context.is_healed and not context.unreconciled_servers()
-        if not is_whole or (node is not None and doubted_below(context, node)):
+        if Uncertainty(self._context).below(group):
             # Anything may be missing anywhere below.
             return (group,)
         return tuple(sorted(map(self._context.id_of, self._apart(part, group, NodeKind.GROUP))))

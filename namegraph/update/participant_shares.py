@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from namegraph.model.names import ServerId
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.operations import CreateGroup, DeleteGroup, LeaveArc
 from namegraph.state.context import ServerContext
+from namegraph.update.arc_authority import authority_over
 from namegraph.update.import_plan import ImportOperations
 from namegraph.update.transaction import Transaction
-from namegraph.wire.message_parts import ArcId, ReconcileArc, Step, SuspendArc, Update
+from namegraph.wire.message_parts import ArcId, Step, SuspendArc, Update
 
 
 def parts_of(running: Transaction, servers: Sequence[ServerId], *, context: ServerContext) -> dict[ServerId, Update]:
@@ -60,7 +61,5 @@ def _homes_of(operation: Step, context: ServerContext) -> tuple[ServerId, ...]:
     match operation:
         case CreateGroup(group) | DeleteGroup(group):
             return (context.home_of(group),)
-        case SuspendArc(_, child):
-            return (context.home_of(child),)
-        case JoinArc(parent, child) | LeaveArc(parent, child) | ReconcileArc(parent, child):
-            return context.homes_of(parent=parent, child=child)
+        case _:
+            return authority_over(context, operation).concerned

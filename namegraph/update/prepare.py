@@ -18,7 +18,9 @@ from namegraph.model.refusals import Reason, Refusal, RefusedError
 from namegraph.model.rows import NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
+from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.admission import Collector, MustLeaveError, no_group_here
+from namegraph.update.arc_authority import ArcStep, authority, authority_over
 from namegraph.update.import_plan import operations_in
 from namegraph.update.prepare_import import prepare_import
 from namegraph.update.prepare_suspension import find_inner
@@ -63,7 +65,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
     graph = context.graph
     if update.read is not None:
         if context.home_of(update.read) == context.server and graph.group(update.read) is None:
-            refusal = no_group_here(update.read, context).refusal
+            refusal = no_group_here(update.read, Uncertainty(context)).refusal
             raise CannotError(Refuse(update.update_id, 0, refusal))
         return NOTHING
     if update.brought is not None:
@@ -109,13 +111,12 @@ def _waiting_kinds(context: ServerContext, update: Update, collector: Collector)
     for _, operation in update.operations:
         if not (isinstance(operation, JoinArc) and operation.offline):
             continue
-        parent, child = operation.parent, operation.child
-        if context.acts_for_parent_home(parent=parent, child=child):
-            found[ArcId(parent, child)] = collector.kind_of(context.graph.intern(child))
-        elif context.home_of(parent) == context.server and context.is_away(
-            context.home_below(parent=parent, child=child)
-        ):
-            found[ArcId(parent, child)] = NodeKind(operation.kind.value)
+        says, child = authority_over(context, operation), operation.child
+        if says.rule.waits:
+            kind = (
+                collector.kind_of(context.graph.intern(child)) if says.is_child_here else NodeKind(operation.kind.value)
+            )
+            found[ArcId(operation.parent, child)] = kind
     return found
 
 
@@ -132,7 +133,8 @@ def _arc_changes(
         # unless it joins it too.
         is_unconfirmed = context.is_unconfirmed(*name) and (parent, child) not in added
         is_ours_alone = update.update_id.coordinator == context.server and is_unconfirmed
-        if is_ours_alone or context.judge_of(parent=name.parent, child=name.child) == context.server:
+        step = ArcStep.LEAVE_UNCONFIRMED if is_ours_alone else ArcStep.LEAVE
+        if authority(context, step, *name).is_judged_here:
             arc = graph.children[parent].get(child) or graph.suspended[parent, child]
             found[name] = ArcChange(name, False, graph.kind(child), arc.cost, arc.version + 1)
     for parent, child, cost in changes.added:

@@ -18,6 +18,7 @@ from namegraph.model.operations import ChildKind
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import NEVER, ServerContext
+from namegraph.state.uncertainty import Uncertainty
 from namegraph.wire.columns import PRESENT, Numbers, column_of, place_array, renumbered, state_array
 from namegraph.wire.message_parts import ArcColumns, ChildTruth, GroupChange, OperationColumns
 
@@ -29,8 +30,8 @@ def prepare_import(context: ServerContext, records: AncestryStore, columns: Oper
     """Look at an import; None where it must be read one operation after another."""
     graph, names = context.graph, columns.names
     homes = context.table.homes_of(names)
-    is_all_known = not (graph.suspended or context.doubts or context.unreconciled_servers())
-    if not is_all_known or not all(context.is_in_view(home) for home in dict.fromkeys(homes) if home is not None):
+    are_in_view = all(context.is_in_view(home) for home in dict.fromkeys(homes) if home is not None)
+    if not (are_in_view and Uncertainty(context).is_graph_all):
         return None
     numbers = [graph.index.get(name) for name in names]
     groups, parents, children = map(place_array, (columns.groups, columns.parents, columns.children))

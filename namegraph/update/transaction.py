@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from namegraph.model.names import NodeId, ServerId
-from namegraph.model.outcomes import Outcome
+from namegraph.model.outcomes import GraphEffect, Outcome
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import RequestId
 from namegraph.state.context import NEVER
@@ -63,6 +63,27 @@ class Ended:
     update_id: UpdateId
     outcome: Outcome
     place: Priority | None
+
+
+@dataclass(frozen=True, slots=True)
+class BegunAgain:
+    """An update goes on under another id: nothing of it was done as yet."""
+
+    before: UpdateId
+    now: UpdateId
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """An update is over everywhere: its caller can be answered."""
+
+    update_id: UpdateId
+    is_done: bool = True
+    """Whether it was decided."""
+    is_confirmed: bool = False
+    """Whether another server told of its end, so that it is durable everywhere."""
+    effects: tuple[GraphEffect, ...] = ()
+    """What became controlled or released, where the caller wants to know."""
 
 
 class TransactionRow(NamedTuple):

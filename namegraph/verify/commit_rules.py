@@ -22,9 +22,12 @@ from itertools import compress
 
 from namegraph.model.names import NodeId
 from namegraph.model.operations import ChildKind, JoinArc, LeaveArc
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
+from namegraph.state.uncertainty import Uncertainty
+from namegraph.update.arc_authority import ArcOperation, authority_over
 from namegraph.update.import_plan import groups_wanted
 from namegraph.update.order_queue import Entries
 from namegraph.update.prepare import CannotError, Findings, prepare_update
@@ -32,43 +35,38 @@ from namegraph.verify.commit_columns import CommitColumns, are_here, read_said
 from namegraph.verify.commit_rules_ancestry import are_loops_agreed, are_records_agreed
 from namegraph.verify.commit_rules_import import follow_from_import
 from namegraph.wire.columns import are_possible, chosen_names, nodes_in, place_array, state_array, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcId, ReconcileArc, Step, SuspendArc, Update
+from namegraph.wire.message_parts import ArcChange, ArcId, ReconcileArc, SuspendArc, Update
 from namegraph.wire.update_messages import Commit
 
-OTHER_PLACE = "commits an update at another place in the order than agreed"
-IMPOSSIBLE = "commits a state that cannot exist"
-OTHER_GROUPS = "commits changes to this server's groups other than those agreed"
-OTHER_ARCS = "commits changes to this server's arcs other than those agreed"
-OTHER_RECORDS = "commits ancestry of this server's nodes that does not follow from the update"
-OTHER_LOOPS = "commits a loop of groups that form no cycle"
 
-
-def fault_in_outcome(commit: Commit, *, context: ServerContext, records: AncestryStore, entries: Entries) -> str | None:
+def fault_in_outcome(
+    commit: Commit, *, context: ServerContext, records: AncestryStore, entries: Entries
+) -> PeerFault | None:
     """The fault in this server's part of an outcome that it waits for; None where there is none."""
     entry, update = entries.by_update[commit.update_id], entries.updates[commit.update_id]
     if commit.final != entry.final:
-        return OTHER_PLACE
+        return PeerFault.OTHER_PLACE
     if not are_possible(commit.arcs):
-        return IMPOSSIBLE
+        return PeerFault.IMPOSSIBLE
     groups = _groups_agreed(commit, update, context=context, records=records, entries=entries)
     is_here = are_here([change.group for change in commit.groups], context)
     if set(compress(commit.groups, is_here)) != groups.items():
-        return OTHER_GROUPS
+        return PeerFault.OTHER_GROUPS
     said = read_said(commit, context)
     if update.brought is not None and not said.is_consistent:
-        return IMPOSSIBLE
+        return PeerFault.IMPOSSIBLE
     found = entry.found or _found_again(update, context, records)
     if update.brought is not None:
         is_agreed = follow_from_import(said, update.brought, found)
     else:
         is_agreed = _follow(tuple(unpack_arcs(commit.arcs)), update, found, groups, context)
     if not is_agreed:
-        return OTHER_ARCS
+        return PeerFault.OTHER_ARCS
     if not are_records_agreed(said, groups, context=context, records=records, entries=entries):
-        return OTHER_RECORDS
+        return PeerFault.OTHER_RECORDS
     if not are_loops_agreed(commit, groups, context=context, records=records):
-        return OTHER_LOOPS
-    return None if _can_be_read_back(said, groups, context, records, entries) else IMPOSSIBLE
+        return PeerFault.OTHER_LOOPS
+    return None if _can_be_read_back(said, groups, context, records, entries) else PeerFault.IMPOSSIBLE
 
 
 def _groups_agreed(
@@ -101,7 +99,7 @@ def _found_again(update: Update, context: ServerContext, records: AncestryStore)
 
     The graph says the same still: whatever would change it where this update does waits for it.
     """
-    if context.graph.suspended or context.doubts or context.unreconciled_servers() or not update.is_of_client:
+    if not (update.is_of_client and Uncertainty(context).is_graph_all):
         return None
     if any(isinstance(step, JoinArc) and step.offline for _, step in update.operations):
         return None
@@ -124,7 +122,7 @@ def _follow(
     # Where both homes leave an arc that one of them joined by itself, they may know it at different versions.
     if not all(_is_gone(change) and _is_gone(said[arc]) for arc, change in twice.items()):
         return False
-    steps: dict[ArcId, list[Step]] = {}
+    steps: dict[ArcId, list[ArcOperation]] = {}
     for _, step in update.operations:
         match step:
             case (
@@ -143,7 +141,11 @@ def _follow(
 
 
 def _follows(
-    change: ArcChange, steps: Sequence[Step], update: Update, groups: Mapping[NodeId, bool], context: ServerContext
+    change: ArcChange,
+    steps: Sequence[ArcOperation],
+    update: Update,
+    groups: Mapping[NodeId, bool],
+    context: ServerContext,
 ) -> bool:
     """Whether the state of an arc is what these operations on it ask for. An arc without an end here is not judged."""
     arc, home_of = change.arc, context.table.home_of
@@ -198,8 +200,8 @@ def _is_active(arc: ArcId, context: ServerContext) -> bool:
     return parent is not None and child is not None and child in graph.children[parent]
 
 
-def _must_change(steps: Sequence[Step]) -> bool:
-    """Whether these operations on an arc, and no others, are refused where there is nothing to do.
+def _must_change(steps: Sequence[ArcOperation]) -> bool:
+    """Whether an update that does this alone to an arc is refused where there is nothing to do.
 
     For other operations, only the home of the arc's parent knows whether there was something to do.
     """
@@ -212,7 +214,7 @@ def _must_change(steps: Sequence[Step]) -> bool:
 def _is_as_found(
     said: Mapping[ArcId, ArcChange],
     twice: Mapping[ArcId, ArcChange],
-    steps: Mapping[ArcId, Sequence[Step]],
+    steps: Mapping[ArcId, Sequence[ArcOperation]],
     found: Findings,
     context: ServerContext,
 ) -> bool:
@@ -231,7 +233,7 @@ def _is_as_found(
     return all(arc in said or isinstance(steps[arc][-1], ReconcileArc) for arc in here)
 
 
-def _is_judged_here(arc: ArcId, steps: Sequence[Step], context: ServerContext) -> bool:
+def _is_judged_here(arc: ArcId, steps: Sequence[ArcOperation], context: ServerContext) -> bool:
     """Whether only this server can say what these operations make of an arc."""
     match steps[-1]:
         case SuspendArc():
@@ -239,7 +241,7 @@ def _is_judged_here(arc: ArcId, steps: Sequence[Step], context: ServerContext) -
         case LeaveArc(is_unconfirmed=True):
             # It was joined at its child's end, by which it is left.
             return _is_active(arc, context)
-    return context.judge_of(parent=arc.parent, child=arc.child) == context.server
+    return authority_over(context, steps[-1]).is_judged_here
 
 
 def _is_gone(change: ArcChange) -> bool:

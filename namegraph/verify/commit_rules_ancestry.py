@@ -22,7 +22,7 @@ from namegraph.model.priorities import Priority
 from namegraph.model.rows import NodeIndex
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
-from namegraph.update.import_plan import groups_wanted
+from namegraph.update.import_plan import creates
 from namegraph.update.order_queue import Entries
 from namegraph.verify.commit_columns import UNNAMED, CommitColumns, arc_keys, are_among, are_here, are_same_rows
 from namegraph.wire.columns import PRESENT, Numbers, number_array, place_array, places_in, rows_of, unpack_records
@@ -148,7 +148,7 @@ class _OwnRecords:
     def _is_created_ahead(self, group: NodeId, version: Priority) -> bool:
         """Whether an update for which this server is ready creates the group at this version."""
         ahead = (entry for entry in self._entries.by_update.values() if entry.is_ready and entry.final == version)
-        return any(groups_wanted(self._entries.updates[entry.update_id]).get(group, False) for entry in ahead)
+        return any(creates(self._entries.updates[entry.update_id], group) for entry in ahead)
 
     def _are_as_brought(self, places: list[int], heads: Numbers) -> bool:
         """Whether records of nodes that had no in-arcs hold those of this outcome and no others; as whole columns."""

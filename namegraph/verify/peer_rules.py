@@ -8,6 +8,7 @@ Commit          what this server agreed to                  `commit_rules`
 from __future__ import annotations
 
 from namegraph.model.names import ServerId
+from namegraph.model.peer_faults import PeerFault
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
 from namegraph.update.coordinator import Coordinator
@@ -30,7 +31,7 @@ class PeerRules:
         self._entries = entries
         self._coordinator = coordinator
 
-    def fault_in(self, message: Message, *, sender: ServerId) -> str | None:
+    def fault_in(self, message: Message, *, sender: ServerId) -> PeerFault | None:
         """What is wrong with a message of another server; None where nothing is."""
         fault = fault_in(message, sender=sender, context=self._context, entries=self._entries)
         if fault is not None:
@@ -41,13 +42,13 @@ class PeerRules:
             return self._fault_in_answer(message, sender)
         return None
 
-    def fault_in_outcome(self, commit: Commit) -> str | None:
+    def fault_in_outcome(self, commit: Commit) -> PeerFault | None:
         """What does not follow from what this server agreed to, of an outcome that it waits for; None: all does."""
         if commit.update_id.coordinator == self._context.server:
             return None
         return fault_in_outcome(commit, context=self._context, records=self._records, entries=self._entries)
 
-    def _fault_in_answer(self, answer: Ready | Refuse, sender: ServerId) -> str | None:
+    def _fault_in_answer(self, answer: Ready | Refuse, sender: ServerId) -> PeerFault | None:
         running = self._coordinator.waiting_for_answers(answer.update_id)
         if running is None:
             return None  # The answer is passed over.

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from namegraph.model.names import ServerId
 from namegraph.model.operations import DeleteGroup
+from namegraph.model.peer_faults import PeerFault
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
 from namegraph.update.order_queue import Entries
 from namegraph.update.transaction import Transaction
 from namegraph.verify.commit_rules_ancestry import are_held_here
 from namegraph.wire.update_messages import Ready, Refuse
-
-UNASKED = "answers about an update that it was not asked about"
-NOT_ITS_ANCESTRY = "is ready with wrong ancestry of this server's nodes"
-NOT_IN_USE = "names arcs to leave that do not keep the group from being deleted"
 
 
 def fault_in_answer(
@@ -27,15 +24,15 @@ def fault_in_answer(
     context: ServerContext,
     records: AncestryStore,
     entries: Entries,
-) -> str | None:
+) -> PeerFault | None:
     """The fault in an answer to an update of this coordinator; None where there is none."""
     if sender not in running.asked:
-        return UNASKED
+        return PeerFault.UNASKED
     if isinstance(answer, Ready):
         is_known = are_held_here(answer.ancestry, context=context, records=records, entries=entries)
-        return None if is_known else NOT_ITS_ANCESTRY
+        return None if is_known else PeerFault.NOT_ITS_ANCESTRY
     is_right = not answer.to_leave or _is_in_use(answer, running, sender=sender, context=context)
-    return None if is_right else NOT_IN_USE
+    return None if is_right else PeerFault.NOT_IN_USE
 
 
 def _is_in_use(refuse: Refuse, running: Transaction, *, sender: ServerId, context: ServerContext) -> bool:

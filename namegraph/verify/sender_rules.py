@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from namegraph.model.names import ServerId
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.update.order_queue import Entries
@@ -49,96 +50,90 @@ from namegraph.wire.view_messages import (
     ViewReconciled,
 )
 
-NOT_LEGAL = "sends an invalid name or number"
-NOT_ONE_UPDATE = "mixes kinds of operation in one update"
-NOT_ITS_UPDATE = "acts as coordinator of another server's update"
-NOT_OUR_UPDATE = "answers this server about another coordinator's update"
-NOT_ITS_NODE = "speaks for a node it does not own"
-NOT_OUR_NODE = "asks this server about a node of another server"
-NO_COLUMNS = "sends columns that do not fit together"
-NO_ARC = "names an impossible arc"
-NOT_ITS_VIEW = "acts as leader of another server's view"
-NOT_IN_VIEW = "sends a message of a view that it does not belong to"
-NOT_OUR_VIEW = "sends this server a message meant for another view or leader"
-NOT_READY = "commits an update for which this server is not ready"
 
-
-def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entries: Entries) -> str | None:
+def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entries: Entries) -> PeerFault | None:
     """The fault in a message of another server; None where there is none."""
     if isinstance(message, InView) and not context.is_in_view(sender):
-        return NOT_IN_VIEW
+        return PeerFault.NOT_IN_VIEW
     match message:
         case Order(update=update):
             if update.brought is not None and not fit_operations(update.brought):
-                return NO_COLUMNS
+                return PeerFault.NO_COLUMNS
             if sum(map(bool, (update.read is not None, update.cut is not None, update.brought, update.operations))) > 1:
-                return NOT_ONE_UPDATE
+                return PeerFault.NOT_ONE_UPDATE
             if not all(_can_be(step) for _, step in update.operations if isinstance(step, ReconcileArc)):
-                return NO_ARC
-            return _unless(update.update_id.coordinator == sender, NOT_ITS_UPDATE)
+                return PeerFault.NO_ARC
+            return _unless(update.update_id.coordinator == sender, PeerFault.NOT_ITS_UPDATE)
         case Final(update_id) | Abort(update_id):
-            return _unless(update_id.coordinator == sender, NOT_ITS_UPDATE)
+            return _unless(update_id.coordinator == sender, PeerFault.NOT_ITS_UPDATE)
         case Drop(update_id):
             entry = entries.by_update.get(update_id)
             is_asked = entry is not None and entry.asked is not None
-            return _unless(update_id.coordinator == sender and not is_asked, NOT_ITS_UPDATE)
+            return _unless(update_id.coordinator == sender and not is_asked, PeerFault.NOT_ITS_UPDATE)
         case Commit(update_id):
             if update_id.coordinator != sender:
-                return NOT_ITS_UPDATE
+                return PeerFault.NOT_ITS_UPDATE
             if not (fit_arcs(message.arcs) and fit_records(message.relay)):
-                return NO_COLUMNS
+                return PeerFault.NO_COLUMNS
             if not are_possible(message.arcs):
-                return NO_ARC
+                return PeerFault.NO_ARC
             entry = entries.by_update.get(update_id)
-            return _unless(entry is not None and entry.is_ready, NOT_READY)
+            return _unless(entry is not None and entry.is_ready, PeerFault.NOT_READY)
         case Vote(update_id) | Refuse(update_id) | Holding(update_id):
-            return _unless(update_id.coordinator == context.server, NOT_OUR_UPDATE)
+            return _unless(update_id.coordinator == context.server, PeerFault.NOT_OUR_UPDATE)
         case Done(update_id, controlled, released):
             if update_id.coordinator != context.server:
-                return NOT_OUR_UPDATE
+                return PeerFault.NOT_OUR_UPDATE
             home_of = context.table.home_of
-            return _unless(all(home_of(node) in (sender, None) for node in controlled + released), NOT_ITS_NODE)
+            return _unless(
+                all(home_of(node) in (sender, None) for node in controlled + released), PeerFault.NOT_ITS_NODE
+            )
         case Ready():
             if message.update_id.coordinator != context.server:
-                return NOT_OUR_UPDATE
+                return PeerFault.NOT_OUR_UPDATE
             if not (fit_arcs(message.arcs) and fit_records(message.ancestry)):
-                return NO_COLUMNS
-            return _unless(_owns_what_it_changes(message, sender=sender, context=context), NOT_ITS_NODE)
+                return PeerFault.NO_COLUMNS
+            return _unless(_owns_what_it_changes(message, sender=sender, context=context), PeerFault.NOT_ITS_NODE)
         case TakeCut(update_id):
-            return _unless(sender in context.table.subnets_by_server, NOT_ITS_UPDATE)
+            return _unless(sender in context.table.subnets_by_server, PeerFault.NOT_ITS_UPDATE)
         case Install(view=view):
             if view.leader != sender:
-                return NOT_ITS_VIEW
-            return _unless(context.server in dict(message.members), NOT_OUR_VIEW)
+                return PeerFault.NOT_ITS_VIEW
+            return _unless(context.server in dict(message.members), PeerFault.NOT_OUR_VIEW)
         case Propose(view=view):
-            return _unless(view.leader == sender, NOT_ITS_VIEW)
+            return _unless(view.leader == sender, PeerFault.NOT_ITS_VIEW)
         case Accept(view=view) | Decline(view=view):
-            return _unless(view.leader == context.server, NOT_OUR_VIEW)
+            return _unless(view.leader == context.server, PeerFault.NOT_OUR_VIEW)
         case SuspendIncoming(arcs=arcs):
             if context.view_active or context.has_diverged(sender) or context.cohort_leader != context.server:
-                return NOT_OUR_VIEW
-            return _unless(all(context.home_of(arc.child) == sender for arc in arcs), NOT_ITS_NODE)
+                return PeerFault.NOT_OUR_VIEW
+            return _unless(all(context.home_of(arc.child) == sender for arc in arcs), PeerFault.NOT_ITS_NODE)
         case ArcDigest(arcs=arcs):
             if not all(map(_can_be, arcs)):
-                return NO_ARC
-            return _unless(_are_between(arcs, parents=sender, children=context.server, context=context), NOT_ITS_NODE)
+                return PeerFault.NO_ARC
+            return _unless(
+                _are_between(arcs, parents=sender, children=context.server, context=context), PeerFault.NOT_ITS_NODE
+            )
         case DigestReply(arcs=arcs):
             if not all(map(_can_be, arcs)):
-                return NO_ARC
-            return _unless(_are_between(arcs, parents=context.server, children=sender, context=context), NOT_ITS_NODE)
+                return PeerFault.NO_ARC
+            return _unless(
+                _are_between(arcs, parents=context.server, children=sender, context=context), PeerFault.NOT_ITS_NODE
+            )
         case HintedOutcome(groups=groups, arcs=arcs):
             if not all(map(_can_be, arcs)):
-                return NO_ARC
+                return PeerFault.NO_ARC
             are_ours = all(context.home_of(change.group) == context.server for change in groups)
             return _unless(
-                are_ours and all(context.home_of(known.arc.parent) == context.server for known in arcs), NOT_OUR_NODE
+                are_ours and all(context.home_of(known.arc.parent) == context.server for known in arcs),
+                PeerFault.NOT_OUR_NODE,
             )
         case Open() | ViewReconciled():
-            return _unless(context.view.leader == sender, NOT_ITS_VIEW)
+            return _unless(context.view.leader == sender, PeerFault.NOT_ITS_VIEW)
         case IncomingSuspended() | MemberReconciled():
-            return _unless(context.view.leader == context.server, NOT_OUR_VIEW)
+            return _unless(context.view.leader == context.server, PeerFault.NOT_OUR_VIEW)
         case ExcludedFromView(members=members):
-            return _unless(sender in members and context.server not in members, NOT_ITS_VIEW)
+            return _unless(sender in members and context.server not in members, PeerFault.NOT_ITS_VIEW)
         case Reach():
             return None
         case _:
@@ -184,5 +179,5 @@ def _may_change(server: ServerId, change: ArcChange, *, context: ServerContext) 
     )
 
 
-def _unless(is_right: bool, fault: str) -> str | None:
+def _unless(is_right: bool, fault: PeerFault) -> PeerFault | None:
     return None if is_right else fault

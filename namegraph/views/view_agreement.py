@@ -45,8 +45,8 @@ class Agreement:
         self._lost: dict[ServerId, None] = {}
         self._reports: dict[ServerId, Reach] = {}
         """By server: what it says it reaches."""
-        self._outside_of: dict[ServerId, ViewId] = {}
-        """Servers that left this one out, each with the view in which they did."""
+        self._outside_of: dict[ServerId, None] = {}
+        """Servers that left this one out of their view."""
         self._declined: dict[ServerId, None] = {}
         self._proposal: _Proposal | None = None
         self._highest = 0
@@ -103,7 +103,7 @@ class Agreement:
         if sender != outside.view.leader:
             # Who was to be in that view, and has asked this server to lead, will not ask again.
             members = tuple(server for server in members if not self._has_asked_in(server, outside.view))
-        self._outside_of.update(dict.fromkeys(members, outside.view))
+        self._outside_of.update(dict.fromkeys(members))
         self.reconsider()
 
     def propose(self, sender: ServerId, propose: Propose) -> None:

@@ -23,9 +23,10 @@ from namegraph.model.rows import RequestId
 from namegraph.reconcile.reconciliation import Reconciliation
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import SERVERS, TEXTS, DurableMap, packed, packed_small
+from namegraph.state.view_phase import ViewEvent, ViewPhase
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.participant import Participant
-from namegraph.update.transaction import Plan
+from namegraph.update.transaction import BegunAgain, Over, Plan
 from namegraph.verify.peer_rules import PeerRules
 from namegraph.views.view_agreement import Agreement
 from namegraph.wire.message_parts import FIRST_VIEW, ArcId, Cohort, SuspendArc, UpdateId, ViewId
@@ -81,9 +82,9 @@ class ViewChange:
         self._must_resume = bool(self._view)
         for found in self._view.values():
             context.view, context.members, context.promised = found.view, dict(found.members), found.promised
-            context.view_active, context.origin, context.view_floor = found.view_active, found.origin, found.begins
-            context.is_healed, self._healed = found.is_healed, dict.fromkeys(found.healed)
+            context.phase, context.origin, context.view_floor = found.phase, found.origin, found.begins
             self._settled, self._due = dict.fromkeys(found.settled), dict.fromkeys(found.due)
+            self._healed = dict.fromkeys(found.healed)
 
     def give_up_view(self, view: ViewId, reached: tuple[ServerId, ...]) -> Accept:
         """Stop what is under way, for good; return what is known of it."""
@@ -127,9 +128,7 @@ class ViewChange:
             case MemberReconciled():
                 self.healed(sender)
             case ViewReconciled():
-                self._context.catch_up()
-                if not self._context.is_parted:
-                    self._context.group_versions.forget_all(self._context.view_floor)
+                self.reconciled()
             case HintedOutcome():
                 self.healing.offer(sender, message)
             case _:
@@ -150,7 +149,7 @@ class ViewChange:
     def install(self, install: Install) -> None:
         """Finish what is decided, drop the rest, and be in the view."""
         context = self._context
-        if install.view != context.promised:
+        if install.view != context.promised or not context.view_change_in_progress:
             return
         context.counter = max(context.counter, install.counter)
         for everything in install.commits:
@@ -159,11 +158,11 @@ class ViewChange:
         self._participant.end_view()
         undone = self._coordinator.end_view()
         before = tuple(context.members)
-        context.view, context.members, context.view_active = install.view, dict(install.members), False
+        context.view, context.members = install.view, dict(install.members)
+        self._enter_phase_after(ViewEvent.INSTALLED)
         context.origin = Cohort(install.view, self._cohort_leader_of(context.members[context.server]))
         context.view_floor = Priority(install.counter + 1, NEVER.server)
         self._settled, self._healed, self._suspending = {}, {}, None
-        context.is_healed = False
         self._entering.clear()
         self.healing.view_ended(undone)
         self._participant.decided.installed()
@@ -207,9 +206,8 @@ class ViewChange:
     def open(self) -> None:
         """All origins have suspended what they must: let updates begin."""
         context = self._context
-        if context.view_active:
+        if not self._enter_phase_after(ViewEvent.OPENED):
             return
-        context.view_active = True
         context.origin = Cohort(context.view, ServerId(""))
         self._due = {}
         self._entering.clear()
@@ -225,23 +223,40 @@ class ViewChange:
             for server in sorted(context.members):
                 context.send(server, ViewReconciled())
 
+    def reconciled(self) -> None:
+        """All members have settled all that they must: what others in the view know is known here too."""
+        context = self._context
+        if not self._enter_phase_after(ViewEvent.RECONCILED):
+            return
+        context.catch_up()
+        if not context.is_parted:
+            context.group_versions.forget_all(context.view_floor)
+
+    def _enter_phase_after(self, event: ViewEvent) -> bool:
+        """Whether an event has a meaning in the phase of this view, which it ends then."""
+        phase = self._context.phase.after(event)
+        if phase is None:
+            return False
+        self._context.phase = phase
+        return True
+
     def advance(self) -> None:
         """Go on with what this server does by itself. Called within each step, until nothing is left to do."""
         if self._must_resume:
             self._resume()
-        begun_again, self._coordinator.own_begun_again = self._coordinator.own_begun_again, []
-        for before, now in begun_again:
-            self.healing.begun_again(before, now)
         if self.healing.has_new_groups:
             self.healing.try_again()
-        ended, self._coordinator.own_ended = self._coordinator.own_ended, []
-        for update_id, is_done in ended:
-            if update_id == self._suspending:
-                self._suspending = None
-                if is_done:
-                    self._say_settled()
-            else:
-                self.healing.ended(update_id, is_done=is_done)
+        events, self._coordinator.own_events = self._coordinator.own_events, []
+        for event in events:
+            match event:
+                case BegunAgain(before, now):
+                    self.healing.begun_again(before, now)
+                case Over(update_id, is_done) if update_id == self._suspending:
+                    self._suspending = None
+                    if is_done:
+                        self._say_settled()
+                case Over(update_id, is_done):
+                    self.healing.ended(update_id, is_done=is_done)
 
     def _resume(self) -> None:
         """After a restart: begin again what is not durable because it can be begun again."""
@@ -309,3 +324,11 @@ class _ViewRow(NamedTuple):
     begins: Priority
     is_healed: bool
     healed: tuple[ServerId, ...]
+
+    @property
+    def phase(self) -> ViewPhase:
+        if self.view == FIRST_VIEW:
+            return ViewPhase.FIRST
+        if not self.view_active:
+            return ViewPhase.SUSPENDING
+        return ViewPhase.HEALED if self.is_healed else ViewPhase.HEALING

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from namegraph import CoreQueries, NodeId, RefusedError, ServerId, group_not_found, subnet_of
 from nameserver.calls.read_your_writes import PEER_SERVICE
-from nameserver.reads.local_check import LocalChecks, PairFinding
+from nameserver.reads.local_check import UNSURE, LocalChecks, PairFinding
 from nameserver.routing.fan_out import ask_part, newest
 from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -211,7 +211,7 @@ class _Inquiry:
             self._pairs[position].asked |= {own}
         findings = self._checks.findings(groups, members, settles=True)
         self._take(own, positions, findings)
-        self._take_apart(positions, findings, self._checks.apart_of(members))
+        self._take_apart(positions, findings, self._checks.away(groups, members, findings))
         if self._question.explain:
             self._take_pathname(self._checks.pathname(groups[0], members[0]))
 
@@ -254,8 +254,7 @@ class _Inquiry:
     def _take_apart(self, positions: list[int], findings: Iterable[int], apart: Iterable[str]) -> None:
         """Note the servers that are away and might know better."""
         for position, finding in zip(positions, findings, strict=True):
-            # A group of which nothing is known here may be above what is suspended.
-            if finding in (PairFinding.APART, PairFinding.NO_GROUP):
+            if finding in UNSURE:
                 self._pairs[position].silent.update(apart)
 
     def _take_pathname(self, pathname: Iterable[str]) -> None:

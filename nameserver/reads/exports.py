@@ -13,7 +13,6 @@ from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.stable_listing import steady_chunks
 from nameserver.driver.run_loop import RunLoop
-from nameserver.reads.completeness import Completeness
 from nameserver.reads.sorted_merge import merged
 from nameserver.routing.fan_out import stream_part
 from nameserver.routing.forwarding import Forwarder, is_forwarded, working_seconds
@@ -33,16 +32,9 @@ class ExportCalls:
     """Answers Export, for all servers or for the one subnet asked for."""
 
     def __init__(
-        self,
-        *,
-        resolver: MembershipResolver,
-        gaps: Completeness,
-        run_loop: RunLoop,
-        routing: Routing,
-        forwarder: Forwarder,
+        self, *, resolver: MembershipResolver, run_loop: RunLoop, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._resolver = resolver
-        self._gaps = gaps
         self._run_loop = run_loop
         self._routing = routing
         self._forwarder = forwarder
@@ -51,7 +43,7 @@ class ExportCalls:
         """All groups and arcs of the external group view."""
         subnet = conversion.read_subnet(request.subnet)
         own = await steady_chunks(lambda: self._resolver.export(subnet=subnet), _chunk, self._run_loop)
-        apart = self._gaps.below()
+        apart = self._resolver.uncertainty().of_own_arcs()
         if request.subnet or self._routing.is_alone or is_forwarded(context):
             return [*own, _closing_chunk(apart)] if apart else own
         return self._united(own, apart, request, context)

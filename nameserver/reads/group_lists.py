@@ -74,7 +74,7 @@ class GroupListCalls:
             groups=groups[:size],
             next_page_token=token,
             revision=self._core.revision,
-            unreachable=self._resolver.apart_groups(),
+            unreachable=self._resolver.uncertainty().of_own_groups(),
         )
 
 

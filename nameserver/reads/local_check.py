@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import cast
 
-from namegraph import CoreQueries, NodeId, NodeIndex, NodeKind, OrphanedPrepares, subnet_of
-from nameserver.reads.completeness import Completeness
+from namegraph import CoreQueries, NodeId, NodeIndex, NodeKind, Uncertainty, subnet_of
 from resolver.membership import MembershipResolver
 
 
@@ -22,7 +21,11 @@ class PairFinding(IntEnum):
     SETTLED = 3
     """Not below, and this server owns the group and all groups below it: no other server could know better."""
     APART = 4
-    """The result depends on an unreachable server: not below, or below only by arcs of that server (`gaps`)."""
+    """Not below, or below by arcs of somebody who is away, or no group known here; and somebody may know better."""
+
+
+UNSURE = (PairFinding.APART, PairFinding.NO_GROUP)
+"""Of these it matters who is away and may know better."""
 
 
 SETTLING_NODES_LIMIT = 20_000
@@ -32,9 +35,8 @@ SETTLING_NODES_LIMIT = 20_000
 class LocalChecks:
     """Reads a core. It knows all about the members it owns, and about the groups it owns whether they exist."""
 
-    def __init__(self, *, core: CoreQueries, resolver: MembershipResolver, gaps: Completeness) -> None:
+    def __init__(self, *, core: CoreQueries, resolver: MembershipResolver) -> None:
         self._core = core
-        self._gaps = gaps
         self._resolver = resolver
 
     @property
@@ -47,61 +49,57 @@ class LocalChecks:
         known = self.all_known(groups, members)
         found = known if known is not None else bytearray(map(self.finding, groups, members))
         denied = [place for place, finding in enumerate(found) if finding == PairFinding.NOT_BELOW] if settles else []
-        orphaned_prepares = None
-        if self._gaps.are_possible():
-            orphaned_prepares = self._untold()
-            self._mark_apart(groups, members, found, orphaned_prepares)
-        self._settle(groups, members, found, denied, orphaned_prepares)
+        uncertainty = self._resolver.uncertainty()
+        if uncertainty:
+            self._mark_apart(groups, members, found, uncertainty)
+        self._settle(groups, members, found, denied, uncertainty)
         return found
 
     @property
     def may_miss_something(self) -> bool:
         """Whether an answer must be looked at twice."""
-        return self._gaps.are_possible()
+        return bool(self._resolver.uncertainty())
 
-    def apart_of(self, members: Iterable[str]) -> list[str]:
-        """The servers that may know better about one of the members; sorted."""
-        return self._gaps.above(members)
-
-    def _untold(self) -> OrphanedPrepares:
-        return self._core.orphaned_prepares(self._gaps.changeable())
+    def away(self, groups: Sequence[str], members: Sequence[str], findings: Iterable[int]) -> list[str]:
+        """The servers that may know better about the pairs of which these findings say too little; sorted."""
+        uncertainty, found = self._resolver.uncertainty(), set[str]()
+        if not uncertainty:
+            return []
+        # A group of which nothing is known here may be above what is suspended.
+        asked = [pair[:2] for pair in zip(groups, members, findings, strict=True) if pair[2] in UNSURE]
+        for member in {member for _, member in asked}:
+            found.update(uncertainty.above(NodeId(member)))
+        for group in {group for group, _ in asked if self._group(group) is None}:
+            found.update(uncertainty.exists(NodeId(group)))
+        return sorted(found)
 
     def _mark_apart(
-        self, groups: Sequence[str], members: Sequence[str], found: bytearray, orphaned_prepares: OrphanedPrepares
+        self, groups: Sequence[str], members: Sequence[str], found: bytearray, uncertainty: Uncertainty
     ) -> None:
         is_apart: dict[str, bool] = {}
-        changeable = self._gaps.changeable()
         for place, (group, member) in enumerate(zip(groups, members, strict=True)):
-            if found[place] == PairFinding.BELOW:
-                if self._may_have_changed(NodeId(member), orphaned_prepares) or (
-                    changeable and not self._resolver.is_above_without(NodeId(group), NodeId(member), changeable)
-                ):
+            if found[place] == PairFinding.NO_GROUP:
+                if uncertainty.exists(NodeId(group)):
                     found[place] = PairFinding.APART
-            elif found[place] == PairFinding.NOT_BELOW:
-                above, below = self._index(group), self._index(member)
-                if (
-                    above is not None
-                    and below is not None
-                    and self._resolver.is_above_suspended(above, below, without=changeable)
-                    and not self._may_have_left(below, orphaned_prepares)
-                ):
-                    found[place] = PairFinding.BELOW
-                    continue
+            elif self._is_sure(NodeId(group), NodeId(member), found[place], uncertainty):
+                found[place] = PairFinding.BELOW
+            else:
                 if member not in is_apart:
-                    is_apart[member] = bool(self._gaps.above([member]))
-                if is_apart[member]:
+                    is_apart[member] = bool(uncertainty.above(NodeId(member)))
+                if is_apart[member] or found[place] == PairFinding.BELOW:
                     found[place] = PairFinding.APART
 
-    def _may_have_changed(self, name: NodeId, orphaned_prepares: OrphanedPrepares) -> bool:
-        """Whether an update may have changed what a node is below, or the node itself, and not told this server."""
-        return bool(self._core.doubted_above(name)) or orphaned_prepares.touches_above(name)
-
-    def _may_have_left(self, member: NodeIndex, orphaned_prepares: OrphanedPrepares) -> bool:
-        """As `_may_have_changed`, of what a node is below by arcs that are suspended."""
-        ids = self._core.graph.ids
-        return any(
-            self._may_have_changed(ids[parent], orphaned_prepares) for parent in self._core.suspended_parents(member)
-        )
+    def _is_sure(self, group: NodeId, member: NodeId, found: int, uncertainty: Uncertainty) -> bool:
+        """Whether a member is in a group by arcs that nobody can have left who may know better."""
+        resolver, unheard = self._resolver, uncertainty.unheard
+        if found == PairFinding.BELOW:
+            is_by_others = bool(unheard) and not resolver.is_above_without(group, member, unheard)
+            return not (is_by_others or uncertainty.is_changed_above(member))
+        above, below = self._index(group), self._index(member)
+        if above is None or below is None or not resolver.is_above_suspended(above, below, without=unheard):
+            return False
+        tails = map(self._core.graph.ids.__getitem__, self._core.suspended_parents(below))
+        return not any(map(uncertainty.is_changed_above, tails))
 
     def all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytearray | None:
         """The findings, many times faster, where all names are known, in their one spelling, and all groups exist."""
@@ -112,21 +110,17 @@ class LocalChecks:
         return bytearray(self._core.ancestors.are_ancestors(pairs))
 
     def finding(self, group: str, member: str) -> PairFinding:
-        """What is known of one pair of canonical names."""
-        node = self._core.graph.group(NodeId(group))
-        if node is None or not self._core.may_be_group(node):
-            is_own = self._core.owner_of(subnet_of(NodeId(group))) == self._core.server
-            return PairFinding.APART if is_own and self._may_exist(NodeId(group)) else PairFinding.NO_GROUP
+        """What is known of one pair of canonical names, if nobody knows better."""
+        node = self._group(group)
+        if node is None:
+            return PairFinding.NO_GROUP
         of_member = self._index(member)
         is_below = of_member is not None and self._core.ancestors.is_ancestor(ancestor=node, node=of_member)
         return PairFinding.BELOW if is_below else PairFinding.NOT_BELOW
 
-    def _may_exist(self, group: NodeId) -> bool:
-        """Whether a group of this server, of which nothing is known here, may be there all the same."""
-        core = self._core
-        if core.is_behind or core.doubted_above(group):
-            return True
-        return bool(core.entries.by_update) and self._untold().touches_above(group)
+    def _group(self, name: str) -> NodeIndex | None:
+        node = self._core.graph.group(NodeId(name))
+        return node if node is not None and self._core.may_be_group(node) else None
 
     def pathname(self, group: str, member: str) -> list[NodeId]:
         """A shortest chain from the group to the member, as far as is known here; empty where there is none."""
@@ -140,12 +134,10 @@ class LocalChecks:
         members: Sequence[str],
         found: bytearray,
         denied: list[int],
-        orphaned_prepares: OrphanedPrepares | None,
+        uncertainty: Uncertainty,
     ) -> None:
         """Find, of the members that are not below by any known arc, which can be below nowhere else."""
         core = self._core
-        if not core.is_healed:
-            return
         room = SETTLING_NODES_LIMIT
         is_closed: dict[str, bool] = {}
         for place in denied:
@@ -156,9 +148,8 @@ class LocalChecks:
                 reached = core.graph.descendants((core.graph.index[NodeId(group)],), limit=room) if room > 0 else None
                 is_closed[group] = (
                     reached is not None
-                    and not core.doubted_below(core.graph.index[NodeId(group)])
-                    and not (orphaned_prepares and orphaned_prepares.touches(reached))
                     and self._owns_groups_of(reached)
+                    and not uncertainty.below(NodeId(group), reached)
                 )
                 room -= SETTLING_NODES_LIMIT if reached is None else len(reached)
             if is_closed[group]:

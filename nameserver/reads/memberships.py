@@ -14,7 +14,6 @@ from itertools import chain
 from namegraph import CoreQueries, NodeId, RefusedError, ServerId, subnet_of
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
-from nameserver.reads.completeness import Completeness
 from nameserver.reads.resolve_stream import headed
 from nameserver.routing.fan_out import newest, stream_part
 from nameserver.routing.forwarding import Forwarder, is_forwarded, part_seconds
@@ -31,16 +30,9 @@ class MembershipCalls:
     """Answers ListMemberships."""
 
     def __init__(
-        self,
-        *,
-        core: CoreQueries,
-        resolver: MembershipResolver,
-        gaps: Completeness,
-        routing: Routing,
-        forwarder: Forwarder,
+        self, *, core: CoreQueries, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
     ) -> None:
         self._core = core
-        self._gaps = gaps
         self._resolver = resolver
         self._routing = routing
         self._forwarder = forwarder
@@ -51,14 +43,14 @@ class MembershipCalls:
         owner_kind = self._routing.owner_kind(member)
         own: list[str] = [*self._resolver.memberships(member)]
         if owner_kind is OwnerKind.OURS or self._routing.is_alone or is_forwarded(context):
-            apart = set[str](self._gaps.above([member]))
+            apart = set(self._resolver.uncertainty().above(member))
             return _chunks(_Found(groups=own, revisions=[self._core.revision], silent=apart))
         found = _Found()
         if owner_kind is OwnerKind.ANOTHERS and await self._ask_home(member, request, context, found):
             return _chunks(found)
         servers, never_met = await self._routing.others()
         found.groups += own
-        found.silent.update(self._gaps.above([member]))
+        found.silent.update(self._resolver.uncertainty().above(member))
         found.revisions.append(self._core.revision)
         found.silent.update(never_met)
         whom = [server for server in servers if server not in found.silent]

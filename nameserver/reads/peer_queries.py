@@ -10,9 +10,8 @@ from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import CHECK_PAIRS_LIMIT
-from nameserver.reads.completeness import Completeness
 from nameserver.reads.duplication_records import DESCRIBED_ARCS_LIMIT
-from nameserver.reads.local_check import LocalChecks, PairFinding
+from nameserver.reads.local_check import LocalChecks
 from nameserver.routing.forwarding import Forwarder, not_owned_here
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.wire import conversion
@@ -43,11 +42,9 @@ class PeerQuestionCalls:
                 field="members",
             )
         findings = self._checks.findings(groups, members, settles=True)
-        pairs = zip(members, findings, strict=True)
-        uncertain = {member for member, found in pairs if found in (PairFinding.APART, PairFinding.NO_GROUP)}
         return messages.CheckPartResponse(
             answers=bytes(findings),
-            apart=self._checks.apart_of(uncertain),
+            apart=self._checks.away(groups, members, findings),
             view=self._core.view,
             revision=self._core.revision,
             pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
@@ -99,8 +96,7 @@ def peer_question_handlers(
     """The handlers of the questions among PeerService's methods, by their names."""
     forwarder = Forwarder(server=core.server, directory=directory)
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
-    gaps = Completeness(resolver=resolver, directory=directory)
-    questions = PeerQuestionCalls(core=core, checks=LocalChecks(core=core, resolver=resolver, gaps=gaps), parts=parts)
+    questions = PeerQuestionCalls(core=core, checks=LocalChecks(core=core, resolver=resolver), parts=parts)
     return {
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
         "ResolvePart": stream_call(

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from msgspec import structs
+
 from namegraph import CoreQueries
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
@@ -32,14 +34,19 @@ class StandIns:
 
     def of_join(self, request: messages.JoinRequest) -> str:
         """The parent, or the child."""
-        below = self._other_home(request)
-        is_for_child = self._has_answered(request, below) or (request.offline and self._is_away(request, below))
+        below, known = self._other_home(request), self._core.graph.index
+        is_for_child = self._has_answered(request, below)
+        if request.offline and below is not OwnerKind.UNOWNED and not is_for_child:
+            join = structs.replace(conversion.join_operation(request, known), offline=True)
+            is_for_child = self._core.is_answered_by_child(join)
         return request.child if is_for_child else request.parent
 
     def of_leave(self, request: messages.LeaveRequest) -> str:
         """The parent, or the child."""
-        below = self._other_home(request)
-        is_for_child = self._has_answered(request, below) or self._is_unconfirmed(request, below)
+        below, known = self._other_home(request), self._core.graph.index
+        is_for_child = self._has_answered(request, below)
+        if below is OwnerKind.OURS and not is_for_child:
+            is_for_child = self._core.is_answered_by_child(conversion.leave_operation(request, known))
         return request.child if is_for_child else request.parent
 
     def _other_home(self, request: AboutArc) -> OwnerKind:
@@ -49,13 +56,3 @@ class StandIns:
 
     def _has_answered(self, request: AboutArc, below: OwnerKind) -> bool:
         return below is OwnerKind.OURS and self._core.has_answered(request.request_id)
-
-    def _is_unconfirmed(self, request: messages.LeaveRequest, below: OwnerKind) -> bool:
-        if below is not OwnerKind.OURS:
-            return False
-        leave = conversion.leave_operation(request, self._core.graph.index)
-        return self._core.is_unconfirmed(leave.parent, leave.child)
-
-    def _is_away(self, request: AboutArc, below: OwnerKind) -> bool:
-        home = self._routing.known_home(request.parent)
-        return below is not OwnerKind.UNOWNED and home is not None and not self._core.is_in_view(home)

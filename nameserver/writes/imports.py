@@ -76,7 +76,9 @@ class ImportCalls:
             # Nobody should send the rest of a large graph to a server that will refuse it.
             self._run_loop.require_accepting()
             columns.add(chunk)
-        return columns.command(
+        # Of a million arcs that takes a second: others are served meanwhile.
+        return await asyncio.to_thread(
+            columns.command,
             ticket=self._run_loop.new_ticket(),
             request_id=self._request_ids.given_or_new(columns.request_id),
             deadline=deadline_of(context, self._run_loop),

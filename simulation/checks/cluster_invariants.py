@@ -51,8 +51,9 @@ def check_settled(servers: Servers) -> None:
         rejected.update(arc for arc, _ in core.suspended_arcs())
         explained.update(arc for arc, why in core.suspended_arcs() if not why.endswith(UNEXPLAINED))
         _require("stuck", core.is_healed, f"{server} is not healed with {core.members}")
-        _require("stuck", not core.is_behind, f"{server} has not caught up with all others")
-        _require("stuck", not core.in_doubt_with, f"{server} is in doubt of updates of {core.in_doubt_with}")
+        uncertainty = core.uncertainty()
+        _require("stuck", not uncertainty.behind, f"{server} has not caught up with {uncertainty.behind}")
+        _require("stuck", not uncertainty.missed, f"{server} is in doubt of {uncertainty.missed}")
     _require("stuck", rejected == explained, f"nobody says why {sorted(rejected - explained)} are rejected")
 
 

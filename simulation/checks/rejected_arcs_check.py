@@ -27,12 +27,12 @@ def _check_server(core: ServerCore, truth: TrueGraph) -> None:
     written = {(row.parent, row.child) for row in resolver.export(subnet=None) if row.child}
     expected = {arc for arc in truth.arcs if core.home_of(arc[0]) == server}
     _require(written == expected, f"{server} exports {sorted(written ^ expected)} wrongly")
-    _require(not resolver.apart_below(), f"{server} takes arcs of its groups for uncertain")
+    _require(not core.uncertainty().of_own_arcs(), f"{server} takes arcs of its groups for uncertain")
     for group in groups:
         _require(not resolver.resolve(group).apart, f"{server} cannot enter all below {group}")
     ends = {graph.ids[end] for arc in graph.suspended for end in arc}
     for end in sorted(ends):
-        _require(not resolver.apart_above(end), f"{server} takes what is above {end} for uncertain")
+        _require(not core.uncertainty().above(end), f"{server} takes what is above {end} for uncertain")
         is_known = core.home_of(end) == server and core.knows_subnet_of(end)
         above = _above(truth, end)
         told = set(resolver.memberships(end))

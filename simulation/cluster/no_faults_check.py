@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from namegraph import ServerCore, ServerId
+from namegraph import PeerFault, ServerCore, ServerId
 from simulation.oracle.violation import InvariantViolatedError
 
-LETTERS_THAT_COME_AGAIN = frozenset({"repeated", "out of order", "receipt for what was not sent"})
+LETTERS_THAT_COME_AGAIN = frozenset({PeerFault.REPEATED, PeerFault.OUT_OF_ORDER, PeerFault.UNEARNED_RECEIPT})
 """What is counted, too, where a connection was made anew."""
 
 

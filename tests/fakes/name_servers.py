@@ -109,14 +109,15 @@ class NameServer:
     async def start(self):
         self._flushing = asyncio.ensure_future(self.run_loop.flush_forever())
         self._server = grpc.aio.server(interceptors=[CallLog(self.calls)])
-        resolver = MembershipResolver(self.core)
+        directory = FakeDirectory(self, self._all)
+        resolver = MembershipResolver(self.core, unheard=directory.unheard)
         built = {
             "core": self.core,
             "resolver": resolver,
             "parts": Parts(self.core, resolver.plans, start=self.core.server),
             "run_loop": self.run_loop,
             "filling": AncestryFilling(core=self.core, run_loop=self.run_loop),
-            "directory": FakeDirectory(self, self._all),
+            "directory": directory,
         }
         self._server.add_generic_rpc_handlers(
             (

@@ -7,6 +7,7 @@ import pytest
 from namegraph.graph.controlled_sinks import Sinks
 from namegraph.graph.name_graph import NameGraph
 from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.state.view_phase import ViewPhase
 from namegraph.update import coordinator
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.order_queue import Entries, Entry
@@ -54,13 +55,13 @@ def _look_no_further_than_others(entries, entry, coming):
 
 def _lead_as_if_open(entries, *of_part):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entries._context, "view_active", True)
+        patch.setattr(entries._context, "phase", ViewPhase.HEALED)
         return _LEADS_FROM(entries, *of_part)
 
 
 def _lead_to_children_alone(entries, *of_part):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entries._context, "view_active", False)
+        patch.setattr(entries._context, "phase", ViewPhase.SUSPENDING)
         return _LEADS_FROM(entries, *of_part)
 
 

@@ -17,13 +17,13 @@ def test_who_is_cut_off_before_it_hears_of_an_outcome_says_what_it_may_have_miss
     scene = Scene()
     assert isinstance(cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[A])), Committed)
     resolver = MembershipResolver(scene.core(A))
-    assert resolver.apart_above(H[A]) == [B]
-    assert resolver.apart_above(G[A]) == []
+    assert resolver.uncertainty().above(H[A]) == [B]
+    assert resolver.uncertainty().above(G[A]) == []
     scene.cluster.restart_all()
-    assert scene.core(A).in_doubt_with == [B]
+    assert [one.coordinator for one in scene.core(A).uncertainty().missed] == [B]
     scene.meet([A], [B, C])
-    assert scene.core(A).in_doubt_with == []
-    assert MembershipResolver(scene.core(A)).apart_above(H[A]) == []
+    assert not scene.core(A).uncertainty()
+    assert scene.core(A).uncertainty().above(H[A]) == []
     scene.check((G[B], H[A]))
 
 
@@ -70,15 +70,15 @@ def test_a_group_that_may_have_new_members_is_not_resolved_in_full():
     told = cut_off_before_the_commit(scene, C, A, JoinArc(G[C], H[B]), JoinArc(G[A], H[B]))
     assert isinstance(told, Committed)
     core = scene.core(A)
-    assert MembershipResolver(core).apart_below() == [C]
+    assert core.uncertainty().of_own_arcs() == [C]
     for group in (G[A], H[A]):
-        assert core.doubted_below(core.graph.index[group]) == [C]
+        assert core.uncertainty().below(group) == [C]
         ticket = FIRST_READ + len(scene.cluster.answers)
         scene.cluster.submit(A, ReadCommand(ticket, group))
         scene.cluster.run()
         assert scene.cluster.answers.pop(ticket).unreachable == (group,)
     scene.meet([A], [B, C])
-    assert not core.in_doubt_with
+    assert not core.uncertainty().missed
     scene.check((H[A], G[A]), (G[C], H[B]), (G[A], H[B]))
 
 

@@ -45,7 +45,7 @@ def test_a_group_joins_when_the_server_of_its_parent_is_back():
     assert [why for _, why in scene.core(C).suspended_arcs()] == [f"the server {A} is out of reach"] * 2
     # What is below it at another server may have more above it.
     for server, node in ((C, G[C]), (B, H[B]), (C, arcs[1][1])):
-        assert MembershipResolver(scene.core(server)).apart_above(node) == [A]
+        assert scene.core(server).uncertainty().above(node) == [A]
     scene.meet([A], [B, C])
     scene.check((G[C], H[B]), (H[A], G[A]), *arcs)
 

@@ -107,22 +107,22 @@ def test_what_cannot_be_entered_is_said(loop):
     loop.part([A, B], [C])
     plan = MembershipResolver(loop.core(B)).resolve(G[B])
     assert [(away.server, away.groups) for away in plan.apart] == [(C, (G[C],))]
-    assert MembershipResolver(loop.core(A)).apart_above(G[A]) == [C]
+    assert loop.core(A).uncertainty().above(G[A]) == [C]
     # What is above it at another server is known there too.
-    assert MembershipResolver(loop.core(B)).apart_above(G[B]) == [C]
-    assert MembershipResolver(loop.core(B)).apart_above(H[B]) == []
+    assert loop.core(B).uncertainty().above(G[B]) == [C]
+    assert loop.core(B).uncertainty().above(H[B]) == []
 
 
 def test_a_server_that_was_alone_knows_nothing_for_sure_until_it_is_healed_with_others(loop):
     loop.part([A], [B, C])
     resolver = MembershipResolver(loop.core(A))
-    assert resolver.apart_above(G[A]) == [C]
+    assert resolver.uncertainty().above(G[A]) == [C]
     loop.meet_until(lambda: loop.core(A).view_change_in_progress, [A], [B, C])
     while loop.core(A).view_change_in_progress or not loop.core(A).is_healed:
-        assert resolver.has_gaps
-        assert resolver.apart_above(G[A]) == [B, C]
+        assert resolver.uncertainty()
+        assert resolver.uncertainty().above(G[A]) == [B, C]
         loop.cluster.take(loop.network.next())
-    assert resolver.apart_above(G[A]) == []
+    assert resolver.uncertainty().above(G[A]) == []
     loop.cluster.run()
     loop.check(*RING)
 
@@ -232,7 +232,7 @@ def test_a_group_that_was_deleted_and_created_again_does_not_get_its_arcs_back(l
     loop.done(C, DeleteGroup(G[C], force=True))
     loop.done(C, CreateGroup(G[C]))
     # The home of the parent knows that it cannot know.
-    assert [MembershipResolver(loop.core(server)).apart_below() for server in (A, B)] == [[], [C]]
+    assert [loop.core(server).uncertainty().of_own_arcs() for server in (A, B)] == [[], [C]]
     loop.meet([A, B], [C])
     loop.check((G[A], G[B]))
 

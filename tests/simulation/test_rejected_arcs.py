@@ -38,11 +38,11 @@ def told_of(scene, server):
     groups = [G[server], H[server]]
     return (
         {group: (plan.processes, plan.groups, plan.apart) for group in groups if (plan := resolver.resolve(group))},
-        {node: (resolver.memberships(node), resolver.apart_above(node)) for node in NODES},
+        {node: (resolver.memberships(node), resolver.uncertainty().above(node)) for node in NODES},
         {(group, node) for group in groups for node in NODES if resolver.check(group, node)},
         {(group, node) for group in groups for node in NODES if resolver.explain(group, node)},
         set(resolver.export(subnet=None)),
-        resolver.apart_below(),
+        resolver.uncertainty().of_own_arcs(),
     )
 
 
@@ -84,7 +84,7 @@ def test_what_may_still_be_joined_is_told_as_before(arc, kind, at):
     other = next(server for server in (A, C) if server != at)
     away = kept.resolve(G[at]).apart
     if at == C:
-        assert kept.apart_above(G[C]) == [A]
+        assert kept.uncertainty().above(G[C]) == [A]
     elif kind is ChildKind.PROCESS:
         assert [one.processes for one in away] == [(arc[1],)]
         assert kept.check(H[A], arc[1])

@@ -38,9 +38,9 @@ def check_without(scene, gone):
     for core in others.values():
         resolver = MembershipResolver(core)
         assert core.suspended_arcs() == []
-        assert not resolver.has_gaps or resolver.apart_below() == []
+        assert not resolver.uncertainty() or resolver.uncertainty().of_own_arcs() == []
         for member in (KIM, G[A], G[B], H[A], H[B]):
-            assert resolver.apart_above(member) == []
+            assert resolver.uncertainty().above(member) == []
         assert core.servers_met == [server for server in others if server != core.server]
 
 

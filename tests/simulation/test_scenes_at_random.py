@@ -90,4 +90,4 @@ def test_whatever_is_joined_while_apart_is_joined_or_rejected_in_the_end(seed):
     for server in SERVERS:
         core = scene.core(server)
         assert not core.channels.faults
-        assert not any(core.is_unconfirmed(parent, child) for parent in MISSING for child in GROUPS + PEOPLE)
+        assert not any(core._context.is_unconfirmed(parent, child) for parent in MISSING for child in GROUPS + PEOPLE)

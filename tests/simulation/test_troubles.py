@@ -18,6 +18,7 @@ from namegraph.model.rows import RequestId
 from namegraph.reconcile.reconciliation import Reconciliation
 from namegraph.state.group_versions import GroupVersions
 from namegraph.state.reliable_channels import Channels
+from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.coordinator import Coordinator
 from namegraph.wire.message_parts import FIRST_VIEW
 from resolver.parts import Parts
@@ -140,9 +141,7 @@ def all_suspended_from(core, node):
         pytest.param(
             Reconciliation, "_is_as_settled", lambda *_: True, 27, id="what an end declines is compared again"
         ),
-        pytest.param(
-            ServerCore, "doubted_below", lambda *_: [], 5, id="what may be done without a server is incomplete"
-        ),
+        pytest.param(Uncertainty, "below", lambda *_: [], 5, id="what may be done without a server is incomplete"),
         pytest.param(ServerCore, "suspended_children", all_suspended_from, 7, id="what is rejected is in no answer"),
         pytest.param(Coordinator, "_committed", committed_without_effects, 0, id="what is told of loops is so"),
     ],

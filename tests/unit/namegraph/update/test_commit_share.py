@@ -3,11 +3,12 @@
 import pytest
 from msgspec import structs
 
-from namegraph.core import UNREADABLE, ServerCore
+from namegraph.core import ServerCore
 from namegraph.events import PeerMessage, PeerMet
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.ownership import OwnershipTable
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
@@ -119,4 +120,4 @@ def test_what_is_no_whole_outcome_is_refused_and_counted(everything):
     core = ServerCore(server=SERVERS[1], subnets=[Subnet("b.x")], peers={Subnet("a.x"): SERVERS[0]})
     core.step(PeerMet(SERVERS[0], (Subnet("a.x"),)), 0.0)
     core.step(PeerMessage(SERVERS[0], 1, encode(bad)), 0.0)
-    assert core.channels.faults == {(SERVERS[0], UNREADABLE): 1}
+    assert core.channels.faults == {(SERVERS[0], PeerFault.UNREADABLE): 1}

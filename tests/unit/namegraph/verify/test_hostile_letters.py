@@ -7,24 +7,12 @@ nonsense. Seeds are run one by one, so that one that fails can be looked at alon
 import pytest
 from msgspec import structs
 
-from namegraph.core import UNREADABLE
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import NUMBER_LIMIT, Priority
 from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import NodeKind
-from namegraph.update.arc_outcomes import UNSAID
-from namegraph.verify.prepare_rules import NOT_IN_USE, NOT_ITS_ANCESTRY, UNASKED
-from namegraph.verify.sender_rules import (
-    NO_ARC,
-    NO_COLUMNS,
-    NOT_IN_VIEW,
-    NOT_ITS_UPDATE,
-    NOT_ITS_VIEW,
-    NOT_LEGAL,
-    NOT_ONE_UPDATE,
-    NOT_OUR_VIEW,
-)
 from namegraph.wire.codec import encode
 from namegraph.wire.columns import pack_arcs, pack_records
 from namegraph.wire.message_parts import (
@@ -91,21 +79,21 @@ def commit(arcs):
 def test_what_is_no_name_or_number_is_refused(letter):
     scene = Scene(0)
     scene.receive(HERE, OTHER, encode(letter))
-    assert scene.cores[HERE].channels.faults == {(OTHER, NOT_LEGAL): 1}
+    assert scene.cores[HERE].channels.faults == {(OTHER, PeerFault.NOT_LEGAL): 1}
 
 
 @pytest.mark.parametrize(
     ("letter", "fault"),
     [
-        (SuspendIncoming(()), NOT_OUR_VIEW),
-        (ExcludedFromView(ViewId(2, OTHER), (HERE, OTHER)), NOT_ITS_VIEW),
-        (ExcludedFromView(ViewId(2, OTHER), ()), NOT_ITS_VIEW),
-        (order(CreateGroup(GROUPS[0]), cut="a cut"), NOT_ONE_UPDATE),
-        (order(CreateGroup(GROUPS[0]), read=GROUPS[0]), NOT_ONE_UPDATE),
-        (order(ReconcileArc(GROUPS[0], GROUPS[1], True, NodeKind.ABSENT, 0, 1, 1)), NO_ARC),
-        (order(ReconcileArc(GROUPS[0], GROUPS[0], True, NodeKind.GROUP, 0, 1, 1)), NO_ARC),
-        (commit(pack_arcs([HUGE])), NO_COLUMNS),
-        (commit(pack_arcs([HUGE._replace(kind=NodeKind.ABSENT, version=1)])), NO_ARC),
+        (SuspendIncoming(()), PeerFault.NOT_OUR_VIEW),
+        (ExcludedFromView(ViewId(2, OTHER), (HERE, OTHER)), PeerFault.NOT_ITS_VIEW),
+        (ExcludedFromView(ViewId(2, OTHER), ()), PeerFault.NOT_ITS_VIEW),
+        (order(CreateGroup(GROUPS[0]), cut="a cut"), PeerFault.NOT_ONE_UPDATE),
+        (order(CreateGroup(GROUPS[0]), read=GROUPS[0]), PeerFault.NOT_ONE_UPDATE),
+        (order(ReconcileArc(GROUPS[0], GROUPS[1], True, NodeKind.ABSENT, 0, 1, 1)), PeerFault.NO_ARC),
+        (order(ReconcileArc(GROUPS[0], GROUPS[0], True, NodeKind.GROUP, 0, 1, 1)), PeerFault.NO_ARC),
+        (commit(pack_arcs([HUGE])), PeerFault.NO_COLUMNS),
+        (commit(pack_arcs([HUGE._replace(kind=NodeKind.ABSENT, version=1)])), PeerFault.NO_ARC),
     ],
 )
 def test_what_cannot_be_so_is_refused(letter, fault):
@@ -125,7 +113,7 @@ def test_a_number_within_the_limit_leaves_room_for_those_that_follow_it():
 def test_text_that_is_none_is_unreadable():
     scene = Scene(0)
     scene.receive(HERE, OTHER, encode(order(CreateGroup(GROUPS[0]))).replace(b"@b.x", b"@b\xff\xfe"))
-    assert scene.cores[HERE].channels.faults == {(OTHER, UNREADABLE): 1}
+    assert scene.cores[HERE].channels.faults == {(OTHER, PeerFault.UNREADABLE): 1}
 
 
 def test_who_is_not_in_the_view_does_not_speak_in_it():
@@ -135,7 +123,7 @@ def test_who_is_not_in_the_view_does_not_speak_in_it():
     assert core.members == (HERE,)
     number, leader = core.view.split("@")
     scene.receive(HERE, OTHER, encode(order(), ViewId(int(number), ServerId(leader))))
-    assert core.channels.faults == {(OTHER, NOT_IN_VIEW): 1}
+    assert core.channels.faults == {(OTHER, PeerFault.NOT_IN_VIEW): 1}
 
 
 def test_who_is_ready_without_saying_what_its_nodes_are_ends_the_update():
@@ -146,7 +134,7 @@ def test_who_is_ready_without_saying_what_its_nodes_are_ends_the_update():
     assert core.graph.children[core.graph.index[GROUPS[0]]]
     scene.ask(HERE, JoinArc(GROUPS[1], GROUPS[2]))
     scene.deliver_all(lambda message: structs.replace(message, children=()) if isinstance(message, Ready) else message)
-    assert core.channels.faults == {(OTHER, UNSAID): 1}
+    assert core.channels.faults == {(OTHER, PeerFault.UNSAID): 1}
     assert not core.graph.children[core.graph.index[GROUPS[1]]]
 
 
@@ -159,7 +147,7 @@ def test_who_is_ready_without_the_ancestry_of_its_parents_ends_the_update():
         lambda message: structs.replace(message, ancestry=pack_records(())) if isinstance(message, Ready) else message
     )
     core = scene.cores[HERE]
-    assert core.channels.faults == {(OTHER, UNSAID): 1}
+    assert core.channels.faults == {(OTHER, PeerFault.UNSAID): 1}
     assert not core.graph.virtual_nodes
 
 
@@ -173,7 +161,7 @@ def test_nobody_else_says_what_is_above_the_groups_of_a_coordinator(counter):
     version = core.records.version_of(node) if counter is None else Priority(counter, OTHER)
     lie = pack_records([AncestryRecord(GROUPS[1], (), None, version)])
     scene.deliver_all(lambda message: structs.replace(message, ancestry=lie) if isinstance(message, Ready) else message)
-    assert core.channels.faults == {(OTHER, NOT_ITS_ANCESTRY): 1}
+    assert core.channels.faults == {(OTHER, PeerFault.NOT_ITS_ANCESTRY): 1}
     assert core.graph.parents[node]
     assert not core._coordinator.under_way()
 
@@ -192,7 +180,7 @@ def test_arcs_are_left_for_nobody_but_the_home_of_a_group_that_is_deleted():
     (update_id,) = core._coordinator.under_way()
     scene.receive(HERE, THIRD, encode(in_use(update_id, (GROUPS[1], PEOPLE[1]))))
     scene.deliver_all()
-    assert core.channels.faults == {(THIRD, UNASKED): 1}
+    assert core.channels.faults == {(THIRD, PeerFault.UNASKED): 1}
     assert core.graph.index[PEOPLE[1]] in core.graph.children[core.graph.index[GROUPS[1]]]
     assert core.graph.group(GROUPS[0]) is None
 
@@ -209,7 +197,7 @@ def test_who_has_no_group_to_be_deleted_has_no_arcs_to_be_left(group, arc):
     lie = in_use(scene.cores[HERE]._coordinator.under_way()[0], arc, number=2)
     scene.deliver_all(lambda message: lie if isinstance(message, Ready) else message)
     core = scene.cores[HERE]
-    assert core.channels.faults == {(OTHER, NOT_IN_USE): 1}
+    assert core.channels.faults == {(OTHER, PeerFault.NOT_IN_USE): 1}
     assert core.graph.index[arc[1]] in core.graph.children[core.graph.index[arc[0]]]
 
 
@@ -225,6 +213,6 @@ def test_an_update_that_was_asked_for_is_aborted_and_not_dropped():
         scene.receive(HERE, OTHER, letters.pop(0))
     (update_id,) = core.entries.by_update
     scene.receive(HERE, OTHER, encode(Drop(update_id)))
-    assert core.channels.faults == {(OTHER, NOT_ITS_UPDATE): 1}
+    assert core.channels.faults == {(OTHER, PeerFault.NOT_ITS_UPDATE): 1}
     scene.receive(HERE, OTHER, encode(Abort(update_id)))
     assert not core.entries.by_update

@@ -7,7 +7,6 @@ from namegraph.model.names import NodeId
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.outcomes import Committed
 from namegraph.model.refusals import Reason, RefusedError
-from nameserver.reads.completeness import Completeness
 from nameserver.reads.local_check import LocalChecks, PairFinding
 from resolver.membership import MembershipResolver
 from tests.simulation.scene import (
@@ -30,26 +29,16 @@ ANN = NodeId(f"ann@{C}")
 BOB = NodeId("bob@elsewhere.example")
 
 
-class FakeDirectory:
-    def __init__(self, *unheard):
-        self._unheard = list(unheard)
-
-    def unheard(self):
-        return self._unheard
-
-
 class Server:
     """What one server of a scene tells."""
 
     def __init__(self, scene, server, *unheard):
-        directory = FakeDirectory(*unheard)
-        self.resolver = MembershipResolver(scene.core(server), unheard=directory.unheard)
-        gaps = Completeness(resolver=self.resolver, directory=directory)
-        self._checks = LocalChecks(core=scene.core(server), resolver=self.resolver, gaps=gaps)
+        self.resolver = MembershipResolver(scene.core(server), unheard=lambda: unheard)
+        self._checks = LocalChecks(core=scene.core(server), resolver=self.resolver)
 
     def finding(self, group, member):
         (found,) = self._checks.findings([group], [member], settles=True)
-        return PairFinding(found), self._checks.apart_of([member])
+        return PairFinding(found), self._checks.away([group], [member], [found])
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from namegraph.events import ImportCommand, UpdateCommand
 from namegraph.model.operations import JoinArc, LeaveArc
 from nameserver.calls import stable_listing
 from nameserver.driver.run_loop import RunLoop
-from nameserver.reads.completeness import Completeness
 from nameserver.reads.exports import ExportCalls
 from nameserver.reads.memberships import MembershipCalls
 from nameserver.reads.resolve_stream import StreamCalls
@@ -49,12 +48,11 @@ class Methods:
             "routing": Routing(known=core, directory=directory),
             "forwarder": Forwarder(server=core.server, directory=directory),
         }
-        gaps = Completeness(resolver=resolver, directory=directory)
         self._streams = StreamCalls(
             core=core, resolver=resolver, run_loop=run_loop, routing=others["routing"], resolutions=None
         )
-        self._exports = ExportCalls(resolver=resolver, gaps=gaps, run_loop=run_loop, **others)
-        self._memberships = MembershipCalls(core=core, resolver=resolver, gaps=gaps, **others)
+        self._exports = ExportCalls(resolver=resolver, run_loop=run_loop, **others)
+        self._memberships = MembershipCalls(core=core, resolver=resolver, **others)
 
     def resolve(self, request):
         return self._streams.resolve(request, None)

@@ -1,0 +1,36 @@
+"""What another server can do wrong, in the words of operators: each is counted, by server, and shown by `peers`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class PeerFault(StrEnum):
+    """What is wrong with a message of another server; the sentence begins with that server's name."""
+
+    REPEATED = "repeated"
+    OUT_OF_ORDER = "out of order"
+    UNEARNED_RECEIPT = "receipt for what was not sent"
+    UNREADABLE = "unreadable message"
+    NOT_LEGAL = "sends an invalid name or number"
+    NOT_ONE_UPDATE = "mixes kinds of operation in one update"
+    NOT_ITS_UPDATE = "acts as coordinator of another server's update"
+    NOT_OUR_UPDATE = "answers this server about another coordinator's update"
+    NOT_ITS_NODE = "speaks for a node it does not own"
+    NOT_OUR_NODE = "asks this server about a node of another server"
+    NO_COLUMNS = "sends columns that do not fit together"
+    NO_ARC = "names an impossible arc"
+    NOT_ITS_VIEW = "acts as leader of another server's view"
+    NOT_IN_VIEW = "sends a message of a view that it does not belong to"
+    NOT_OUR_VIEW = "sends this server a message meant for another view or leader"
+    NOT_READY = "commits an update for which this server is not ready"
+    UNSAID = "is ready but leaves out what the outcome needs"
+    UNASKED = "answers about an update that it was not asked about"
+    NOT_ITS_ANCESTRY = "is ready with wrong ancestry of this server's nodes"
+    NOT_IN_USE = "names arcs to leave that do not keep the group from being deleted"
+    OTHER_PLACE = "commits an update at another place in the order than agreed"
+    IMPOSSIBLE = "commits a state that cannot exist"
+    OTHER_GROUPS = "commits changes to this server's groups other than those agreed"
+    OTHER_ARCS = "commits changes to this server's arcs other than those agreed"
+    OTHER_RECORDS = "commits ancestry of this server's nodes that does not follow from the update"
+    OTHER_LOOPS = "commits a loop of groups that form no cycle"

@@ -1,0 +1,243 @@
+"""Who may change an arc, in each view: one table of rules, asked by everybody who needs to know.
+
+Each end of an arc has a home, and the parent's home says whether the arc is there. While a view parts the two, the one
+that is there may do some of it alone: remember a join until they meet, or leave what is suspended. What an arc needs
+for that, it is asked when an update's turn has come.
+
+Every kind of step, with every place of the parent's home and of the child's, has exactly one rule; their order means
+nothing.
+
+Source: interfaces.md, semantics 11; protocol.md sections 5 and 7.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from itertools import product
+from typing import NamedTuple
+
+from msgspec import structs
+
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import JoinArc, LeaveArc, Operation
+from namegraph.state.context import ServerContext
+from namegraph.wire.message_parts import ReconcileArc, SuspendArc
+
+ArcOperation = JoinArc | LeaveArc | ReconcileArc | SuspendArc
+
+
+class Place(IntEnum):
+    """Where a server is, as seen from this one."""
+
+    HERE = 0
+    """It is this one."""
+    THERE = 1
+    """In its view, and within reach."""
+    LOST = 2
+    """In its view, and out of reach: there will be another view."""
+    AWAY = 3
+    """In another view, or in none."""
+    RETIRED = 4
+    """As AWAY, and gone for good, as an operator says."""
+
+
+class ArcStep(IntEnum):
+    """What is done with an arc."""
+
+    JOIN = 0
+    JOIN_OFFLINE = 1
+    """As `JOIN`; where the home of one end cannot know of it, the arc waits for that."""
+    LEAVE = 2
+    LEAVE_UNCONFIRMED = 3
+    """To leave at its child's end what the parent's home knows nothing of."""
+    SETTLE = 4
+    SUSPEND = 5
+
+
+class End(Enum):
+    """Ends of an arc."""
+
+    PARENT = 1
+    CHILD = 2
+    BOTH = 3
+
+
+class Need(Enum):
+    """What an arc must be so that it can be left."""
+
+    NOTHING = 0
+    SUSPENDED = 1
+    SUSPENDED_GROUP = 2
+    """Suspended, and to a group, or not known to the parent's home.
+
+    A process is a member without question, whoever is away: so only the parent's home may leave an arc to one that it
+    knows of. What is below a group that is away, nobody takes for known.
+    """
+    UNCONFIRMED = 3
+    UNCONFIRMED_HEALED = 4
+    """Also, its parent's home is not joining it just now."""
+
+
+class Rule(NamedTuple):
+    """What holds for some steps, with the homes of both ends at some places."""
+
+    steps: tuple[ArcStep, ...]
+    parents: frozenset[Place]
+    children: frozenset[Place]
+    asked: End
+    """Of which ends the coordinator asks the homes."""
+    judge: End
+    """The home of this end says whether the arc is there."""
+    answers: End
+    """The home of this end answers a client who asks for this step."""
+    waits: bool = False
+    """Whether the arc is to be suspended until the home of the other end knows of it."""
+    needs: Need = Need.NOTHING
+
+
+HERE, ANY = frozenset([Place.HERE]), frozenset(Place)
+OUT = frozenset([Place.AWAY, Place.RETIRED])
+IN = ANY - OUT
+OTHERS_IN = IN - HERE
+UNREACHABLE = OUT | {Place.LOST}
+REACHABLE = ANY - UNREACHABLE
+AWAY, RETIRED = frozenset([Place.AWAY]), frozenset([Place.RETIRED])
+
+_JOINS, _OFFLINE = (ArcStep.JOIN, ArcStep.SETTLE), (ArcStep.JOIN_OFFLINE,)
+_LEAVE, _UNCONFIRMED = (ArcStep.LEAVE,), (ArcStep.LEAVE_UNCONFIRMED,)
+_PARENT, _CHILD, _BOTH = End.PARENT, End.CHILD, End.BOTH
+
+RULES = (
+    # Steps, places of the parent's home and of the child's; who is asked, who judges, who answers.
+    Rule(_JOINS, IN, ANY, _BOTH, _PARENT, _PARENT),
+    Rule(_JOINS, OUT, ANY, _BOTH, _CHILD, _PARENT),
+    Rule(_OFFLINE, IN, REACHABLE, _BOTH, _PARENT, _PARENT),
+    Rule(_OFFLINE, HERE, UNREACHABLE, _PARENT, _PARENT, _PARENT, waits=True),
+    Rule(_OFFLINE, OTHERS_IN, UNREACHABLE, _PARENT, _PARENT, _PARENT),
+    Rule(_OFFLINE, OUT, HERE, _CHILD, _CHILD, _CHILD, waits=True),
+    Rule(_OFFLINE, OUT, REACHABLE - HERE, _BOTH, _CHILD, _CHILD),
+    Rule(_OFFLINE, OUT, UNREACHABLE, _PARENT, _CHILD, _CHILD),
+    Rule(_LEAVE, IN, IN, _BOTH, _PARENT, _PARENT),
+    Rule(_LEAVE, IN, OUT, _PARENT, _PARENT, _PARENT, needs=Need.SUSPENDED),
+    Rule(_LEAVE, OUT, OUT, _PARENT, _CHILD, _PARENT, needs=Need.SUSPENDED),
+    # Not at its child's end for another coordinator: what that cannot tell us any more, it could offer to homes of
+    # parents alone.
+    Rule(_LEAVE, OUT, OTHERS_IN, _BOTH, _CHILD, _PARENT),
+    Rule(_LEAVE, AWAY, HERE, _CHILD, _CHILD, _PARENT, needs=Need.SUSPENDED_GROUP),
+    Rule(_LEAVE, RETIRED, HERE, _CHILD, _CHILD, _PARENT, needs=Need.SUSPENDED),
+    Rule(_UNCONFIRMED, IN, ANY, _CHILD, _CHILD, _CHILD, needs=Need.UNCONFIRMED_HEALED),
+    Rule(_UNCONFIRMED, OUT, ANY, _CHILD, _CHILD, _CHILD, needs=Need.UNCONFIRMED),
+    Rule((ArcStep.SUSPEND,), ANY, ANY, _CHILD, _CHILD, _CHILD),
+)
+
+_RULE_OF = {place: rule for rule in RULES for place in product(rule.steps, sorted(rule.parents), sorted(rule.children))}
+
+
+class Authority(NamedTuple):
+    """Who has a say in one step with one arc."""
+
+    context: ServerContext
+    step: ArcStep
+    parent: NodeId
+    child: NodeId
+    above: ServerId
+    """The home of its parent."""
+    below: ServerId
+    """The home of its child."""
+    parent_at: Place
+    child_at: Place
+    rule: Rule
+
+    @property
+    def is_judged_here(self) -> bool:
+        """Whether this server says whether the arc is there."""
+        return (self.above if self.rule.judge is End.PARENT else self.below) == self.context.server
+
+    @property
+    def is_child_here(self) -> bool:
+        """Whether this server is the home of the child."""
+        return self.child_at is Place.HERE
+
+    @property
+    def acts_for_parent_home(self) -> bool:
+        """Whether this server, the home of the child, speaks for the home of the parent, which is away."""
+        return self.child_at is Place.HERE and self.parent_at in OUT
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether one end is here, and the home of the other one is away."""
+        return self.acts_for_parent_home or (self.parent_at is Place.HERE and self.child_at in OUT)
+
+    @property
+    def begins_here(self) -> bool:
+        """Whether this server may coordinate the step, although the parent is another server's."""
+        is_at_child_alone = self.rule.asked is End.CHILD and self.child_at is Place.HERE
+        return is_at_child_alone and (self.step is not ArcStep.LEAVE or self.may_leave)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether the arc is such that it can be left in this way."""
+        context, parent, child = self.context, self.parent, self.child
+        match self.rule.needs:
+            case Need.NOTHING:
+                return True
+            case Need.SUSPENDED:
+                return context.is_suspended(parent, child)
+            case Need.SUSPENDED_GROUP:
+                is_surely_left = context.graph.group(child) is not None or context.is_unconfirmed(parent, child)
+                return is_surely_left and context.is_suspended(parent, child)
+            case Need.UNCONFIRMED:
+                return context.is_unconfirmed(parent, child)
+            case Need.UNCONFIRMED_HEALED:
+                return context.is_healed and context.is_unconfirmed(parent, child)
+
+    @property
+    def asked(self) -> list[tuple[ServerId, NodeId, bool]]:
+        """Whom the coordinator asks, about which node, and whether all that is below it matters."""
+        ends = [(self.above, self.parent, False)] if self.rule.asked is not End.CHILD else []
+        return [*ends, (self.below, self.child, True)] if self.rule.asked is not End.PARENT else ends
+
+    @property
+    def concerned(self) -> tuple[ServerId, ...]:
+        """The servers that hear of the step, where they are asked for anything; each once."""
+        return (self.below,) if self.step is ArcStep.SUSPEND else tuple(dict.fromkeys((self.above, self.below)))
+
+
+def authority(context: ServerContext, step: ArcStep, parent: NodeId, child: NodeId) -> Authority:
+    """Who has a say in a step, as things are in the view of this server."""
+    above, below = context.home_of(parent), context.home_below(parent=parent, child=child)
+    parent_at = place_of(context, above)
+    child_at = parent_at if below == above else place_of(context, below)
+    return Authority(
+        context, step, parent, child, above, below, parent_at, child_at, _RULE_OF[step, parent_at, child_at]
+    )
+
+
+def authority_over(context: ServerContext, operation: ArcOperation) -> Authority:
+    """As `authority`, for an operation."""
+    match operation:
+        case JoinArc():
+            step = ArcStep.JOIN_OFFLINE if operation.offline else ArcStep.JOIN
+        case LeaveArc():
+            step = ArcStep.LEAVE_UNCONFIRMED if operation.is_unconfirmed else ArcStep.LEAVE
+        case ReconcileArc():
+            step = ArcStep.SETTLE
+        case SuspendArc():
+            step = ArcStep.SUSPEND
+    return authority(context, step, operation.parent, operation.child)
+
+
+def marked(context: ServerContext, operation: Operation) -> Operation:
+    """As it is to be done: a leave of what the parent's home knows nothing of is the child's home's own affair."""
+    if isinstance(operation, LeaveArc) and context.is_unconfirmed(operation.parent, operation.child):
+        return structs.replace(operation, is_unconfirmed=True)
+    return operation
+
+
+def place_of(context: ServerContext, server: ServerId) -> Place:
+    """Where a server is."""
+    if server == context.server:
+        return Place.HERE
+    if not context.is_in_view(server):
+        return Place.RETIRED if server in context.retired else Place.AWAY
+    return Place.LOST if server in context.lost else Place.THERE
