@@ -33,19 +33,21 @@ class AncestryFilling:
 
     async def fill_for(self, names: Iterable[str]) -> None:
         """Have the sets of some nodes, so that asking for them takes no time; unknown names are passed over."""
-        index, ancestors = self._core.graph.index, self._core.ancestors
+        core = self._core
         for name in names:
-            node = index.get(NodeId(name))
-            if node is not None and not ancestors.is_known(node):
+            node = core.graph.index.get(NodeId(name))
+            if node is not None and not core.ancestors.is_known(node):
                 await self._fill(node, rest_seconds=0.0)
 
     async def fill_forever(self) -> None:
         """Fill whatever is missing, a slice at a time, for as long as the server runs."""
-        looked_at = -1
+        looked_at: object = None
         while True:
             await self._run_loop.between_steps()
-            if looked_at != self._run_loop.step_count:
-                looked_at = self._run_loop.step_count
+            # What a long step left missing is seen once that is durable.
+            newest = self._run_loop.step_count, self._core.ancestors
+            if looked_at != newest:
+                looked_at = newest
                 await self._fill_all()
             await asyncio.sleep(LOOK_SECONDS)
 
