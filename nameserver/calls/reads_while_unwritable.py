@@ -74,7 +74,7 @@ class ReadsWhileUnwritable:
             return
         self._of_step = self._run_loop.step_count
         core, touched, written = self._core, BitMap(), BitMap()
-        for records in self._run_loop.undurable_records():
+        for records in self._run_loop.undurable_records_seen():
             written.update(record.node for record in records.nodes)
             touched.update(record.parent for record in records.arcs)
             touched.update(record.child for record in records.arcs)

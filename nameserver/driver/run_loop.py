@@ -203,7 +203,10 @@ class RunLoop:
         self._stepped: asyncio.Future[None] | None = None
         """Done at the next step; present while a caller waits for it."""
         self.step_count = 0
-        """How many steps were taken: tells a reader that yields in between whether the graph may have changed."""
+        """Tells a reader that yields in between whether the graph may have changed, or is about to in another thread.
+
+        Rises with each step that was taken, and when a long one begins or what it did is shown to readers.
+        """
         self.storage_failure: str | None = None
         self.followers: list[Callable[[Effects], None]] = []
         """Told what each step did, at once: readers that go on over several steps."""
@@ -213,12 +216,7 @@ class RunLoop:
     @property
     def newest_batch(self) -> Batch | None:
         """The newest batch that is not durable and that readers see; while it is None, answers may leave at once."""
-        seen = None
-        for batch in self._undurable():
-            if batch.is_of_long_step:
-                break
-            seen = batch
-        return seen
+        return next(reversed(self._seen_by_readers()), None)
 
     def now(self) -> float:
         """The time on the clock of deadlines."""
@@ -375,6 +373,10 @@ class RunLoop:
         """What is in memory, but not yet in the database."""
         return [batch.records for batch in self._undurable()]
 
+    def undurable_records_seen(self) -> list[Records]:
+        """As `undurable_records`, of what readers see."""
+        return [batch.records for batch in self._seen_by_readers()]
+
     def _begin_channels_again(self, peers: Sequence[ServerId]) -> None:
         """Forget what was known by numbers of before, and let nothing of the new ones leave before they are durable."""
         for batch in self._undurable():
@@ -391,6 +393,10 @@ class RunLoop:
     def _undurable(self) -> list[Batch]:
         """The batches under way, the oldest one first."""
         return [batch for batch in (self._flushing, *self._sealed, self._collecting) if batch is not None]
+
+    def _seen_by_readers(self) -> list[Batch]:
+        """Those of the batches under way that come before all of long steps."""
+        return list(itertools.takewhile(lambda batch: not batch.is_of_long_step, self._undurable()))
 
     def _seal(self) -> None:
         """Begin another batch with the next step."""
@@ -434,6 +440,7 @@ class RunLoop:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
         self._seal()
         long_steps.hold()
+        self.step_count += 1
         now = self._clock()
         try:
             carried_out = partial(_carry_out, core, event, now)
@@ -578,6 +585,7 @@ class RunLoop:
         self._durable_revision = batch.revision
         if batch.is_of_long_step and self._long_steps is not None:
             self._long_steps.let_go(earliest=True)
+            self.step_count += 1
         self._recover()
         came_meanwhile = 0 if self._collecting is None else len(self._collecting.replies)
         self._expected_replies = len(batch.replies) + came_meanwhile

@@ -90,7 +90,7 @@ class StandingCore(CoreUnderTest):
 
 
 def standing_over(core, *, is_alone=True):
-    run_loop = SimpleNamespace(step_count=1, undurable_records=lambda: [core.records])
+    run_loop = SimpleNamespace(step_count=1, undurable_records_seen=lambda: [core.records])
     return ReadsWhileUnwritable(core=core.core, run_loop=run_loop, is_alone=lambda: is_alone)
 
 

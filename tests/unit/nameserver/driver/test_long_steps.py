@@ -290,6 +290,39 @@ async def test_of_two_long_steps_each_is_seen_exactly_when_its_own_batch_is_dura
     assert [letters_in(records) for records in server.store.batches] == [[1], [2], [3]]
 
 
+async def test_readers_that_go_on_over_several_turns_are_told_when_a_long_step_begins_ends_and_is_shown(server):
+    """The graph that they began to read is changed in another thread from its beginning on."""
+    server.store.hold()
+    counts = [server.run_loop.step_count]
+    await server.begin(SendLetter(PEER, b"long"))
+    counts.append(server.run_loop.step_count)
+    server.core.gate.release()
+    await server.until(lambda: server.store.batches)
+    counts.append(server.run_loop.step_count)
+    server.store.open()
+    await server.at_rest()
+    counts.append(server.run_loop.step_count)
+    assert len(set(counts)) == 4
+
+
+async def test_what_readers_see_that_is_not_durable_is_what_came_before_the_first_long_step(server):
+    server.store.hold()
+    server.send(b"before")
+    await server.until(lambda: server.store.batches)
+    await server.begin(SendLetter(PEER, b"long"))
+    server.core.gate.release()
+    await server.between_steps()
+    server.send(b"later")
+    assert list(map(letters_in, server.run_loop.undurable_records())) == [[1], [2], [3]]
+    assert list(map(letters_in, server.run_loop.undurable_records_seen())) == [[1]]
+    server.store.let_one_through()
+    await server.until(lambda: len(server.store.batches) == 2)
+    assert server.run_loop.undurable_records_seen() == []
+    server.store.let_one_through()
+    await server.until(lambda: len(server.store.batches) == 3)
+    assert list(map(letters_in, server.run_loop.undurable_records_seen())) == [[3]]
+
+
 # -- events that come meanwhile
 
 
