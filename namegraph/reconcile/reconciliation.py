@@ -15,13 +15,14 @@ Source: protocol.md sections 6 and 7, *Heal*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
-from functools import partial
+from collections.abc import Container, Iterable, Sequence
+from typing import NamedTuple
 
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import NodeKind, RequestId
+from namegraph.reconcile.pair_phase import Pair, PairPhase
 from namegraph.reconcile.suspended_arcs import left_with, suspended_with
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import NUMBERS_OF_SERVERS, SERVERS, DurableMap, packed
@@ -42,8 +43,25 @@ OFFERED = "offered"
 HELD = "held"
 """Rows: what others hold and have no answer to, by sender."""
 
-BATCH = 5_000
-"""Arcs that are settled by one update: others wait for it where they touch the same nodes."""
+
+class _SettleArcs(NamedTuple):
+    """What an update is for: arcs to a children's home, as they are to be."""
+
+    server: ServerId
+    arcs: list[ReconcileArc]
+
+
+class _TakeOffer(NamedTuple):
+    """What an update is for: a part of an offer."""
+
+    key: tuple[ServerId, int]
+
+
+class _Recreate(NamedTuple):
+    """What an update is for: groups that were lost, which a digest or a reply names."""
+
+    server: ServerId
+    held: ArcDigest | DigestReply
 
 
 class Reconciliation:
@@ -64,28 +82,19 @@ class Reconciliation:
         self._offered = DurableMap(context.durable, OFFERED, NUMBERS_OF_SERVERS, packed(HintedOutcome))
         self._parts_begun: dict[tuple[ServerId, int], int] = {}
         """Of offers: how many of their parts were begun with in this view."""
-        self._waiting: dict[ServerId, list[ReconcileArc]] = {}
-        """What is still to be settled, by the children's home."""
-        self._answers_due: dict[ServerId, None] = {}
-        """Servers whose answer to a digest is still to come."""
-        self._under_way: dict[UpdateId, ServerId | tuple[ServerId, int]] = {}
-        """What an update settles: the arcs to a children's home, or an offer."""
-        self._settling: dict[UpdateId, list[ReconcileArc]] = {}
-        """Of these, the arcs to a children's home, as they are to be."""
+        self._pairs: dict[ServerId, Pair] = {}
+        """By children's home: how far this server is, as the parents' home, with settling the arcs to there."""
+        self._under_way: dict[UpdateId, _SettleArcs | _TakeOffer | _Recreate] = {}
+        """What each update of this server's own is for."""
         self._held_by = DurableMap(context.durable, HELD, SERVERS, packed(ArcDigest))
         """Digests without an answer yet: they may name groups that an offer still has to create."""
         self._declined: dict[ReconcileArc, None] = {}
         """Arcs that an end declined once in this view: a second decline rejects the arc."""
-        self._compared_after: dict[UpdateId, tuple[ServerId, ArcDigest | DigestReply]] = {}
-        """By the update that recreates groups: the digest to process once they exist."""
-        self._interrupted: list[Callable[[], None]] = []
-        """Steps to begin again that ended when a server was lost."""
 
     def view_ended(self, undone: Sequence[Transaction]) -> None:
         """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
         context = self._context
-        self._waiting, self._under_way, self._settling, self._declined = {}, {}, {}, {}
-        self._answers_due, self._compared_after, self._parts_begun, self._interrupted = {}, {}, {}, []
+        self._pairs, self._under_way, self._parts_begun, self._declined = {}, {}, {}, {}
         self._held_by.clear()
         context.group_versions.deleted_elsewhere((), NEVER)
         self.rejected, self._wanted = {}, {}
@@ -103,23 +112,24 @@ class Reconciliation:
     def view_opened(self) -> None:
         """Send every other member the arcs that are suspended here, and the outcomes that it missed."""
         context = self._context
-        self._interrupted = []
-        self._answers_due = dict.fromkeys(server for server in sorted(context.members) if server != context.server)
-        for server in self._answers_due:
+        for server in [server for server in sorted(context.members) if server != context.server]:
             for key in [key for key in self._undelivered if key[0] == server]:
                 context.post(server, self._undelivered.pop(key))
-            self._say_held(server)
-        self._take_offers()
-        # After a restart this server is not told again.
-        for server in list(self._held_by):
-            self._compare_held(server)
+            self._compare(server)
+        self._take_up()
         self._say_if_healed()
 
     def go_on(self) -> None:
         """Everybody in the view is there again, before it came to an end: begin again what came to nothing."""
-        interrupted, self._interrupted = self._interrupted, []
-        for begin_again in interrupted:
-            begin_again()
+        for server in [server for server, pair in self._pairs.items() if pair.phase is PairPhase.INTERRUPTED]:
+            self._compare(server)
+        self._take_up()
+
+    def _take_up(self) -> None:
+        """Begin what others said and what is not under way: after a restart they do not say it again."""
+        self._take_offers()
+        for server in list(self._held_by):
+            self._compare_held(server)
 
     @property
     def has_new_groups(self) -> bool:
@@ -140,19 +150,24 @@ class Reconciliation:
         holders = [self._wanted.pop(group) for group in created]
         for server in sorted(set().union(*holders)):
             # Here as the home of parents, there as that of children: who holds nothing more has nothing to settle.
-            self._settle_again(server)
+            self._compare(server)
             context.send(server, DigestReply(()))
 
     def _want(self, group: NodeId, server: ServerId) -> None:
         self._wanted.setdefault(group, {})[server] = None
 
-    def _say_held(self, server: ServerId) -> None:
+    def _pair_with(self, server: ServerId) -> Pair:
+        return self._pairs.setdefault(server, Pair())
+
+    def _compare(self, server: ServerId) -> None:
+        """As the parents' home: ask what is newer there."""
+        self._pair_with(server).compare()
         self._context.send(server, ArcDigest(tuple(suspended_with(self._context, server, leaving=True))))
 
     def _say_if_healed(self) -> None:
         context = self._context
-        is_something_left = self._answers_due or self._waiting or self._under_way or self._offered or self._interrupted
-        if not (context.is_healed or is_something_left):
+        are_settled = all(pair.phase is PairPhase.SETTLED for pair in self._pairs.values())
+        if are_settled and not (context.is_healed or self._under_way or self._offered):
             context.send(context.view.leader, MemberReconciled())
 
     def offer_again(self, server: ServerId, offer: HintedOutcome) -> None:
@@ -175,8 +190,11 @@ class Reconciliation:
     def _compare_held(self, sender: ServerId) -> None:
         """Answer what a server holds, unless that has to wait."""
         held = self._held_by.get(sender)
-        is_begun = (sender, held) in self._compared_after.values()
-        if held is None or is_begun or any(server == sender for server, _ in self._offered):
+        if (
+            held is None
+            or _Recreate(sender, held) in self._under_way.values()
+            or any(server == sender for server, _ in self._offered)
+        ):
             return
         children = [(known.arc.child, known.writer) for known in held.arcs if known.kind is NodeKind.GROUP]
         if not self._makes_anew(sender, held, children):
@@ -213,6 +231,7 @@ class Reconciliation:
         sure = [known for known in held.arcs if known.is_present and known.arc not in held.unconfirmed]
         if not self._makes_anew(sender, held, [(known.arc.parent, known.writer) for known in sure]):
             self._take_newest(sender, held)
+        self._say_if_healed()
 
     def _take_newest(self, sender: ServerId, held: DigestReply) -> None:
         context = self._context
@@ -240,47 +259,42 @@ class Reconciliation:
                 self._want(arc.parent, sender)
             elif not is_there or context.group_versions.is_deleted_since(arc.parent, known.writer):
                 newest[arc] = _gone_with_group(known)
-        self._waiting[sender] = [_settle(newest[arc]) for arc in sorted(newest)]
-        self._settle_next(sender)
-        self._answers_due.pop(sender, None)
-        self._say_if_healed()
+        self._start_batch(sender, self._pair_with(sender).reply([_settle(newest[arc]) for arc in sorted(newest)]))
 
     def begun_again(self, before: UpdateId, now: UpdateId) -> None:
         """An update that deletes a group goes on under another id: arcs are to be left first."""
-        what = self._under_way.pop(before, None)
-        if what is not None:
-            self._under_way[now] = what
+        task = self._under_way.pop(before, None)
+        if task is not None:
+            self._under_way[now] = task
 
     def ended(self, update_id: UpdateId, *, is_done: bool) -> None:
         """An update that settles something is over."""
-        compared = self._compared_after.pop(update_id, None)
-        what = self._under_way.pop(update_id, None)
-        settled = self._settling.pop(update_id, [])
-        if not is_done and self._is_somebody_lost():
-            # Either a view follows, or everybody is there again.
-            if compared is not None:
-                self._interrupted.append(partial(self._compare, *compared))
-            elif what is not None:
-                if isinstance(what, tuple):
-                    self._parts_begun.pop(what, None)
-                self._interrupted.append(partial(self._settle_again, what))
-            return
-        if compared is not None:
-            sender, held = compared
-            if isinstance(held, ArcDigest):
+        task = self._under_way.pop(update_id, None)
+        is_lost = not is_done and any(map(self._context.is_in_view, self._context.lost))
+        match task:
+            case None:
+                return
+            case _TakeOffer(key):
+                if is_lost:
+                    self._parts_begun.pop(key, None)
+                    return
+                self._take_offers()
+            case _Recreate(sender, ArcDigest() as held):
+                if is_lost:
+                    return
                 self._answer(sender, held)
-            else:
+            case _SettleArcs(sender) | _Recreate(sender) if is_lost:
+                # Either a view follows, or everybody is there again.
+                self._pair_with(sender).interrupt()
+                return
+            case _Recreate(sender, DigestReply() as held):
                 self._take_newest(sender, held)
-        if what is None:
-            return
-        if isinstance(what, tuple):
-            self._take_offers()
-        elif self._is_anything_new(settled):
-            # Something was done to an arc, or to a group, since all was compared.
-            self._waiting.pop(what, None)
-            self._settle_again(what)
-        else:
-            self._settle_next(what)
+            case _SettleArcs(server, arcs):
+                if self._is_anything_new(arcs):
+                    # Something was done to an arc, or to a group, since all was compared.
+                    self._compare(server)
+                else:
+                    self._start_batch(server, self._pair_with(server).next_batch())
         self._say_if_healed()
 
     def _is_anything_new(self, settled: Iterable[ReconcileArc]) -> bool:
@@ -300,20 +314,6 @@ class Reconciliation:
             return True
         return not (is_newer(settle, known_arc(context, arc)) or context.is_suspended(*arc))
 
-    def _compare(self, sender: ServerId, held: ArcDigest | DigestReply) -> None:
-        if isinstance(held, ArcDigest):
-            self.held(sender, held)
-        else:
-            self.held_too(sender, held)
-
-    def _settle_again(self, what: ServerId | tuple[ServerId, int]) -> None:
-        if isinstance(what, tuple):
-            self._parts_begun.pop(what, None)
-            self._take_offers()
-        else:
-            self._answers_due[what] = None
-            self._say_held(what)
-
     def _makes_anew(
         self, sender: ServerId, held: ArcDigest | DigestReply, groups: Iterable[tuple[NodeId, int]]
     ) -> bool:
@@ -326,7 +326,8 @@ class Reconciliation:
             return False
         lost = sorted({group for group, counter in groups if self._is_lost(group, counter)})
         if lost:
-            self._compared_after[self._start(CreateGroup(group, if_needed=True) for group in lost)] = sender, held
+            steps = [CreateGroup(group, if_needed=True) for group in lost]
+            self._under_way[self._start(steps)] = _Recreate(sender, held)
         return bool(lost)
 
     def _is_lost(self, group: NodeId, counter: int) -> bool:
@@ -340,26 +341,17 @@ class Reconciliation:
     def _reject(self, arc: ArcId, why: str) -> None:
         self.rejected[arc] = why
 
-    def _settle_next(self, server: ServerId) -> None:
-        waiting = self._waiting.pop(server, [])
-        if not waiting:
-            return
-        if len(waiting) > BATCH:
-            self._waiting[server] = waiting[BATCH:]
-        update_id = self._start(waiting[:BATCH])
-        self._under_way[update_id] = server
-        self._settling[update_id] = waiting[:BATCH]
+    def _start_batch(self, server: ServerId, arcs: list[ReconcileArc]) -> None:
+        if arcs:
+            self._under_way[self._start(arcs)] = _SettleArcs(server, arcs)
 
     def _start(self, steps: Iterable[Step]) -> UpdateId:
         plan = Plan(tuple((1, step) for step in steps), 1, is_own=True)
         return self._coordinator.start(plan, request_id=RequestId(""), deadline=None)
 
-    def _is_somebody_lost(self) -> bool:
-        return any(map(self._context.is_in_view, self._context.lost))
-
     def _take_offers(self) -> None:
         """Go on with the first offer that says something new."""
-        if any(isinstance(what, tuple) for what in self._under_way.values()):
+        if any(isinstance(task, _TakeOffer) for task in self._under_way.values()):
             return
         for key, offer in sorted(self._offered.items()):
             if self._begin_part(key, offer):
@@ -376,7 +368,7 @@ class Reconciliation:
             steps = part(offer)
             if steps:
                 self._parts_begun[key] = number
-                self._under_way[self._start(steps)] = key
+                self._under_way[self._start(steps)] = _TakeOffer(key)
                 return True
         return False
 

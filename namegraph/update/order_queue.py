@@ -262,10 +262,14 @@ class Entries:
         leads: dict[ServerId, list[NodeId]] = {}
         for name in sorted(found):
             leads.setdefault(context.home_of(name), []).append(name)
-        for node in sorted(followed & self._records.above.keys()) if context.view_active else ():
+        unsaid = set(context.table.servers()).difference(leads, [context.server]) if context.view_active else set()
+        for node in sorted(followed & self._records.above.keys()):
+            if not unsaid:
+                break
             home = context.home_of(ids[node])
-            if home not in leads and ids[node] not in entry_nodes:
+            if home in unsaid and ids[node] not in entry_nodes:
                 leads[home] = [ids[node]]
+                unsaid.discard(home)
         return tuple((server, tuple(leads[server])) for server in sorted(leads))
 
     def affects(self, nodes: Set[NodeIndex], names: Iterable[NodeId]) -> bool:

@@ -151,6 +151,9 @@ class ViewChange:
         context = self._context
         if install.view != context.promised or not context.view_change_in_progress:
             return
+        # Two orders matter. Outcomes are applied, and doubts noted, while their entries are there, and in the view in
+        # which they were decided: an arc is unconfirmed if its parent's home was away then, which the new view may
+        # contain. What asks which servers were in another view comes once the members of the new one are known.
         context.counter = max(context.counter, install.counter)
         for everything in install.commits:
             self._finish(everything)

@@ -17,9 +17,9 @@ Until it is durable, readers see the state before the step, and wait for no late
 
 When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
 until it works), and reads that may rest on it and further updates are refused, since nothing could be confirmed; the
-letters of other servers wait. Where that lasts, these are told, and all callers that wait (`peers/writing`). One flush
-that works ends it. A server that has nothing to write looks now and then whether it could, and refuses updates while it
-could not; reads go on. A database that is lost for good ends the server.
+letters of other servers wait. Where that lasts, these are told, and all callers that wait (`detector/write_health.py`).
+One flush that works ends it. A server that has nothing to write looks now and then whether it could, and refuses
+updates while it could not; reads go on. A database that is lost for good ends the server.
 
 Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait.
 """

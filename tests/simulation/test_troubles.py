@@ -15,6 +15,7 @@ from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import CreateGroup, JoinArc
 from namegraph.model.outcomes import Committed
 from namegraph.model.rows import RequestId
+from namegraph.reconcile.pair_phase import Pair, PairPhase
 from namegraph.reconcile.reconciliation import Reconciliation
 from namegraph.state.group_versions import GroupVersions
 from namegraph.state.reliable_channels import Channels
@@ -114,7 +115,9 @@ def letters_leave_at_once(cluster, arrival, event, crash_at, step=Cluster._step)
 def view_opened_for_all(healing, view_opened=Reconciliation.view_opened):
     view_opened(healing)
     context = healing._context
-    healing._answers_due.update(dict.fromkeys(server for server in context.table.servers() if server != context.server))
+    healing._pairs |= {
+        server: Pair(PairPhase.COMPARING) for server in context.table.servers() if server != context.server
+    }
 
 
 def committed_without_effects(coordinator, running, decision, committed=Coordinator._committed):
