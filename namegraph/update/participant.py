@@ -96,16 +96,14 @@ class Participant:
         if entry is None:
             return False
         self._entries.of(entry.update_id)
-        assert entry.asked is not None
-        assert entry.final is not None
         update = self._entries.updates[entry.update_id]
-        entry.covered = entry.asked
         try:
             findings = prepare_update(self._context, self._records, update)
         except CannotError as error:
+            entry.answer(is_ready=False)
             self._context.send(update.update_id.coordinator, error.refuse)
             return True
-        entry.is_ready = True
+        entry.answer(is_ready=True)
         if update.cut is not None:
             self.cuts_turned.append(entry.update_id)
             return True
