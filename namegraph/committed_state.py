@@ -40,7 +40,7 @@ class CommittedState(CoreQueries):
 
     def __init__(self, core: ServerCore) -> None:
         self._core = core
-        self._held: deque[dict[str, Any]] = deque()
+        self._held: deque[CoreQueries] = deque()
         """The states before each of these steps, the earliest first."""
         self._show()
 
@@ -62,17 +62,16 @@ class CommittedState(CoreQueries):
         core = self._core
         context = copy(core._context)
         context.__dict__.update({name: copy(value) for name, value in vars(context).items() if isinstance(value, dict)})
+        context.doubts = core._context.doubts.hold()
         context.graph = core.graph.hold()
         context.ancestors = core.ancestors.hold(context.graph)
-        records = core.records.hold(context)
-        held = {
-            "graph": context.graph,
-            "_context": context,
-            "records": records,
-            "entries": core.entries.hold(context, records),
-            "_held_revision": core.revision,
-        }
-        self._held.append(self._core_state() | held)
+        held = CoreQueries()
+        held.__dict__.update(_parts_of(core))
+        held.graph, held._context = context.graph, context
+        held.records = core.records.hold(context)
+        held.entries = core.entries.hold(context, held.records)
+        held.told_revision = core.revision
+        self._held.append(held)
         self._show()
 
     def let_go(self, *, earliest: bool) -> None:
@@ -84,17 +83,13 @@ class CommittedState(CoreQueries):
     @property
     def revision(self) -> str:
         """Names the newest update that was committed here, or what is to be told instead."""
-        return self._core.told_revision or self._held_revision or self._core.revision
+        is_later = self._held and self._core.told_revision is None
+        return self._held[0].revision if is_later else self._core.revision
 
     def _show(self) -> None:
-        self.__dict__.update(self._held[0] if self._held else self._core_state())
-
-    def _core_state(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self._core).items() if name in _READ}
-        return {**state, "_held_revision": None}
-
-    _held_revision: str | None
+        self.__dict__.update(_parts_of(self._held[0] if self._held else self._core))
 
 
-_READ = CoreQueries.__annotations__.keys()
-"""What reads rest on."""
+def _parts_of(queries: CoreQueries) -> dict[str, Any]:
+    """What reads rest on."""
+    return {name: value for name, value in vars(queries).items() if name in CoreQueries.__annotations__}

@@ -99,8 +99,7 @@ RETIRED_AT_ONCE = 5_000
 
 
 class ServerCore(CoreQueries):
-    """The state of one server. `name_graph` and `ancestors` may be read by everybody and are changed by `step`
-    alone."""
+    """The state of one server. `graph` and `ancestors` may be read by everybody and are changed by `step` alone."""
 
     def __init__(
         self, *, server: ServerId, subnets: Iterable[Subnet], peers: Mapping[Subnet, ServerId] | None = None

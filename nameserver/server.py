@@ -66,6 +66,10 @@ CHANNEL_OPTIONS = (
 )
 
 
+SWITCH_SECONDS = 0.001
+"""After how long a thread that computes gives way: a call waits for that several times beside a long step."""
+
+
 class StartError(Exception):
     """The server cannot start, or cannot go on; the message is one line."""
 
@@ -136,6 +140,7 @@ async def _serve(
     filling = AncestryFilling(core=reads, run_loop=run_loop)
     _add_services(server, core, reads, filling, run_loop, health, transport)
     tune_collector()
+    sys.setswitchinterval(SWITCH_SECONDS)
     health.report(serving=True)
     run_loop.begin(core.servers_met)
     flushing = asyncio.ensure_future(run_loop.flush_forever())

@@ -13,6 +13,7 @@ saying that it is incomplete).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from copy import copy
 from itertools import chain
 from typing import NamedTuple
 
@@ -70,6 +71,12 @@ class UpdatesInDoubt:
         """The same, as it is asked for; derived from `_doubts`."""
         for update_id, doubt in self._doubts.items():
             self._derive(update_id, doubt)
+
+    def hold(self) -> UpdatesInDoubt:
+        """The updates as they are now, to be read."""
+        held = copy(self)
+        held._missed = dict(self._missed)
+        return held
 
     @property
     def missed(self) -> Collection[Missed]:

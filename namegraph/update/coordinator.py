@@ -306,9 +306,9 @@ class Coordinator:
 
     def is_waited_for(self, counter: int) -> bool:
         """Whether a decided update at or below a counter is not done everywhere."""
-        return any(
-            running.phase is Phase.DECIDED and running.final.counter <= counter for running in self._running.values()
-        )
+        # Readers ask while a step that is carried out in another thread begins or ends updates.
+        all_running = list(self._running.values())
+        return any(running.phase is Phase.DECIDED and running.final.counter <= counter for running in all_running)
 
     def has_decided(self, update_id: UpdateId) -> bool:
         """Whether an update of this coordinator is decided, and not done everywhere."""

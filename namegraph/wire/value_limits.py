@@ -6,10 +6,10 @@ import brings tens of thousands of names, each of them in several messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, islice
 from operator import attrgetter
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -34,6 +34,10 @@ class _Values:
     numbers: set[int] = field(default_factory=set)
 
 
+NAMES_AT_ONCE = 5_000
+"""Names that are looked at without giving way to another thread: some milliseconds."""
+
+
 class _Finder(NamedTuple):
     """Finds what is in values of one type: in one, or in many at once."""
 
@@ -51,8 +55,13 @@ def are_legal(message: Message, table: OwnershipTable) -> bool:
     return (
         (not numbers or (min(numbers) >= 0 and max(numbers) <= NUMBER_LIMIT))
         and all(map(_is_server, values.servers))
-        and are_canonical(table.never_looked_up(chain.from_iterable(values.names)))
+        and all(are_canonical(table.never_looked_up(some)) for some in _in_pieces(chain.from_iterable(values.names)))
     )
+
+
+def _in_pieces(names: Iterable[NodeId]) -> Iterator[list[NodeId]]:
+    remaining = iter(names)
+    return iter(lambda: list(islice(remaining, NAMES_AT_ONCE)), [])
 
 
 @lru_cache(SERVERS_REMEMBERED)

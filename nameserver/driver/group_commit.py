@@ -10,10 +10,12 @@ from namegraph import Committed, Outcome, Reason, Records, Refusal, ServerId
 class Batch:
     """One batch of records and its waiters."""
 
-    __slots__ = ("first_letters", "handled_before", "held_reads", "is_of_long_step", "records", "replies")
+    __slots__ = ("first_letters", "handled_before", "held_reads", "is_of_long_step", "records", "replies", "revision")
 
     def __init__(self) -> None:
         self.records = Records()
+        self.revision = ""
+        """The newest one once the records are durable."""
         self.is_of_long_step = False
         """Whether readers see the state before it until it is durable."""
         self.replies: list[tuple[asyncio.Future[Outcome], Outcome]] = []

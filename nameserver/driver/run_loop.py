@@ -17,9 +17,9 @@ Until it is durable, readers see the state before the step, and wait for no late
 
 When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
 until it works), and reads that may rest on it and further updates are refused, since nothing could be confirmed; the
-letters of other servers wait. Where that lasts, these are told, and all callers that wait (`peers/writing`). One flush
-that works ends it. A server that has nothing to write looks now and then whether it could, and refuses updates while it
-could not; reads go on. A database that is lost for good ends the server.
+letters of other servers wait. Where that lasts, these are told, and all callers that wait (`detector/write_health.py`).
+One flush that works ends it. A server that has nothing to write looks now and then whether it could, and refuses
+updates while it could not; reads go on. A database that is lost for good ends the server.
 
 Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait.
 """
@@ -137,12 +137,12 @@ class DurableStore(Protocol):
 class Unfinished(NamedTuple):
     """What must not leave while a step is carried out in another thread."""
 
-    sent_through: dict[ServerId, int]
-    """By receiver: the number of the last letter from before the step."""
-    sender: ServerId | None
-    """Whose letter it is the step of."""
+    event: Event
+    """What the step is about."""
+    left_through: dict[ServerId, int]
+    """By receiver: the last letter that could leave before it; none where letters are numbered anew."""
     handled_through: int
-    revision: str
+    """The last letter of the same sender before it, where it is about a letter."""
 
 
 class Waiting(NamedTuple):
@@ -175,8 +175,8 @@ class RunLoop:
         self._stepper = stepper
         self._long_step: asyncio.Future[None] | None = None
         """There while a step is carried out in another thread."""
-        self._unfinished = Unfinished({}, None, 0, "")
-        """What it is about."""
+        self._unfinished = Unfinished(Tick(), {}, 0)
+        """What of it must not leave."""
         self._later: deque[Event] = deque()
         """Events that came meanwhile."""
         self._store = store
@@ -281,7 +281,7 @@ class RunLoop:
         """The number of the first letter to a server that waits for the database; None where none does."""
         held = [batch.first_letters.get(receiver) for batch in self._undurable()]
         if self._long_step is not None:
-            held.append(self._unfinished.sent_through.get(receiver, 0) + 1)
+            held.append(self._unfinished.left_through.get(receiver, 0) + 1)
         return min((number for number in held if number is not None), default=None)
 
     def handled_before_flush(self, sender: ServerId) -> int | None:
@@ -289,9 +289,15 @@ class RunLoop:
         for batch in self._undurable():
             if sender in batch.handled_before:
                 return batch.handled_before[sender]
-        if self._long_step is not None and sender == self._unfinished.sender:
+        event = self._unfinished.event
+        if self._long_step is not None and isinstance(event, PeerMessage) and event.sender == sender:
             return self._unfinished.handled_through
         return None
+
+    def begins_again_with(self, peer: ServerId) -> bool:
+        """Whether a step under way, or one that waits for it, numbers the letters to and from a server anew."""
+        coming = () if self._long_step is None else (self._unfinished.event, *self._later)
+        return any(_numbers_anew(event, peer) for event in coming)
 
     async def until_answered(self) -> None:
         """Wait until no command is under way."""
@@ -403,6 +409,7 @@ class RunLoop:
         if self._long_step is not None:
             self._later.append(event)
         elif self._long_steps is not None and self._long_steps.may_take_long(event):
+            self._unfinished = self._unfinished_of(event)
             self._long_step = asyncio.ensure_future(self._step_elsewhere(event, self._long_steps))
             # What went wrong there ends the server, by `flush_forever`.
             self._long_step.add_done_callback(lambda step: step.cancelled() or step.exception())
@@ -415,14 +422,16 @@ class RunLoop:
                 raise
             self._take_effects(event, effects, is_first_meeting=is_first_meeting)
 
+    def _unfinished_of(self, event: Event) -> Unfinished:
+        channels, servers = self._core.channels, (*self._core.servers_met, self._core.server)
+        return Unfinished(
+            event,
+            {server: channels.left_through(server) for server in servers if not _numbers_anew(event, server)},
+            channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0,
+        )
+
     async def _step_elsewhere(self, event: Event, long_steps: LongSteps) -> None:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
-        self._unfinished = Unfinished(
-            {server: core.channels.sent_through(server) for server in (*core.servers_met, core.server)},
-            event.sender if isinstance(event, PeerMessage) else None,
-            core.channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0,
-            core.revision,
-        )
         self._seal()
         long_steps.hold()
         now = self._clock()
@@ -465,6 +474,7 @@ class RunLoop:
                 self._collecting = Batch()
                 self._wake.set()
             self._collecting.records.extend(effects.records)
+            self._collecting.revision = self._core.revision
             if isinstance(event, PeerMessage):
                 self._collecting.handled_before.setdefault(event.sender, event.number - 1)
         batch = next(reversed(self._undurable()), None)
@@ -550,7 +560,6 @@ class RunLoop:
             await self._gather()
             self._seal()
         batch = self._flushing = self._sealed.popleft()
-        revision = self._core.revision if self._long_step is None else self._unfinished.revision
         retry_seconds = FIRST_RETRY_SECONDS
         event_loop = asyncio.get_running_loop()
         while True:
@@ -566,7 +575,7 @@ class RunLoop:
             else:
                 break
         self._flushing = None
-        self._durable_revision = revision
+        self._durable_revision = batch.revision
         if batch.is_of_long_step and self._long_steps is not None:
             self._long_steps.let_go(earliest=True)
         self._recover()
@@ -609,6 +618,10 @@ class RunLoop:
 def _carry_out(core: Core, event: Event, now: float) -> Effects:
     with growing_graph() if _brings_much(event) else nullcontext():
         return core.step(event, now)
+
+
+def _numbers_anew(event: Event, peer: ServerId) -> bool:
+    return isinstance(event, Restored) or (isinstance(event, PeerRestored) and event.peer == peer)
 
 
 def _brings_much(event: Event) -> bool:

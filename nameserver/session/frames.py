@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from namegraph import InvalidNameError, ServerId, Subnet, parse_subnet
 from shadowtree.v1 import peer_pb2
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Servers of different versions do not talk to one another."""
 
 TEXT_LIMIT = 500

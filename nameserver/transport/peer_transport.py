@@ -111,6 +111,9 @@ class PeerLoop(UndurableLetters, Protocol):
     def take(self, event: Event) -> None:
         """Have the core handle what no client asked for."""
 
+    def begins_again_with(self, peer: ServerId) -> bool:
+        """Whether what was taken numbers the letters to and from a server anew, and is not carried out yet."""
+
 
 class PeerTransport:
     """The sessions of this server. All methods belong to the thread of the event loop."""
@@ -155,6 +158,7 @@ class PeerTransport:
             channels=core.channels,
             conversations=self._conversations,
             take=run_loop.take,
+            begins_again_with=run_loop.begins_again_with,
             say=say,
         )
         self._relays = RelayHub(

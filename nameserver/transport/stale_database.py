@@ -27,20 +27,27 @@ class StaleDatabase:
         channels: Channels,
         conversations: Iterable[SessionRunner],
         take: Callable[[Event], None],
+        begins_again_with: Callable[[ServerId], bool],
         say: Callable[[str], None],
     ) -> None:
-        """`conversations` are those that go on at each time; `take` has the core handle an event."""
+        """`conversations` are those that go on at each time; `take` has the core handle an event.
+
+        `begins_again_with` tells whether what was taken of that kind is still to be carried out for a server.
+        """
         self._server = server
         self._incarnations = incarnations
         self._channels = channels
         self._conversations = conversations
         self._take = take
+        self._begins_again_with = begins_again_with
         self._say = say
         self._has_gone_back = False
 
     def judge(self, hello: Hello) -> Goodbye | None:
         """Begin the channels again with a server that begins a fresh incarnation; talk to it the next time."""
         server, known = hello.server, self._incarnations
+        if self._begins_again_with(server):
+            return Goodbye(GoodbyeReason.BEGUN_AGAIN, "letters between the two servers are being numbered anew")
         if hello.incarnation == known.of(server):
             return None
         if known.is_over(server, hello.incarnation):

@@ -10,7 +10,7 @@ Two runs over networks that behave alike, with the same chances, are the same, m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
@@ -201,6 +201,13 @@ class Cluster:
         """Let every server start again from its disk."""
         for server in self.servers:
             self.restart(server)
+
+    def start_on(self, disks: Mapping[ServerId, Disk]) -> None:
+        """Let all servers start from these disks in place of their own, and connect."""
+        self._disks.update(disks)
+        for server in self.servers:
+            self._start(server)
+        self.restart_all()
 
     def take(self, arrival: Arrival) -> None:
         """Let a server take what arrived."""

@@ -17,6 +17,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(
     r"^\$? ?shadowtree(?: --?[a-z-]+(?:[= ][^-\s]\S*)?)* ([a-z]+)(?: (create|delete|list|describe)\b)?", re.M
 )
+SOURCE = re.compile(r"`(?:\.\.\./)?((?:\w+/)*\w+\.(?:py|txt|proto))`")
 MAKE = re.compile(r"`make ([a-z]+)`|^\$? ?make ([a-z]+)", re.M)
 
 
@@ -44,6 +45,15 @@ def test_every_relative_link_leads_somewhere():
     ]
     assert targets
     assert not [f"{place(document)}: {target}" for document, target in targets if leads_nowhere(document, target)]
+
+
+def test_every_source_file_that_a_document_names_exists():
+    """A name may leave out the folders that the page is about."""
+    named = {(place(document), name) for document in DOCUMENTS for name in SOURCE.findall(document.read_text())}
+    assert named
+    files = [path.relative_to(ROOT).parts for path in [*ROOT.glob("*.*"), *ROOT.glob("[!.]*/**/*.*")]]
+    endings = {"/".join(parts[begin:]) for parts in files for begin in range(len(parts))}
+    assert not [f"{document}: {name}" for document, name in sorted(named) if name not in endings]
 
 
 def test_every_make_target_that_a_document_names_exists():

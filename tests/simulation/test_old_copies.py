@@ -19,9 +19,8 @@ from namegraph.wire.update_messages import Commit
 from namegraph.wire.view_messages import HintedOutcome
 from resolver.membership import MembershipResolver
 from simulation.cluster.disk import Disk
-from simulation.cluster.failures import FAULTS
 from simulation.oracle.violation import InvariantViolatedError
-from simulation.run import SeedRun, run_seed
+from simulation.run import run_seed
 from tests.simulation.scene import RING, A, B, C, G, H, Scene
 
 
@@ -339,29 +338,18 @@ def test_seeds_that_failed_once(seed, kwargs):
     run_seed(seed, faults=True, **kwargs)
 
 
-# -- what goes wrong without each rule
-
-
-def goes_wrong(seeds):
-    for seed in seeds:
-        try:
-            SeedRun(seed, faults=True).run()
-        except FAULTS:
-            return True
-    return False
-
-
-def test_without_a_leap_what_is_new_is_taken_for_old():
+def test_without_a_leap_an_update_that_was_lost_is_taken_for_one_that_is_there(loop):
     def begin(self, incarnation, *, counter):
         self.own = incarnation
-        return counter, Incarnations.heard_of(self, "", incarnation)._replace(value=b"")
+        return counter
 
-    with patch.object(Incarnations, "begin", begin), patch.object(Incarnations, "__init__", _without_rows):
-        assert goes_wrong(range(5004, 5204))
-
-
-def _without_rows(self, rows=()):
-    self.own, self._left_out, self._of = 0, [], {}
+    old = loop.copy(A)
+    lost = loop.done(A, JoinArc(G[A], H[A])).revision
+    with patch.object(Incarnations, "begin", begin):
+        loop.go_back(A, old)
+    loop.done(A, JoinArc(G[A], H[C]))
+    assert loop.core(A).waits_for(lost) is Wait.REFLECTED
+    loop.check(*RING, (G[A], H[C]))
 
 
 def test_only_a_server_on_an_older_disk_is_taken_for_one(loop):

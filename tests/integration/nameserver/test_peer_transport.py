@@ -311,12 +311,13 @@ async def alone(start, ports):
     return await start("a.x", ports[0], {"b.x": address(ports[1])})
 
 
-async def test_another_version_is_refused_with_both_versions(alone, ports):
+@pytest.mark.parametrize("version", [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
+async def test_another_version_is_refused_with_both_versions(alone, ports, version):
     async with stranger(ports[0]) as stream:
-        goodbye = await introduce(stream, version=PROTOCOL_VERSION + 1)
+        goodbye = await introduce(stream, version=version)
         assert goodbye.reason is GoodbyeReason.OTHER_VERSION
-        assert f"version {PROTOCOL_VERSION}" in goodbye.message
-        assert f"version {PROTOCOL_VERSION + 1}" in goodbye.message
+        assert f"version {PROTOCOL_VERSION} " in goodbye.message
+        assert f"version {version}: both servers must run one version" in goodbye.message
     await until(lambda: alone.faults().get("other version") == 1)
 
 

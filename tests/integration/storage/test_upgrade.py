@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 
 from namegraph.core import ServerCore
 from namegraph.model.names import Subnet, parse_name
-from namegraph.model.rows import Records, StoredState
+from namegraph.model.rows import ProtocolRow, Records, StoredState
 from resolver.membership import MembershipResolver
 from storage import open_store, sql_store
 from storage.models import SERVER_KEY
@@ -79,7 +79,8 @@ def test_a_database_of_the_first_layout_opens_with_all_it_held_and_serves_on(url
     assert (found.arcs, found.outcomes, found.protocol) == (sorted(before.arcs), before.outcomes, [])
 
     server.core = ServerCore.restore(store.load(), subnets=[Subnet("x.example")])
-    server.records = Records(protocol=[protocol_row("k")])
+    handled = ProtocolRow("inbox", "y.example", b"3")
+    server.records = Records(protocol=[handled])
     server.leave(B, A)
     store.commit(server.records)
     store.close()
@@ -88,7 +89,8 @@ def test_a_database_of_the_first_layout_opens_with_all_it_held_and_serves_on(url
     core = ServerCore.restore(again.load(), subnets=[Subnet("x.example")])
     assert MembershipResolver(core).resolve(A).groups == (B, C)
     assert MembershipResolver(core).resolve(A).processes == (ANN,)
-    assert contents(again).protocol == [protocol_row("k")]
+    assert core.channels.handled_through("y.example") == 3
+    assert contents(again).protocol == [handled]
     again.close()
 
 

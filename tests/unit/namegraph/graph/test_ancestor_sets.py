@@ -1,12 +1,14 @@
 """Ancestor sets as a cache that may be small, pathnames that are only listed as far as asked, and shortest proofs."""
 
 from itertools import islice, pairwise
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namegraph.graph.ancestor_sets import AncestorSets, ancestor_groups
+from namegraph.graph import ancestor_sets
+from namegraph.graph.ancestor_sets import ARCS_LOOKED_AT_LIMIT, NODES_FOLLOWED_LIMIT, AncestorSets, ancestor_groups
 from namegraph.graph.pathnames import pathnames, prove
 from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
@@ -27,6 +29,15 @@ def all_sets(core, sets):
     return {name: {ids[above] for above in sets.of(node)} for name, node in core.graph.index.items()}
 
 
+def check_kept(core, sets, model):
+    """What is kept is right, without asking for what is not."""
+    ids = core.graph.ids
+    for node, found in sets._sets.items():
+        assert {ids[above] for above in found} == model.ancestor_sets[ids[node]]
+        if node in sets._controlled:
+            assert sets._controlled[node] is (ids[node] in model.controlled)
+
+
 def all_control(core, sets):
     return {name for name, node in core.graph.index.items() if sets.is_controlled(node)}
 
@@ -43,36 +54,132 @@ def test_a_cache_of_any_size_gives_the_same_sets_whatever_is_asked_first(graph_a
     assert all_control(server.core, sets) == model.controlled
 
 
+def join_or_leave(server, model, changed):
+    """An update leaves those of these arcs that are there or, where none is, joins them. Returns the model after."""
+    left = {arc for arc in changed if arc in model.arcs}
+    batch = tuple(LeaveArc(*arc) for arc in left) or tuple(JoinArc(*arc) for arc in changed)
+    server.do(*batch)
+    return model.after(batch)
+
+
+def some_graph(first):
+    """A server with these arcs, and what the model says of it."""
+    server = CoreUnderTest("x.example")
+    batch = (*map(CreateGroup, GROUPS), *(JoinArc(*arc) for arc in first))
+    server.do(*batch)
+    return server, Model(frozenset({"x.example"})).after(batch)
+
+
 @given(
     st.data(),
     arcs_of_one_graph,
     st.lists(st.tuples(st.sampled_from(GROUPS), questions), max_size=12),
     st.sampled_from([None, None, 400, 1_200]),
+    st.sampled_from([NODES_FOLLOWED_LIMIT, NODES_FOLLOWED_LIMIT, 0, 1, 2, 4]),
+    st.sampled_from([ARCS_LOOKED_AT_LIMIT, ARCS_LOOKED_AT_LIMIT, 0, 1, 3, 6]),
 )
-def test_sets_followed_through_updates_equal_those_computed_afresh(data, some_arcs, asked, limit_bytes):
-    """Some sets are asked for in between, most are not; half of the graphs have no loops, so that few are forgotten."""
+def test_sets_followed_through_updates_equal_those_computed_afresh(
+    data, some_arcs, asked, limit_bytes, nodes_limit, arcs_limit
+):
+    """Some sets are asked for in between, most are not; half of the graphs have no loops, so that few are forgotten.
+
+    Beyond the limits of what is followed, which are low here most often, sets are forgotten: never kept wrong.
+    """
     first = data.draw(st.lists(some_arcs, unique=True, min_size=1, max_size=20), label="first")
     batches = data.draw(st.lists(st.lists(some_arcs, unique=True, min_size=1, max_size=4), max_size=8), label="batches")
-    server = CoreUnderTest("x.example")
-    model = Model(frozenset({"x.example"}))
-    batch = (*map(CreateGroup, GROUPS), *(JoinArc(*arc) for arc in first))
-    server.do(*batch)
-    model = model.after(batch)
+    server, model = some_graph(first)
     if limit_bytes is not None:
         server.core._context.ancestors = AncestorSets(server.core.graph, cache_limit_bytes=limit_bytes)
-    for number, changed in enumerate(batches):
-        for name, question in asked[number::3]:
-            node = server.core.graph.index[name]
-            if question == "of":
-                server.core.ancestors.of(node)
-            else:
-                server.core.ancestors.is_controlled(node)
-        left = {arc for arc in changed if arc in model.arcs}
-        batch = tuple(LeaveArc(*arc) for arc in left) or tuple(JoinArc(*arc) for arc in changed)
-        server.do(*batch)
-        model = model.after(batch)
+    with (
+        patch.object(ancestor_sets, "NODES_FOLLOWED_LIMIT", nodes_limit),
+        patch.object(ancestor_sets, "ARCS_LOOKED_AT_LIMIT", arcs_limit),
+    ):
+        for number, changed in enumerate(batches):
+            for name, question in asked[number::3]:
+                node = server.core.graph.index[name]
+                if question == "of":
+                    server.core.ancestors.of(node)
+                else:
+                    server.core.ancestors.is_controlled(node)
+            model = join_or_leave(server, model, changed)
+            check_kept(server.core, server.core.ancestors, model)
     assert all_sets(server.core, server.core.ancestors) == model.ancestor_sets
     assert all_control(server.core, server.core.ancestors) == model.controlled
+
+
+@pytest.mark.parametrize(("limit", "value"), [("NODES_FOLLOWED_LIMIT", 20), ("ARCS_LOOKED_AT_LIMIT", 20)])
+def test_a_change_beyond_a_limit_costs_the_sets_below_it_and_no_others(limit, value, monkeypatch):
+    """A chain, and another way into its second node that is left; another chain beside it."""
+    server = CoreUnderTest("x.example")
+    chain = [node_id(f"c{number}") for number in range(50)]
+    others = [node_id(f"o{number}") for number in range(50)]
+    top = node_id("top")
+    server.bring([(*arc, 1) for names in (chain, others) for arc in pairwise(names)] + [(top, chain[1], 1)])
+    graph, sets = server.core.graph, server.core.ancestors
+    for name in (chain[-1], others[-1]):
+        sets.of(graph.index[name])
+    monkeypatch.setattr(ancestor_sets, limit, value)
+    server.leave(top, chain[1])
+    kept = {graph.ids[node] for node in sets._sets}
+    assert kept.issuperset(others)
+    assert len(kept.intersection(chain)) < len(chain) - value
+    assert {graph.ids[above] for above in sets.of(graph.index[chain[-1]])} == set(chain)
+
+
+@given(st.data(), arcs_of_one_graph, st.sampled_from([None, None, 400, 1_200]), st.integers(1, 3))
+def test_sets_filled_in_slices_with_updates_in_between_equal_those_computed_afresh(
+    data, some_arcs, limit_bytes, filled_at_once
+):
+    first = data.draw(st.lists(some_arcs, unique=True, min_size=1, max_size=20), label="first")
+    updates = data.draw(st.lists(st.lists(some_arcs, unique=True, max_size=4), max_size=10), label="updates")
+    wanted = data.draw(st.lists(st.sampled_from(GROUPS), min_size=1, max_size=4), label="wanted")
+    server, model = some_graph(first)
+    if limit_bytes is not None:
+        server.core._context.ancestors = AncestorSets(server.core.graph, cache_limit_bytes=limit_bytes)
+    sets = server.core.ancestors
+    sets.forget_all()
+    with patch.object(ancestor_sets, "FILLED_AT_ONCE", filled_at_once):
+        for name in wanted:
+            node = server.core.graph.index[name]
+            for _ in sets.fill(node):
+                changed = updates.pop() if updates else []
+                if changed:
+                    model = join_or_leave(server, model, changed)
+                check_kept(server.core, sets, model)
+            assert sets.is_known(node)
+            check_kept(server.core, sets, model)
+    assert all_sets(server.core, sets) == model.ancestor_sets
+    assert all_control(server.core, sets) == model.controlled
+
+
+def test_what_an_update_makes_a_loop_of_meanwhile_is_not_kept_under_two_numbers(monkeypatch):
+    graph = SmallGraph("a>b b>c", groups="d")
+    sets = graph.core.ancestors
+    sets.forget_all()
+    monkeypatch.setattr(ancestor_sets, "FILLED_AT_ONCE", 1)
+    filling = sets.fill(graph.node("c"))
+    next(filling)
+    next(filling)
+    graph.join("b>a")
+    sets.forget_all()
+    for _ in filling:
+        pass
+    assert sets.is_known(graph.node("c"))
+    graph.join("d>a")
+    assert graph.ancestors("b") == {"a", "b", "d"}
+
+
+def test_filling_yields_between_slices_and_goes_on_where_it_was(monkeypatch):
+    server = CoreUnderTest("x.example")
+    chain = [node_id(f"c{number}") for number in range(50)]
+    server.bring([(*arc, 1) for arc in pairwise(chain)])
+    sets = server.core.ancestors
+    sets.forget_all()
+    monkeypatch.setattr(ancestor_sets, "FILLED_AT_ONCE", 10)
+    known = [len(sets._sets) for _ in sets.fill(server.core.graph.index[chain[-1]])]
+    assert len(known) == 9, "all but the first are looked at twice: before the set of their parent is known, and after"
+    assert known == sorted(known)
+    assert known[-1] < 50 == len(sets._sets)
 
 
 @given(st.lists(arcs, unique=True, max_size=30))

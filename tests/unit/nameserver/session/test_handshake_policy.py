@@ -42,10 +42,14 @@ def test_a_server_may_own_more_than_what_is_known_of_it():
     assert reason(replace(B, subnets=("b.x", "b2.x", "b3.x"))) is None
 
 
-def test_another_version_is_refused_and_named():
-    refusal = judge(replace(B, protocol_version=PROTOCOL_VERSION + 1), Known())
+@pytest.mark.parametrize("version", [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
+def test_another_version_is_told_in_one_line_that_both_must_run_one_version(version):
+    refusal = judge(replace(B, protocol_version=version), Known())
     assert refusal.reason is GoodbyeReason.OTHER_VERSION
-    assert f"not version {PROTOCOL_VERSION + 1}" in refusal.message
+    assert refusal.message == (
+        f"version {PROTOCOL_VERSION} of the protocol is spoken here, not version {version}: "
+        "both servers must run one version"
+    )
 
 
 def test_a_server_does_not_talk_to_itself():

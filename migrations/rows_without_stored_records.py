@@ -1,0 +1,151 @@
+"""Rows of the update protocol, from how layout 0005 held them to how 0006 does; for the migration of that name alone.
+
+Layout 0006 has no duplication-control records of arcs between servers, nor messages about them:
+
+    rows "boundary record", "releases"          gone
+    Release, Released, Block, Recall            a `Drop` of an update that never was: their channels' numbers stay whole
+    entries, updates, Abort, Commit             without their fields about such records
+
+Values are taken as the arrays that they are encoded as, and not by any type of the program: those change later.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+DROPPED_PARTS = ("boundary record", "releases")
+
+Fields = list[Any]
+"""Of one value, in the order in which they are encoded; of a message, its name is the first."""
+
+_COMPRESSED = b"x"
+"""The first byte of what zlib writes; no array of MessagePack begins with it."""
+
+
+def as_now(part: str, value: bytes, *, server: str) -> bytes:
+    """The value of a row of one of `CHANGED_PARTS`; `server` is whose database it is."""
+    return _changed(value, lambda fields: _PARTS[part](fields, server))
+
+
+def releasing(entry: bytes) -> bool:
+    """Whether a server that made an entry waited for others to release records before it would be ready."""
+    fields: Fields = msgspec.msgpack.decode(entry)
+    return bool(fields[_RELEASES_DUE])
+
+
+def not_covered(cover: bytes) -> bytes:
+    """The cover row of such an entry: its turn is to come again."""
+    return _changed(cover, lambda fields: [*fields[:4], None, *fields[5:]])
+
+
+def _changed(encoded: bytes, change: Callable[[Fields], Fields]) -> bytes:
+    is_compressed = encoded[:1] == _COMPRESSED
+    changed = msgspec.msgpack.encode(
+        change(msgspec.msgpack.decode(zlib.decompress(encoded) if is_compressed else encoded))
+    )
+    return zlib.compress(changed, 1) if is_compressed else changed
+
+
+_RELEASES_DUE = 4
+
+
+def _entry(fields: Fields, _: str) -> Fields:
+    update_id, bound, final, is_ready, releases_due, is_covered_as_asked = fields[:6]
+    # What became controlled is told of no update that was under way.
+    return [update_id, bound, final, is_ready and not releases_due, is_covered_as_asked and not releases_due, None]
+
+
+def _update(fields: Fields, _: str = "") -> Fields:
+    update_id, operations, size, leaves, _has_joins, read, reports_control, cut, brought = fields
+    is_of_client = reports_control or brought is not None
+    return [update_id, operations, size, leaves, read, is_of_client, False, cut, brought]
+
+
+def _coordinated(fields: Fields, server: str) -> Fields:
+    update_id, is_decided, servers, request_id, final, _released, told, everything, is_finished_by_view = fields
+    outcome = _letter(everything, server) if everything else everything
+    return [
+        update_id,
+        is_decided,
+        servers,
+        request_id,
+        final if is_decided else None,
+        told,
+        outcome,
+        is_finished_by_view,
+    ]
+
+
+def _early(fields: Fields, _: str) -> Fields:
+    view, sender, encoded = fields
+    return [view, sender, _letter(encoded, sender)]
+
+
+def _letter(encoded: bytes, sender: str) -> bytes:
+    return _changed(encoded, lambda fields: _message(fields, sender))
+
+
+def _message(fields: Fields, sender: str) -> Fields:
+    change = _MESSAGES.get(fields[0])
+    return fields if change is None else change(fields, sender)
+
+
+def _enclosed(fields: Fields, sender: str) -> Fields:
+    name, view, encoded = fields
+    return [name, view, _letter(encoded, sender)]
+
+
+def _order(fields: Fields, _: str) -> Fields:
+    return [fields[0], _update(fields[1]), *fields[2:]]
+
+
+def _abort(fields: Fields, _: str) -> Fields:
+    return fields[:2]
+
+
+def _commit(fields: Fields, sender: str) -> Fields:
+    everything, is_whole = fields[11:]
+    return [*fields[:9], _letter(everything, sender) if everything else everything, is_whole]
+
+
+def _accept(fields: Fields, sender: str) -> Fields:
+    decided = [[update_id, _letter(everything, sender)] for update_id, everything in fields[6]]
+    return [*fields[:6], decided]
+
+
+def _install(fields: Fields, sender: str) -> Fields:
+    return [*fields[:4], [_letter(everything, sender) for everything in fields[4]]]
+
+
+def _nothing(_: Fields, sender: str) -> Fields:
+    # Updates are numbered from 1.
+    return ["Drop", [sender, 0]]
+
+
+_MESSAGES: Mapping[str, Callable[[Fields, str], Fields]] = {
+    "Enclosed": _enclosed,
+    "Order": _order,
+    "Abort": _abort,
+    "Commit": _commit,
+    "Accept": _accept,
+    "Install": _install,
+    "Release": _nothing,
+    "Released": _nothing,
+    "Block": _nothing,
+    "Recall": _nothing,
+}
+
+_PARTS: Mapping[str, Callable[[Fields, str], Fields]] = {
+    "entry": _entry,
+    "update": _update,
+    "coordinated": _coordinated,
+    "decided": _message,
+    "outbox": _message,
+    "early letter": _early,
+}
+
+CHANGED_PARTS = tuple(_PARTS)

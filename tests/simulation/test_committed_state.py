@@ -1,0 +1,70 @@
+"""What readers see while a step goes on is the state before it, whatever the step is; afterwards it is the core's."""
+
+from random import Random
+
+import pytest
+
+from namegraph.committed_state import CommittedState
+from namegraph.core import ServerCore
+from simulation.run import run_seed
+from tests.reads import server_as_read
+
+HELD_SHARE = 0.1
+"""Of steps, those before which the state is held."""
+
+HELD_FOR_STEPS_AT_MOST = 6
+"""Of one server, as where the disk is slow."""
+
+
+class Readers:
+    """The readers of one core, who see the state before some steps until later ones are done."""
+
+    def __init__(self, core, chance):
+        self.seen = CommittedState(core)
+        self._core = core
+        self._chance = chance
+        self._before = []
+        """(what was to be read when the state was held, for how many steps more), the earliest first."""
+
+    def hold(self):
+        if len(self._before) < 3:
+            self._before.append([server_as_read(self._core), self._chance.randint(1, HELD_FOR_STEPS_AT_MOST)])
+            self.seen.hold()
+
+    def stepped(self):
+        for held in self._before:
+            held[1] -= 1
+        if self._before:
+            assert server_as_read(self.seen) == self._before[0][0]
+        while self._before and self._before[0][1] <= 0:
+            self._before.pop(0)
+            self.seen.let_go(earliest=True)
+            expected = self._before[0][0] if self._before else server_as_read(self._core)
+            assert server_as_read(self.seen) == expected
+        return bool(self._before)
+
+
+PLAIN_SEEDS = (1, 2, 4)
+SEEDS_WITH_FAULTS = (3, 5, 121)
+"""In the last one an update in doubt is settled while its readers see the state before."""
+
+
+@pytest.mark.parametrize("seed", [*PLAIN_SEEDS, *SEEDS_WITH_FAULTS])
+def test_readers_see_the_state_before_a_step_until_it_is_durable(seed, monkeypatch):
+    chance, readers = Random(seed), {}
+    step = ServerCore.step
+    held = []
+
+    def watched(core, event, now):
+        if chance.random() < HELD_SHARE:
+            own = readers.setdefault(id(core), Readers(core, chance))
+            own.hold()
+            held.append(type(event).__name__)
+        effects = step(core, event, now)
+        if id(core) in readers and not readers[id(core)].stepped():
+            del readers[id(core)]
+        return effects
+
+    monkeypatch.setattr(ServerCore, "step", watched)
+    run_seed(seed, servers=3, faults=seed in SEEDS_WITH_FAULTS)
+    assert {"UpdateCommand", "PeerMessage"} <= set(held)
