@@ -200,10 +200,10 @@ class Participant:
         entry = self._entries.remove(commit.update_id)
         assert entry is not None
         assert entry.is_ready
-        # The order matters in four places. An entry is handed on with the entry nodes that were ready, not with those
-        # that came later: so it is narrowed first. What is unconfirmed, or was left, follows from which arcs are
-        # suspended after the outcome. Nothing is pruned while an entry is ready, so this one is gone before. And what
-        # is controlled follows from the ancestor sets, once they have followed the outcome.
+        # The order matters in four places. The entries of other updates are handed on to the entry nodes that were
+        # ready, not to those that came later: so the entry is narrowed first. What is unconfirmed, or was left, follows
+        # from which arcs are suspended after the outcome. Nothing is pruned while an entry is ready, so this one is
+        # gone before. What is controlled follows from the ancestor sets, once they have followed the outcome.
         entry.narrow()
         children = children_in(commit.arcs)
         self._apply(commit)
