@@ -1,7 +1,21 @@
 """Ordering: an update has an entry at each server where nodes are affected by it, and executes there at its turn.
 
-        ordered            final priority known          turn
-    (entry, vote) ------> (place in the one order) ------> ready ------> gone
+                  ordered         final priority known        turn
+    HANDED_ON ------------> VOTED --------------------> PLACED ---> READY, or REFUSED ---> committed, aborted, dropped
+                                                        EXTENDED <---'
+
+    event                  HANDED_ON    VOTED     PLACED     READY       EXTENDED    REFUSED
+    handed on              -            -         -          -           -           -
+    ordered                VOTED *      -         -          EXTENDED    -           PLACED
+    ... as the last voter  PLACED       PLACED    -          EXTENDED    -           PLACED
+    final                  -            PLACED    -          -           -           -
+    turn, can be done      x            x         READY      x           READY       x
+    turn, cannot be        x            x         REFUSED    x           READY       x
+    commit                 x            x         x          gone        gone        x
+    drop                   gone         x         x          x           x           x
+    abort                  gone         gone      gone       gone        gone        gone
+
+    -: the phase stays; x: refused, or never comes; *: PLACED, where the final priority was handed on too
 
 A vote is a priority above all that the server has seen; the final priority is the highest vote. The turn of an update
 comes when no entry that affects a common node here is left whose final priority is lower, or whose final priority is
@@ -20,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Set
 from copy import copy
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from functools import partial
 from typing import NamedTuple
 
@@ -44,6 +59,23 @@ UPDATE = "update"
 """Rows: what a coordinator asked for, by update."""
 
 
+class EntryPhase(Enum):
+    """How far an update is at one server."""
+
+    HANDED_ON = auto()
+    """It is kept because it follows nodes here, and its coordinator asks for nothing."""
+    VOTED = auto()
+    """Its final priority is not known."""
+    PLACED = auto()
+    """It waits for its turn."""
+    READY = auto()
+    """It can be done, and its outcome is awaited. That holds too once it was extended and could not be done so."""
+    EXTENDED = auto()
+    """It can be done. The coordinator asked for more since: for that it waits for its turn once more."""
+    REFUSED = auto()
+    """It cannot be done, as its coordinator was told."""
+
+
 @dataclass(slots=True)
 class Entry:
     """An update's place at one server."""
@@ -66,6 +98,28 @@ class Entry:
     """Groups of whose records the coordinator wants to know whether they are held here."""
     found: Findings | None = None
     """What the last `Ready` said of this server's own nodes; in memory only."""
+
+    @property
+    def phase(self) -> EntryPhase:
+        """How far it is."""
+        if self.asked is None:
+            return EntryPhase.HANDED_ON
+        if self.final is None:
+            return EntryPhase.VOTED
+        if self.covered != self.asked:
+            return EntryPhase.EXTENDED if self.is_ready else EntryPhase.PLACED
+        return EntryPhase.READY if self.is_ready else EntryPhase.REFUSED
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it waits for its turn."""
+        return self.phase in (EntryPhase.PLACED, EntryPhase.EXTENDED)
+
+    def answer(self, *, is_ready: bool) -> None:
+        """Its turn has come: the coordinator is told of all that it asked for."""
+        assert self.is_due
+        self.covered = self.asked
+        self.is_ready = self.is_ready or is_ready
 
     @property
     def place(self) -> Priority:
@@ -284,15 +338,11 @@ class Entries:
         """The earliest update that must answer the coordinator and whose turn has come."""
         if not self.by_update:
             return None
-        waiting = [
-            (entry.final, entry)
-            for entry in self.by_update.values()
-            if entry.final is not None and entry.asked is not None and entry.covered != entry.asked
-        ]
+        waiting = [entry for entry in self.by_update.values() if entry.is_due]
         if not waiting:
             return None
         cuts = self._cuts()
-        for _, entry in sorted(waiting, key=lambda place: place[0]):
+        for entry in sorted(waiting, key=lambda entry: entry.place):
             if not any(self._must_come_before(other, entry, cuts) for other in self.by_update.values()):
                 return entry
         return None

@@ -96,16 +96,14 @@ class Participant:
         if entry is None:
             return False
         self._entries.of(entry.update_id)
-        assert entry.asked is not None
-        assert entry.final is not None
         update = self._entries.updates[entry.update_id]
-        entry.covered = entry.asked
         try:
             findings = prepare_update(self._context, self._records, update)
         except CannotError as error:
+            entry.answer(is_ready=False)
             self._context.send(update.update_id.coordinator, error.refuse)
             return True
-        entry.is_ready = True
+        entry.answer(is_ready=True)
         if update.cut is not None:
             self.cuts_turned.append(entry.update_id)
             return True
@@ -202,10 +200,10 @@ class Participant:
         entry = self._entries.remove(commit.update_id)
         assert entry is not None
         assert entry.is_ready
-        # The order matters in four places. An entry is handed on with the entry nodes that were ready, not with those
-        # that came later: so it is narrowed first. What is unconfirmed, or was left, follows from which arcs are
-        # suspended after the outcome. Nothing is pruned while an entry is ready, so this one is gone before. And what
-        # is controlled follows from the ancestor sets, once they have followed the outcome.
+        # The order matters in four places. The entries of other updates are handed on to the entry nodes that were
+        # ready, not to those that came later: so the entry is narrowed first. What is unconfirmed, or was left, follows
+        # from which arcs are suspended after the outcome. Nothing is pruned while an entry is ready, so this one is
+        # gone before. What is controlled follows from the ancestor sets, once they have followed the outcome.
         entry.narrow()
         children = children_in(commit.arcs)
         self._apply(commit)

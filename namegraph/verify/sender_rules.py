@@ -16,7 +16,7 @@ from namegraph.model.names import ServerId
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
-from namegraph.update.order_queue import Entries
+from namegraph.update.order_queue import Entries, EntryPhase
 from namegraph.wire.codec import InView, Message
 from namegraph.wire.columns import are_possible, fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
 from namegraph.wire.message_parts import ArcChange, ArcColumns, KnownArc, ReconcileArc
@@ -68,8 +68,8 @@ def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entr
             return _unless(update_id.coordinator == sender, PeerFault.NOT_ITS_UPDATE)
         case Drop(update_id):
             entry = entries.by_update.get(update_id)
-            is_asked = entry is not None and entry.asked is not None
-            return _unless(update_id.coordinator == sender and not is_asked, PeerFault.NOT_ITS_UPDATE)
+            may_drop = entry is None or entry.phase is EntryPhase.HANDED_ON
+            return _unless(update_id.coordinator == sender and may_drop, PeerFault.NOT_ITS_UPDATE)
         case Commit(update_id):
             if update_id.coordinator != sender:
                 return PeerFault.NOT_ITS_UPDATE

@@ -16,12 +16,9 @@ from simulation.checks import in_flight_walks
 
 
 def _earliest_of_all(entries):
-    due = [
-        (entry.final, entry)
-        for entry in entries.by_update.values()
-        if entry.final is not None and entry.asked is not None and entry.covered != entry.asked
-    ]
-    return min(due, key=lambda place: place[0])[1] if due else None
+    return min(
+        (entry for entry in entries.by_update.values() if entry.is_due), key=lambda entry: entry.place, default=None
+    )
 
 
 def _prune_always(participant):
