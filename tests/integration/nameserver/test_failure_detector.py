@@ -193,7 +193,7 @@ async def test_a_server_that_cannot_write_is_not_met_when_it_connects_again(clus
 
 
 async def test_a_server_that_cannot_write_for_a_moment_is_not_lost(cluster):
-    a, b = await cluster.start("a.x", "b.x", limits=DetectorLimits(0.05, 3.0))
+    a, b = await cluster.start("a.x", "b.x", limits=DetectorLimits(0.05, 20.0))
     for _ in range(2):
         b.disk.is_full = True
         await until(lambda: b.run_loop.storage_failure)
