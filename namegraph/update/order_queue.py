@@ -250,6 +250,7 @@ class Entries:
             if entry.update_id in self.by_update:
                 self._looks[entry.update_id] = look
         look.held_at = self._context.graph.update_count
+        look.entry_nodes |= entry.entry_nodes
         return look.part
 
     def leads_to_tell(self, entry: Entry, *, with_ready: bool) -> OnwardServers:
@@ -265,9 +266,12 @@ class Entries:
         return tuple(found)
 
     def _still_holds(self, look: _CachedPart, entry: Entry) -> bool:
+        """Further entry nodes add nothing where they were followed already."""
+        index = self._context.graph.index
         return (
             look.ends == entry.ends
-            and look.entry_nodes == entry.entry_nodes
+            and look.entry_nodes <= entry.entry_nodes
+            and all(index.get(name) in look.part.followed for name in entry.entry_nodes - look.entry_nodes)
             and not any(name in self._context.graph.index for name in look.part.unknown)
             and self._context.graph.is_unchanged_at(look.part.followed, since=look.held_at)
         )
