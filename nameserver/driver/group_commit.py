@@ -1,8 +1,17 @@
-"""Records that become durable together, and the callers that wait for them."""
+"""Records that become durable together, and the callers that wait for them: one batch after another.
+
+    collecting --seal--> sealed ... sealed --take_next--> flushing --written--> durable
+
+A batch is sealed when it is written next, and around a long step, whose records are a batch of their own. Readers see
+the state before the first long step that is not durable, and so none of the batches from that on.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from itertools import takewhile
 
 from namegraph import Committed, Outcome, Reason, Records, Refusal, ServerId
 
@@ -58,6 +67,84 @@ class Batch:
     def _forget_waiters(self) -> None:
         self.replies = []
         self.held_reads = []
+
+
+class Batches:
+    """The batches that are not durable, in the order in which they are written."""
+
+    def __init__(self) -> None:
+        self.collecting: Batch | None = None
+        """What the next step adds its records to; None where it begins a batch."""
+        self._sealed: deque[Batch] = deque()
+        self._flushing: Batch | None = None
+
+    def __iter__(self) -> Iterator[Batch]:
+        """All of them, the oldest one first."""
+        return (batch for batch in (self._flushing, *self._sealed, self.collecting) if batch is not None)
+
+    @property
+    def newest(self) -> Batch | None:
+        """What must be durable before all is."""
+        return next(reversed(list(self)), None)
+
+    @property
+    def newest_seen(self) -> Batch | None:
+        """What must be durable before all is that readers see."""
+        return next(reversed(list(self.seen_by_readers())), None)
+
+    def seen_by_readers(self) -> Iterator[Batch]:
+        """Those before the first one of a long step."""
+        return takewhile(lambda batch: not batch.is_of_long_step, self)
+
+    def is_any_to_write(self) -> bool:
+        """Whether `take_next` would find one, once what is being collected is sealed."""
+        return bool(self._sealed) or self.collecting is not None
+
+    def is_any_sealed(self) -> bool:
+        """Whether one is to be written without waiting for more."""
+        return bool(self._sealed)
+
+    def rows_waiting(self) -> int:
+        """How much there is to write after what is being written."""
+        return sum(batch.row_count() for batch in self if batch is not self._flushing)
+
+    def seal(self) -> None:
+        """Begin another batch with the next step."""
+        if self.collecting is not None:
+            self._sealed.append(self.collecting)
+            self.collecting = None
+
+    def take_next(self) -> Batch:
+        """The oldest sealed one, to be written."""
+        self._flushing = self._sealed.popleft()
+        return self._flushing
+
+    def written(self) -> None:
+        """What was being written is durable."""
+        self._flushing = None
+
+    def first_letter_held(self, receiver: ServerId) -> int | None:
+        """The number of the first letter to a server that waits for one of them."""
+        held = (batch.first_letters.get(receiver) for batch in self)
+        return min((number for number in held if number is not None), default=None)
+
+    def handled_before(self, sender: ServerId) -> int | None:
+        """The number of the last letter of a sender before those whose records wait."""
+        return next((batch.handled_before[sender] for batch in self if sender in batch.handled_before), None)
+
+    def begin_channels_again(self, peers: Collection[ServerId]) -> None:
+        """Forget what was known by numbers of before, and let nothing of the new ones leave before all is durable."""
+        for batch in self:
+            for peer in peers:
+                batch.first_letters.pop(peer, None)
+                batch.handled_before.pop(peer, None)
+        self.hold_letters_to(peers)
+
+    def hold_letters_to(self, peers: Iterable[ServerId]) -> None:
+        """Let no letter leave before all is durable."""
+        newest = self.newest
+        if newest is not None:
+            newest.first_letters |= dict.fromkeys(peers, 1)
 
 
 def outcome_unknown(why: str) -> Refusal:

@@ -61,7 +61,7 @@ from namegraph import (
     refuse,
 )
 from nameserver.driver.gc_tuning import growing_graph
-from nameserver.driver.group_commit import Batch, outcome_unknown, unavailable
+from nameserver.driver.group_commit import Batch, Batches, outcome_unknown, unavailable
 from storage.errors import DatabaseLostError, StorageError
 
 WAITING_ROWS_LIMIT = 1_000_000
@@ -185,10 +185,7 @@ class RunLoop:
         self._on_storage_state = on_storage_state
         self._tickets = itertools.count(1)
         self._waiting: dict[int, Waiting] = {}
-        self._collecting: Batch | None = None
-        self._flushing: Batch | None = None
-        self._sealed: deque[Batch] = deque()
-        """Batches to be written next, to which nothing is added any more: those of long steps, and before these."""
+        self._batches = Batches()
         self._expected_replies = 0
         self._gathered = asyncio.Event()
         self._wake = asyncio.Event()
@@ -216,7 +213,7 @@ class RunLoop:
     @property
     def newest_batch(self) -> Batch | None:
         """The newest batch that is not durable and that readers see; while it is None, answers may leave at once."""
-        return next(reversed(self._seen_by_readers()), None)
+        return self._batches.newest_seen
 
     def now(self) -> float:
         """The time on the clock of deadlines."""
@@ -255,7 +252,7 @@ class RunLoop:
     def begin(self, peers: Iterable[ServerId]) -> None:
         """Have made durable what the restart of the core changed; before that no letter leaves to these servers."""
         self._step(Tick())
-        self._hold_letters_to(peers)
+        self._batches.hold_letters_to(peers)
 
     def take(self, event: Event) -> None:
         """Take what no caller waits for."""
@@ -277,20 +274,18 @@ class RunLoop:
 
     def first_letter_held(self, receiver: ServerId) -> int | None:
         """The number of the first letter to a server that waits for the database; None where none does."""
-        held = [batch.first_letters.get(receiver) for batch in self._undurable()]
-        if self._long_step is not None:
-            held.append(self._unfinished.left_through.get(receiver, 0) + 1)
-        return min((number for number in held if number is not None), default=None)
+        held = self._batches.first_letter_held(receiver)
+        if self._long_step is None:
+            return held
+        of_step = self._unfinished.left_through.get(receiver, 0) + 1
+        return of_step if held is None else min(held, of_step)
 
     def handled_before_flush(self, sender: ServerId) -> int | None:
         """The number of the last letter of a sender before those whose records wait; None where none do."""
-        for batch in self._undurable():
-            if sender in batch.handled_before:
-                return batch.handled_before[sender]
+        handled = self._batches.handled_before(sender)
         event = self._unfinished.event
-        if self._long_step is not None and isinstance(event, PeerMessage) and event.sender == sender:
-            return self._unfinished.handled_through
-        return None
+        is_in_step = self._long_step is not None and isinstance(event, PeerMessage) and event.sender == sender
+        return self._unfinished.handled_through if handled is None and is_in_step else handled
 
     def begins_again_with(self, peer: ServerId) -> bool:
         """Whether a step under way, or one that waits for it, numbers the letters to and from a server anew."""
@@ -316,7 +311,7 @@ class RunLoop:
 
     async def until_all_durable(self) -> None:
         """As `until_durable`, for who has read the core itself."""
-        await self._until_durable(next(reversed(self._undurable()), None))
+        await self._until_durable(self._batches.newest)
 
     async def _until_durable(self, batch: Batch | None) -> None:
         if batch is None:
@@ -351,12 +346,12 @@ class RunLoop:
                 await self._probe()
                 continue
             self._wake.clear()
-            while (self._sealed or self._collecting is not None) and self._bug is None:
+            while self._batches.is_any_to_write() and self._bug is None:
                 await self._flush_collected()
                 await self._take_own_letters()
             if self._bug is not None:
                 raise self._bug
-            if self._ends and self._long_step is None and not self._undurable():
+            if self._ends and self._long_step is None and self._batches.newest is None:
                 return
 
     def refuse_updates(self, why: str) -> None:
@@ -371,42 +366,14 @@ class RunLoop:
 
     def undurable_records(self) -> list[Records]:
         """What is in memory, but not yet in the database."""
-        return [batch.records for batch in self._undurable()]
+        return [batch.records for batch in self._batches]
 
     def undurable_records_seen(self) -> list[Records]:
         """As `undurable_records`, of what readers see."""
-        return [batch.records for batch in self._seen_by_readers()]
-
-    def _begin_channels_again(self, peers: Sequence[ServerId]) -> None:
-        """Forget what was known by numbers of before, and let nothing of the new ones leave before they are durable."""
-        for batch in self._undurable():
-            for peer in peers:
-                batch.first_letters.pop(peer, None)
-                batch.handled_before.pop(peer, None)
-        self._hold_letters_to(peers)
-
-    def _hold_letters_to(self, peers: Iterable[ServerId]) -> None:
-        """Let no letter leave before all is durable."""
-        for batch in self._undurable()[-1:]:
-            batch.first_letters |= dict.fromkeys(peers, 1)
-
-    def _undurable(self) -> list[Batch]:
-        """The batches under way, the oldest one first."""
-        return [batch for batch in (self._flushing, *self._sealed, self._collecting) if batch is not None]
-
-    def _seen_by_readers(self) -> list[Batch]:
-        """Those of the batches under way that come before all of long steps."""
-        return list(itertools.takewhile(lambda batch: not batch.is_of_long_step, self._undurable()))
-
-    def _seal(self) -> None:
-        """Begin another batch with the next step."""
-        if self._collecting is not None:
-            self._sealed.append(self._collecting)
-            self._collecting = None
+        return [batch.records for batch in self._batches.seen_by_readers()]
 
     def _is_full(self) -> bool:
-        waiting = self._undurable()[0 if self._flushing is None else 1 :]
-        return sum(batch.row_count() for batch in waiting) > WAITING_ROWS_LIMIT
+        return self._batches.rows_waiting() > WAITING_ROWS_LIMIT
 
     def _step(self, event: Event) -> None:
         """Take an event: at once, or in another thread where that may take long, or once such a step is over."""
@@ -438,7 +405,7 @@ class RunLoop:
 
     async def _step_elsewhere(self, event: Event, long_steps: LongSteps) -> None:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
-        self._seal()
+        self._batches.seal()
         long_steps.hold()
         self.step_count += 1
         now = self._clock()
@@ -451,11 +418,11 @@ class RunLoop:
         finally:
             self._long_step = None
         self._take_effects(event, effects, is_first_meeting=is_first_meeting)
-        if self._collecting is None:
+        if self._batches.collecting is None:
             long_steps.let_go(earliest=False)
         else:
-            self._collecting.is_of_long_step = True
-            self._seal()
+            self._batches.collecting.is_of_long_step = True
+            self._batches.seal()
         while self._later and self._long_step is None:
             self._step(self._later.popleft())
         self._wake.set()
@@ -477,14 +444,15 @@ class RunLoop:
         for follow in self.followers:
             follow(effects)
         if not effects.records.is_empty():
-            if self._collecting is None:
-                self._collecting = Batch()
+            collecting = self._batches.collecting
+            if collecting is None:
+                collecting = self._batches.collecting = Batch()
                 self._wake.set()
-            self._collecting.records.extend(effects.records)
-            self._collecting.revision = self._core.revision
+            collecting.records.extend(effects.records)
+            collecting.revision = self._core.revision
             if isinstance(event, PeerMessage):
-                self._collecting.handled_before.setdefault(event.sender, event.number - 1)
-        batch = next(reversed(self._undurable()), None)
+                collecting.handled_before.setdefault(event.sender, event.number - 1)
+        batch = self._batches.newest
         for reply in effects.replies:
             waiting = self._waiting.get(reply.ticket)
             if waiting is None:
@@ -502,11 +470,11 @@ class RunLoop:
         if batch is not None and (len(batch.replies) >= self._expected_replies or batch.concerns_peers()):
             self._gathered.set()
         if isinstance(event, Restored):
-            self._begin_channels_again(self._core.servers_met)
+            self._batches.begin_channels_again(self._core.servers_met)
         elif isinstance(event, PeerRestored):
-            self._begin_channels_again([event.peer])
+            self._batches.begin_channels_again([event.peer])
         elif isinstance(event, PeerMet) and is_first_meeting:
-            self._hold_letters_to([event.peer])
+            self._batches.hold_letters_to([event.peer])
         self._arm_timer()
 
     def _arm_timer(self) -> None:
@@ -530,7 +498,7 @@ class RunLoop:
 
     async def _gather(self) -> None:
         """Wait for the callers that are likely to come back, as long as they keep coming and no other server waits."""
-        batch = self._collecting
+        batch = self._batches.collecting
         assert batch is not None
         for _ in range(GATHER_ROUNDS_LIMIT):
             came_so_far = len(batch.replies)
@@ -563,10 +531,10 @@ class RunLoop:
             self._recover()
 
     async def _flush_collected(self) -> None:
-        if not self._sealed:
+        if not self._batches.is_any_sealed():
             await self._gather()
-            self._seal()
-        batch = self._flushing = self._sealed.popleft()
+            self._batches.seal()
+        batch = self._batches.take_next()
         retry_seconds = FIRST_RETRY_SECONDS
         event_loop = asyncio.get_running_loop()
         while True:
@@ -581,13 +549,14 @@ class RunLoop:
                 retry_seconds = min(2 * retry_seconds, LONGEST_RETRY_SECONDS)
             else:
                 break
-        self._flushing = None
+        self._batches.written()
         self._durable_revision = batch.revision
         if batch.is_of_long_step and self._long_steps is not None:
             self._long_steps.let_go(earliest=True)
             self.step_count += 1
         self._recover()
-        came_meanwhile = 0 if self._collecting is None else len(self._collecting.replies)
+        collecting = self._batches.collecting
+        came_meanwhile = 0 if collecting is None else len(collecting.replies)
         self._expected_replies = len(batch.replies) + came_meanwhile
         self.notify_peers(batch.first_letters | batch.handled_before)
         batch.release()
@@ -619,7 +588,7 @@ class RunLoop:
         if self.storage_failure is None:
             self._on_storage_state(why)
         self.storage_failure = why
-        for batch in self._undurable():
+        for batch in self._batches:
             batch.fail(why)
 
 
