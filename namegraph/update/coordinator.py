@@ -152,6 +152,7 @@ class Coordinator:
         running.highest_vote = max(running.highest_vote, vote.priority)
         running.above.update(dict.fromkeys(vote.above))
         self._add_leads(running, vote.leads)
+        running.want(sender, entry_nodes=vote.entered)
         running.asked[sender] = running.asked[sender].extended(Cover(frozenset(), frozenset(vote.entered)))
         self._ask(running)
         if running.phase is not Phase.ORDER or running.votes_due.total():
@@ -387,8 +388,8 @@ class Coordinator:
         plan = running.plan
         known = Update(running.update_id, (), plan.size, (), plan.read, cut=plan.cut)
         for server in to_ask:
-            before, cover = running.asked.get(server), running.wanted[server]
-            running.asked[server] = cover if before is None else before.extended(cover)
+            before = running.asked.get(server)
+            cover = running.asked[server] = running.wanted[server]
             if before is not None:
                 cover = Cover(cover.ends - before.ends, cover.entry_nodes - before.entry_nodes)
             if final is None:

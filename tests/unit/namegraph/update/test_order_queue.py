@@ -104,13 +104,14 @@ def record(node, *parents, version):
 
 
 def test_nodes_that_are_entered_from_elsewhere_are_covered_as_if_asked_for_and_stay_so(entries):
-    entries._records.install(pack_records([record(C, FAR, version=2), record(FAR, version=2)]))
+    records = [record(C, FARTHER, version=2), record(FARTHER, FAR, version=2), record(FAR, version=2)]
+    entries._records.install(pack_records(records))
     entry = enter(entries, 1, below=[A, FAR])
-    assert entries.cover_entered(entry) == (C,), "b is entered from here"
+    assert entries.cover_entered(entry) == (C,), "b is entered from here, and farther is not owned"
     assert entry.asked == Cover(frozenset(), frozenset([A, C, FAR]))
     assert entries.cover_entered(entry) == ()
     entries._records.install(pack_records([record(C, version=3)]))
-    assert names(entries, entries.part(entry).nodes) == {A, B, C, FAR}
+    assert names(entries, entries.part(entry).nodes) == {A, B, C, FAR, FARTHER}
     entry.final = at(9)
     entry.answer(is_ready=True)
     entry.narrow()
