@@ -152,6 +152,8 @@ class Coordinator:
         running.highest_vote = max(running.highest_vote, vote.priority)
         running.above.update(dict.fromkeys(vote.above))
         self._add_leads(running, vote.leads)
+        running.want(sender, entry_nodes=vote.entered)
+        running.asked[sender] = running.asked[sender].extended(Cover(frozenset(), frozenset(vote.entered)))
         self._ask(running)
         if running.phase is not Phase.ORDER or running.votes_due.total():
             return
@@ -363,13 +365,14 @@ class Coordinator:
     def _ask(self, running: Transaction) -> None:
         """Send `Order` wherever the entry does not cover what is wanted.
 
+        A server whose vote is due is not asked again before: the vote may say that the entry covers what is wanted.
         This server votes first, within the step: then it is known whether one other server is all that is left to vote.
         """
         final = None if running.phase is Phase.ORDER else running.final
         to_ask = []
         for server in sorted(running.wanted):
             asked = running.asked.get(server)
-            if asked is None or not asked.contains(running.wanted[server]):
+            if asked is None or not (running.votes_due[server] or asked.contains(running.wanted[server])):
                 to_ask.append(server)
         for server in to_ask:
             if self._context.is_away(server) or not self._context.has_met(server):

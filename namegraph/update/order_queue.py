@@ -86,7 +86,8 @@ class Entry:
     ends: set[NodeId] = field(default_factory=set)
     entry_nodes: set[NodeId] = field(default_factory=set)
     asked: Cover | None = None
-    """What the coordinator asked for; None at a server that was only handed the entry."""
+    """What the coordinator asked for, and what the votes said is covered too; None at a server that was only handed the
+    entry."""
     covered: Cover | None = None
     """What the last `Ready` (or `Refuse`) spoke of."""
     is_ready: bool = False
@@ -213,10 +214,7 @@ class Entries:
         """The entry of an update that its coordinator asks for, extended to what it shall cover."""
         update_id = update.update_id
         entry = self.of(update_id)
-        self._covers.touch(update_id)
-        entry.ends |= cover.ends
-        entry.entry_nodes |= cover.entry_nodes
-        entry.asked = cover if entry.asked is None else entry.asked.extended(cover)
+        self._extend(entry, cover)
         if update_id not in self.updates:
             self._updates[update_id] = update
             entry.joins = tuple(
@@ -226,6 +224,12 @@ class Entries:
                 and self._context.home_of(operation.parent) == self._context.server
             )
         return entry
+
+    def _extend(self, entry: Entry, cover: Cover) -> None:
+        self._covers.touch(entry.update_id)
+        entry.ends |= cover.ends
+        entry.entry_nodes |= cover.entry_nodes
+        entry.asked = cover if entry.asked is None else entry.asked.extended(cover)
 
     def set_above(self, entry: Entry, above: tuple[NodeId, ...]) -> None:
         """Note what the coordinator says is above the joined parents."""
@@ -252,6 +256,20 @@ class Entries:
         look.held_at = self._context.graph.update_count
         look.entry_nodes |= entry.entry_nodes
         return look.part
+
+    def cover_entered(self, entry: Entry) -> tuple[NodeId, ...]:
+        """Cover the owned nodes where the affected part is entered from other servers, as if they had been asked for.
+
+        Those that were not asked for are returned, sorted. They stay covered when arcs that led there are left before
+        the turn of the update, because the votes of other servers may lead there.
+        """
+        assert entry.asked is not None
+        graph, above, asked = self._context.graph, self._records.above.keys(), entry.asked.entry_nodes
+        below = set().union(*[graph.children[node] for node in self.part(entry).followed & above])
+        # An arc of another server is known by its child's record: the child is owned, or above an owned node.
+        entered = frozenset(graph.ids[node] for node in below - above) - asked
+        self._extend(entry, Cover(frozenset(), entered))
+        return tuple(sorted(entered))
 
     def leads_to_tell(self, entry: Entry, *, with_ready: bool) -> OnwardServers:
         """Where the affected nodes lead, as far as the coordinator was not told yet; `with_ready` as in `part`."""

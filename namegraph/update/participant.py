@@ -72,7 +72,7 @@ class Participant:
             # The last vote, above all others, and nobody else is to be asked.
             entry.final = vote
             self._entries.set_above(entry, tuple(dict.fromkeys((*order.above, *above))))
-        context.send(update_id.coordinator, Vote(update_id, vote, leads, above))
+        context.send(update_id.coordinator, Vote(update_id, vote, leads, above, self._entries.cover_entered(entry)))
 
     def final(self, final: Final) -> None:
         """Learn an update's place in the order."""

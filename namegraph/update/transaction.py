@@ -117,6 +117,7 @@ class Transaction:
     """The entry nodes that its operations name: below them lies all that it affects."""
     wanted: dict[ServerId, Cover] = field(default_factory=dict)
     asked: dict[ServerId, Cover] = field(default_factory=dict)
+    """What the entry at each server covers: what it was asked for, and what its votes said is covered too."""
     votes_due: Counter[ServerId] = field(default_factory=Counter)
     highest_vote: Priority = NEVER
     last_voter: ServerId | None = None

@@ -66,6 +66,8 @@ class Vote(Struct, frozen=True, array_like=True, tag=True):
     """Only what was not told before; so in `Ready`."""
     above: tuple[NodeId, ...] = ()
     """With the first vote of the home of parents of arcs to be joined: these parents and the groups above them."""
+    entered: tuple[NodeId, ...] = ()
+    """Entry nodes that the participant found by itself: its entry covers them as if they had been asked for."""
 
 
 class Final(Struct, frozen=True, array_like=True, tag=True):

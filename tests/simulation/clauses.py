@@ -82,6 +82,7 @@ CLAUSES = {
     "servers further below are named while the view is open alone": (Entries, "_leads_from", _lead_as_if_open),
     "servers further below are named": (Entries, "_leads_from", _lead_to_children_alone),
     "arcs are followed through the nodes of others": (Entries, "_look", _look_no_further_than_others),
+    "votes say which entry nodes are covered": (Entries, "cover_entered", lambda *_: ()),
     "all are told the entry nodes of the whole update": (coordinator, "ROOTS_LIMIT", -1),
 }
 """Each with where it is in the code, and what is there without it."""

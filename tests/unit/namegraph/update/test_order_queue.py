@@ -8,7 +8,8 @@ from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import CreateGroup, JoinArc
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import RequestId
-from namegraph.wire.message_parts import ArcId, Cover, PendingEntry, UpdateId
+from namegraph.wire.columns import pack_records
+from namegraph.wire.message_parts import AncestryRecord, ArcId, Cover, InArc, PendingEntry, UpdateId
 
 HERE, THERE = ServerId("here"), ServerId("there")
 A, B, C = NodeId("a@here.example"), NodeId("b@here.example"), NodeId("c@here.example")
@@ -96,6 +97,25 @@ def test_an_arc_that_a_ready_update_will_add_counts_for_votes(entries):
     ready.is_ready = True
     assert entries.part(voting, with_ready=True).leads == ((THERE, (FAR,)),)
     assert entries.part(voting).leads == ()
+
+
+def record(node, *parents, version):
+    return AncestryRecord(node, tuple(InArc(parent, 0, 1, 1) for parent in parents), None, at(version))
+
+
+def test_nodes_that_are_entered_from_elsewhere_are_covered_as_if_asked_for_and_stay_so(entries):
+    records = [record(C, FARTHER, version=2), record(FARTHER, FAR, version=2), record(FAR, version=2)]
+    entries._records.install(pack_records(records))
+    entry = enter(entries, 1, below=[A, FAR])
+    assert entries.cover_entered(entry) == (C,), "b is entered from here, and farther is not owned"
+    assert entry.asked == Cover(frozenset(), frozenset([A, C, FAR]))
+    assert entries.cover_entered(entry) == ()
+    entries._records.install(pack_records([record(C, version=3)]))
+    assert names(entries, entries.part(entry).nodes) == {A, B, C, FAR, FARTHER}
+    entry.final = at(9)
+    entry.answer(is_ready=True)
+    entry.narrow()
+    assert entry.entry_nodes == {A, C, FAR}
 
 
 def test_only_entries_that_follow_a_node_are_handed_on(entries):
