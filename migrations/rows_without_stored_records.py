@@ -4,7 +4,10 @@ Layout 0006 has no duplication-control records of arcs between servers, nor mess
 
     rows "boundary record", "releases"          gone
     Release, Released, Block, Recall            a `Drop` of an update that never was: their channels' numbers stay whole
-    entries, updates, Abort, Commit             without their fields about such records
+    entries, updates, Abort, outcomes           without their fields about such records
+    Commit                                      always the whole outcome where it was in the message, or else the part
+
+An outcome was itself a `Commit`: fields that follow the name of the message.
 
 Values are taken as the arrays that they are encoded as, and not by any type of the program: those change later.
 """
@@ -65,9 +68,8 @@ def _update(fields: Fields, _: str = "") -> Fields:
     return [update_id, operations, size, leaves, read, is_of_client, False, cut, brought]
 
 
-def _coordinated(fields: Fields, server: str) -> Fields:
+def _coordinated(fields: Fields, _: str) -> Fields:
     update_id, is_decided, servers, request_id, final, _released, told, everything, is_finished_by_view = fields
-    outcome = _letter(everything, server) if everything else everything
     return [
         update_id,
         is_decided,
@@ -75,7 +77,7 @@ def _coordinated(fields: Fields, server: str) -> Fields:
         request_id,
         final if is_decided else None,
         told,
-        outcome,
+        _outcome(everything) if everything else everything,
         is_finished_by_view,
     ]
 
@@ -107,18 +109,29 @@ def _abort(fields: Fields, _: str) -> Fields:
     return fields[:2]
 
 
-def _commit(fields: Fields, sender: str) -> Fields:
-    everything, is_whole = fields[11:]
-    return [*fields[:9], _letter(everything, sender) if everything else everything, is_whole]
+def _commit(fields: Fields, _: str) -> Fields:
+    name, update_id, *_others = fields
+    handed_on, everything = fields[8], fields[11]
+    outcome = _outcome(everything) if everything else msgspec.msgpack.encode(_of_outcome(fields))
+    # Where two servers took part, nobody else could miss the outcome, and a part came alone.
+    return [name, update_id, outcome, handed_on, bool(everything)]
 
 
-def _accept(fields: Fields, sender: str) -> Fields:
-    decided = [[update_id, _letter(everything, sender)] for update_id, everything in fields[6]]
+def _outcome(everything: bytes) -> bytes:
+    return _changed(everything, _of_outcome)
+
+
+def _of_outcome(fields: Fields, _: str = "") -> Fields:
+    return fields[1:8]
+
+
+def _accept(fields: Fields, _: str) -> Fields:
+    decided = [[update_id, _outcome(everything)] for update_id, everything in fields[6]]
     return [*fields[:6], decided]
 
 
-def _install(fields: Fields, sender: str) -> Fields:
-    return [*fields[:4], [_letter(everything, sender) for everything in fields[4]]]
+def _install(fields: Fields, _: str) -> Fields:
+    return [*fields[:4], [_outcome(everything) for everything in fields[4]]]
 
 
 def _nothing(_: Fields, sender: str) -> Fields:
@@ -143,7 +156,7 @@ _PARTS: Mapping[str, Callable[[Fields, str], Fields]] = {
     "entry": _entry,
     "update": _update,
     "coordinated": _coordinated,
-    "decided": _message,
+    "decided": _of_outcome,
     "outbox": _message,
     "early letter": _early,
 }

@@ -62,7 +62,7 @@ from namegraph.state.reliable_channels import Channels
 from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, digest_of
 from namegraph.update.admission import Collector, collect_import
 from namegraph.update.arc_authority import authority_over, marked
-from namegraph.update.commit_share import own_part
+from namegraph.update.commit_share import read_share
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.import_plan import ImportOperations
 from namegraph.update.locality import (
@@ -382,12 +382,6 @@ class ServerCore(CoreQueries):
         if not are_legal(message, self._table):
             self.channels.faults[sender, PeerFault.NOT_LEGAL] += 1
             return
-        if isinstance(message, Commit):
-            try:
-                message = own_part(message, self._context)
-            except NotAMessageError:
-                self.channels.faults[sender, PeerFault.UNREADABLE] += 1
-                return
         fault = self._rules.fault_in(message, sender=sender)
         if fault is not None:
             self.channels.faults[sender, fault] += 1
@@ -468,7 +462,7 @@ class ServerCore(CoreQueries):
             case Refuse():
                 self._coordinator.refuse(sender, message)
             case Commit():
-                self._participant.commit(message)
+                self._commit(sender, message)
             case Done():
                 self._coordinator.done(sender, message)
             case Abort():
@@ -483,6 +477,19 @@ class ServerCore(CoreQueries):
                     self._cuts_taken.append(cut)
             case _:
                 self._views.receive(sender, message)
+
+    def _commit(self, sender: ServerId, commit: Commit) -> None:
+        """Apply this server's share of an outcome, unless it does not follow from what this server agreed to."""
+        try:
+            share = read_share(commit.outcome, self._context, update_id=commit.update_id)
+        except NotAMessageError:
+            self.channels.faults[sender, PeerFault.UNREADABLE] += 1
+            return
+        fault = self._rules.fault_in_share(share)
+        if fault is None:
+            self._participant.commit(commit, share)
+        else:
+            self.channels.faults[sender, fault] += 1
 
     def _execute(self, command: UpdateCommand | ImportCommand, records: Records) -> Outcome:
         graph = self.graph

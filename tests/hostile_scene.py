@@ -132,10 +132,11 @@ class Scene:
     def receive(self, receiver, sender, encoded):
         core = self.cores[receiver]
         refused, is_early_kept, under_way = _refused(core), bool(core._early._kept), core._coordinator.under_way()
+        view = core.view
         number = core.channels.handled_through(sender) + 1
         effects = self.step(receiver, PeerMessage(sender, number, encoded))
-        # A Ready that is refused ends its update, and others may go on.
-        has_ended_one = core._coordinator.under_way() != under_way
+        # A Ready that is refused ends its update, and others may go on. A view begins without a refused outcome.
+        has_ended_one = core._coordinator.under_way() != under_way or core.view != view
         if _refused(core) > refused and not (is_early_kept or has_ended_one):
             assert not (effects.records.nodes or effects.records.arcs or effects.replies or effects.messages)
 

@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.priorities import Priority
-from namegraph.wire.codec import Message, encode
+from namegraph.wire.codec import Message, decode_outcome, encode, encode_outcome
 from namegraph.wire.columns import column_of, pack_arcs, pack_records
 from namegraph.wire.message_parts import (
     AncestryRecord,
@@ -20,6 +20,7 @@ from namegraph.wire.message_parts import (
     UpdateId,
     ViewId,
 )
+from namegraph.wire.update_messages import Commit, UpdateOutcome
 
 MESSAGES = typing.get_args(Message)
 ILLEGAL_NAMES = ["", "no sign", "@@", "two@signs@x", "@a.x", "g@", "g@A.X", "\0@a.x", "tab\t@a.x", "x" * 300 + "@a.x"]
@@ -40,7 +41,9 @@ class Letters:
         return self.value(kind or self._chance.choice(MESSAGES))
 
     def mutant(self, message):
-        """A message with a few of its fields replaced."""
+        """A message, or the outcome in it, with a few of its fields replaced."""
+        if isinstance(message, Commit) and self._chance.random() < 0.7:
+            return structs.replace(message, outcome=encode_outcome(self.mutant(decode_outcome(message.outcome))))
         fields = typing.get_type_hints(type(message))
         if not fields:
             return message
@@ -80,7 +83,8 @@ class Letters:
         if kind is int:
             return self._number(9)
         if kind is bytes:
-            return chance.choice([b"", b"", b"garbage", encode(self.message())])
+            outcome = encode_outcome(self.value(UpdateOutcome))
+            return chance.choice([b"", b"garbage", encode(self.message()), outcome, outcome, outcome])
         if kind is str:
             return chance.choice(["", "x", "a.x", "g@a.x", "two\nlines", "\0"])
         if kind is type(None):

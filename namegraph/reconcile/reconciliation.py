@@ -30,10 +30,10 @@ from namegraph.state.known_arcs import can_be_child, is_newer, known_arc
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.participant import Participant
 from namegraph.update.transaction import Plan, Transaction
-from namegraph.wire.codec import decode
+from namegraph.wire.codec import decode_outcome
 from namegraph.wire.columns import unpack_arcs
 from namegraph.wire.message_parts import ArcId, GroupChange, KnownArc, ReconcileArc, Step, UpdateId
-from namegraph.wire.update_messages import Commit
+from namegraph.wire.update_messages import UpdateOutcome
 from namegraph.wire.view_messages import ArcDigest, DigestReply, HintedOutcome, MemberReconciled
 
 UNDELIVERED = "undelivered"
@@ -102,10 +102,9 @@ class Reconciliation:
             away = [server for server in sorted(running.not_done) if context.has_diverged(server)]
             if not away:
                 continue
-            commit = decode(running.everything)
-            assert isinstance(commit, Commit)
+            outcome = decode_outcome(running.outcome)
             for server in away:
-                offer = _offer_to(server, commit, context)
+                offer = _offer_to(server, outcome, context)
                 if offer.groups or offer.arcs:
                     self.offer_again(server, offer)
 
@@ -441,14 +440,14 @@ def _gone_with_group(known: KnownArc) -> KnownArc:
     return known._replace(is_present=False, version=known.version + 1)
 
 
-def _offer_to(server: ServerId, commit: Commit, context: ServerContext) -> HintedOutcome:
+def _offer_to(server: ServerId, outcome: UpdateOutcome, context: ServerContext) -> HintedOutcome:
     """What an update makes of the groups of a server and of the arcs that leave them."""
     return HintedOutcome(
-        commit.final,
-        tuple(change for change in commit.groups if context.home_of(change.group) == server),
+        outcome.final,
+        tuple(change for change in outcome.groups if context.home_of(change.group) == server),
         tuple(
-            KnownArc(change.arc, change.is_present, change.kind, change.cost, change.version, commit.final.counter)
-            for change in unpack_arcs(commit.arcs)
+            KnownArc(change.arc, change.is_present, change.kind, change.cost, change.version, outcome.final.counter)
+            for change in unpack_arcs(outcome.arcs)
             if context.home_of(change.arc.parent) == server and not change.is_suspended
         ),
     )

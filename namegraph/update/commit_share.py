@@ -1,7 +1,7 @@
-"""What of a whole outcome concerns one server, taken from it by that server itself.
+"""What of the outcome of an update concerns one server, taken from it by that server itself.
 
-A coordinator usually sends each participant its part. Of what an import brings it sends all to everybody instead, once
-encoded, and all take their parts at the same time.
+A coordinator sends all participants the same outcome, encoded once: cutting up an import for each of them would take it
+seconds in which all others wait. All take their shares at the same time, the coordinator too.
 
 Source: protocol.md sections 5 and 6.
 """
@@ -11,34 +11,34 @@ from __future__ import annotations
 from msgspec import structs
 
 from namegraph.state.context import ServerContext
-from namegraph.wire.codec import NotAMessageError, decode
-from namegraph.wire.columns import concerning, fit_arcs, fit_records, nodes_in
-from namegraph.wire.update_messages import Commit
+from namegraph.wire.codec import NotAMessageError, decode_outcome
+from namegraph.wire.columns import are_possible, concerning, fit_arcs, fit_records, nodes_in
+from namegraph.wire.message_parts import UpdateId
+from namegraph.wire.update_messages import UpdateOutcome
 from namegraph.wire.value_limits import are_legal
 
 
-def own_part(commit: Commit, context: ServerContext) -> Commit:
-    """This server's part of a commit that holds the whole outcome; raises `NotAMessageError` where it holds none."""
-    if not commit.is_whole:
-        return commit
-    whole = part_of_everything(commit.everything, context)
-    if whole.update_id != commit.update_id:
+def read_share(encoded: bytes, context: ServerContext, *, update_id: UpdateId | None = None) -> UpdateOutcome:
+    """This server's share of an encoded outcome; raises `NotAMessageError`. `update_id`: whose outcome it must be."""
+    outcome = decode_outcome(encoded)
+    if update_id not in (None, outcome.update_id):
         raise NotAMessageError("the outcome of another update")
-    return structs.replace(whole, handed_on=commit.handed_on, everything=commit.everything)
-
-
-def part_of_everything(everything: bytes, context: ServerContext) -> Commit:
-    """The part of this server of an encoded `Commit` of everything; raises `NotAMessageError`."""
-    whole = decode(everything)
-    if not (isinstance(whole, Commit) and not whole.is_whole and fit_arcs(whole.arcs) and fit_records(whole.relay)):
-        raise NotAMessageError("a commit that lacks the whole outcome")
-    if not are_legal(whole, context.table):
+    if not (fit_arcs(outcome.arcs) and fit_records(outcome.relay)):
+        raise NotAMessageError("an outcome with columns that do not fit together")
+    if not are_possible(outcome.arcs):
+        raise NotAMessageError("an outcome with an impossible arc")
+    if not are_legal(outcome, context.table):
         raise NotAMessageError("an outcome with an invalid name or number")
-    relayed, names, home_of = nodes_in(whole.relay), whole.arcs.names, context.table.home_of
+    return share_of(outcome, context)
+
+
+def share_of(outcome: UpdateOutcome, context: ServerContext) -> UpdateOutcome:
+    """The outcome with the arcs alone that end at this server, or whose child it may hold a record of that stays."""
+    relayed, names, home_of = nodes_in(outcome.relay), outcome.arcs.names, context.table.home_of
     return structs.replace(
-        whole,
+        outcome,
         arcs=concerning(
-            whole.arcs,
+            outcome.arcs,
             ends=[home_of(name) == context.server for name in names],
             group_children=[name not in relayed for name in names],
         ),

@@ -23,8 +23,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from msgspec import structs
-
 from namegraph.graph.apply_delta import name_effects
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
@@ -37,14 +35,15 @@ from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import UPDATES, DurableMap
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.arc_outcomes import UnsaidError
+from namegraph.update.commit_share import share_of
 from namegraph.update.control_report import ControlReport, united_reports
 from namegraph.update.decision import Decision, decide
 from namegraph.update.import_plan import ImportOperations
 from namegraph.update.participant import Participant
 from namegraph.update.participant_shares import parts_of
 from namegraph.update.transaction import RUNNING, BegunAgain, Ended, Over, Phase, Plan, Transaction
-from namegraph.wire.codec import encode
-from namegraph.wire.message_parts import Cover, OnwardServers, Step, Update, UpdateId
+from namegraph.wire.codec import encode_outcome
+from namegraph.wire.message_parts import Cover, OnwardServers, PendingEntry, Step, Update, UpdateId
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -259,11 +258,9 @@ class Coordinator:
         self._running[running.update_id] = again
 
     def decided(self) -> list[tuple[UpdateId, bytes]]:
-        """What was decided and may not be done everywhere, each as an encoded `Commit` of everything; sorted."""
+        """The outcomes, encoded, that were decided and may not be done everywhere; sorted."""
         return [
-            (update_id, running.everything)
-            for update_id, running in sorted(self._running.items())
-            if running.is_decided
+            (update_id, running.outcome) for update_id, running in sorted(self._running.items()) if running.is_decided
         ]
 
     def end_view(self) -> list[Transaction]:
@@ -515,15 +512,13 @@ class Coordinator:
             self._finish_cut(running)
             return
         try:
-            running.decision = decide(
-                running.update_id, running.readies, final=running.final, home_of=self._context.home_of
-            )
+            decision = decide(running.update_id, running.readies, final=running.final)
         except UnsaidError as error:
             server = self._context.home_of(error.node)
             self._context.faults.append((server, PeerFault.UNSAID))
             self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {server} is at fault: {error}"))
             return
-        self._decide(running)
+        self._decide(running, decision)
 
     def _finish_read(self, running: Transaction) -> None:
         told = {member for ready in running.readies.values() for member in ready.members}
@@ -546,69 +541,54 @@ class Coordinator:
         revision = revision_of(running.final, coordinator=self._context.server)
         self._tell(running, Ended(update_id, Committed(revision), running.final), Over(update_id))
 
-    def _decide(self, running: Transaction) -> None:
-        """Decision, sending and this server's own part are one step, unless that is large."""
-        own = self._send_decision(running)
-        if own is None:
-            return
-        if own.is_whole or len(own.arcs.present) >= self.own_share_later_from:
-            running.apply_own_share_later = True
-            self._context.send_via_log(self._context.server, own)
-        else:
-            self._participant.commit(own)
-
-    def _send_decision(self, running: Transaction) -> Commit | None:
-        """Let all others know; return this server's own part, if it has one."""
-        decision, context = running.decision, self._context
+    def _decide(self, running: Transaction, decision: Decision) -> None:
+        """Let all participants know. Decision, sending and this server's own share are one step, unless it is large."""
+        context, outcome = self._context, decision.outcome
         update_id = running.update_id
-        assert decision is not None
         running.phase = Phase.DECIDED
         self._running.touch(update_id)
-        participants = sorted(running.asked)
-        running.not_done = dict.fromkeys(participants)
+        running.not_done = dict.fromkeys(sorted(running.asked))
         for server in sorted(running.holders):
             if server not in running.asked:
                 context.send(server, Drop(update_id))
-        here = [tail for tail in decision.arcs.joined_parents() if context.home_of(tail) == context.server]
-        handed_on = {
-            pending.update_id: pending
-            for server in participants
-            if server != context.server
-            for pending in running.readies[server].pending
-        }
-        for pending in self._participant.pending_at(here, but=update_id):
-            handed_on[pending.update_id] = pending
-        pending_entries = tuple(handed_on[update_id] for update_id in sorted(handed_on))
-        readies = {server: running.readies[server] for server in participants}
-        running.everything = encode(decision.everything(readies))
+        handed_on = self._to_hand_on(running, decision)
+        running.outcome = encode_outcome(outcome)
         # Only among three can one know an outcome that another one lacks when this one is gone, which may have no part.
-        is_shared = len({context.server, *participants}) > 2
-        if is_shared and len(decision.arcs) >= self.own_share_later_from:
-            commits = dict.fromkeys(participants, decision.for_all(running.everything, pending_entries))
-        else:
-            commits = decision.parts(readies, pending_entries)
-            if is_shared:
-                commits = {
-                    server: commit
-                    if server == context.server
-                    else structs.replace(commit, everything=running.everything)
-                    for server, commit in commits.items()
-                }
-        own = commits.pop(context.server, None)
-        for server, commit in commits.items():
-            context.send(server, commit)
+        is_shared = len({context.server, *running.asked}) > 2
+        commit = Commit(update_id, running.outcome, handed_on, is_shared)
+        for server in running.not_done:
+            if server != context.server:
+                context.send(server, commit)
         if not running.plan.is_own:
             self._tell(running, Ended(update_id, self._committed(running, decision), running.final))
-        running.decision = None
         running.readies = {}
         running.plan = Plan((), 0, is_own=running.plan.is_own)
-        return own
+        if context.server not in running.asked:
+            return
+        if len(outcome.arcs.present) >= self.own_share_later_from:
+            running.apply_own_share_later = True
+            context.send_via_log(context.server, commit)
+        else:
+            self._participant.commit(commit, share_of(outcome, context))
+
+    def _to_hand_on(self, running: Transaction, decision: Decision) -> tuple[PendingEntry, ...]:
+        """The entries of other updates that follow what is above the joined parents."""
+        here = [tail for tail in decision.joined_parents if self._context.home_of(tail) == self._context.server]
+        found = {
+            pending.update_id: pending
+            for server in sorted(running.asked)
+            if server != self._context.server
+            for pending in running.readies[server].pending
+        }
+        for pending in self._participant.pending_at(here, but=running.update_id):
+            found[pending.update_id] = pending
+        return tuple(found[update_id] for update_id in sorted(found))
 
     def _committed(self, running: Transaction, decision: Decision) -> Committed:
         revision = revision_of(running.final, coordinator=self._context.server)
         if running.plan.is_import:
-            created = sum(change.is_present for change in decision.groups)
-            return Committed(revision, counts=ImportCounts(decision.arcs.joined_count, created, decision.already_there))
+            created = sum(change.is_present for change in decision.outcome.groups)
+            return Committed(revision, counts=ImportCounts(decision.joined_count, created, decision.already_there))
         effects = name_effects(decision.after.graph, self._context.table, self._context.server, decision.effects)
         return Committed(revision, effects)
 

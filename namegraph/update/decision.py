@@ -4,8 +4,9 @@ It knows all that is above the parents of the update's arcs, hence whether a chi
 derived node on a way between them. The computation is that of one server (`virtual_node_changes`), over the collected
 graph.
 
-The *relay*: what is above a joined parent is now above all that is below the child. Each participant gets the records
-of which it holds another version; all others are changed by the difference, which names the version it applies to.
+The *relay*: what is above a joined parent is now above all that is below the child. All participants get the records
+of which one of them holds another version, or none; all others are changed by the difference, which names the version
+it applies to.
 
 Source: NG 4.5 to 4.7; protocol.md section 5, items 4 and 5.
 """
@@ -13,7 +14,7 @@ Source: NG 4.5 to 4.7; protocol.md section 5, items 4 and 5.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from namegraph.graph.delta import GraphDelta
@@ -25,105 +26,27 @@ from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import newest
 from namegraph.replication.scratch_graph import ScratchGraph
 from namegraph.update.arc_outcomes import ArcOutcomes, UnsaidError
-from namegraph.wire.columns import PRESENT, concerning, nodes_in, pack_arcs, pack_records, unpack_records
-from namegraph.wire.message_parts import (
-    AncestryRecord,
-    ArcColumns,
-    GroupChange,
-    InArc,
-    PendingEntry,
-    RecordColumns,
-    UpdateId,
-    Vnid,
-)
-from namegraph.wire.update_messages import Commit, Ready
-
-HomeOf = Callable[[NodeId], ServerId]
+from namegraph.wire.columns import PRESENT, nodes_in, pack_records, unpack_records
+from namegraph.wire.message_parts import AncestryRecord, InArc, RecordColumns, UpdateId, Vnid
+from namegraph.wire.update_messages import Ready, UpdateOutcome
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An outcome, and what each participant must learn of it."""
+    """An outcome, and what the caller must learn of it."""
 
-    update_id: UpdateId
-    final: Priority
+    outcome: UpdateOutcome
     after: ScratchGraph
-    groups: tuple[GroupChange, ...]
-    arcs: ArcOutcomes
+    effects: list[tuple[EffectKind, list[NodeIndex]]]
+    joined_parents: list[NodeId]
+    """The parents of joined arcs, each once."""
+    joined_count: int
+    """How many arcs were joined."""
     already_there: int
     """Arcs that were to be joined if needed, and were there."""
-    renamed: tuple[tuple[NodeId, Vnid | None], ...]
-    relay: Relay
-    bases: tuple[tuple[NodeId, Priority], ...]
-    effects: list[tuple[EffectKind, list[NodeIndex]]]
-    home_of: HomeOf
-
-    def parts(self, readies: Mapping[ServerId, Ready], handed_on: tuple[PendingEntry, ...]) -> dict[ServerId, Commit]:
-        """What each participant is sent."""
-        groups: dict[ServerId, list[GroupChange]] = {}
-        for change in self.groups:
-            groups.setdefault(self.home_of(change.group), []).append(change)
-        arcs = self.arcs.all_columns()
-        homes = list(map(self.home_of, arcs.names))
-        return {
-            server: self._part_of(
-                server, self.relay.columns(dict(ready.held)), handed_on, groups.get(server, ()), arcs, homes
-            )
-            for server, ready in readies.items()
-        }
-
-    def for_all(self, everything: bytes, handed_on: tuple[PendingEntry, ...]) -> Commit:
-        """What every participant is sent where each is to take its part by itself (`commit_share`)."""
-        nothing, no_records = pack_arcs(()), pack_records(())
-        return Commit(self.update_id, self.final, (), nothing, (), no_records, (), handed_on, everything, is_whole=True)
-
-    def everything(self, readies: Mapping[ServerId, Ready]) -> Commit:
-        """The whole outcome: every participant can apply its part of it, whatever became of the one it was sent."""
-        first, *others = [ready.held for ready in readies.values()]
-        held_by_all = set(first).intersection(*others)
-        relay = self.relay.columns(dict(held_by_all))
-        return Commit(
-            self.update_id,
-            self.final,
-            self.groups,
-            self.arcs.all_columns(),
-            self.renamed,
-            relay,
-            self._bases_without(nodes_in(relay)),
-            (),
-        )
-
-    def _bases_without(self, relayed: Set[NodeId]) -> tuple[tuple[NodeId, Priority], ...]:
-        return tuple(base for base in self.bases if base[0] not in relayed)
-
-    def _part_of(
-        self,
-        server: ServerId,
-        relay: RecordColumns,
-        handed_on: tuple[PendingEntry, ...],
-        groups: Iterable[GroupChange],
-        arcs: ArcColumns,
-        homes: Sequence[ServerId],
-    ) -> Commit:
-        """Arcs that end there, or whose child it may hold a record of that stays. `homes`: of the ends of all arcs."""
-        relayed = nodes_in(relay)
-        return Commit(
-            self.update_id,
-            self.final,
-            tuple(groups),
-            concerning(
-                arcs,
-                ends=[home == server for home in homes],
-                group_children=[name not in relayed for name in arcs.names],
-            ),
-            self.renamed,
-            relay,
-            self._bases_without(relayed),
-            handed_on,
-        )
 
 
-def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Priority, home_of: HomeOf) -> Decision:
+def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Priority) -> Decision:
     """Compute the outcome of an update for which everybody is ready; raises `UnsaidError`."""
     records: dict[NodeId, AncestryRecord] = {}
     for server in sorted(readies):
@@ -143,18 +66,24 @@ def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Pri
     for server in sorted(readies):
         bases.update({child.child: child.version for child in readies[server].children})
     changed = {*dict(renamed), *children, *(change.group for change in groups)}
+    held_by_all = set.intersection(*(set(ready.held) for ready in readies.values()))
+    relay = _relay(records, after if in_order else None, arcs, changed, dict(held_by_all), final=final)
+    relayed = nodes_in(relay)
     return Decision(
-        update_id,
-        final,
+        UpdateOutcome(
+            update_id,
+            final,
+            groups,
+            arcs.all_columns(),
+            renamed,
+            relay,
+            tuple(sorted(base for base in bases.items() if base[0] not in relayed)),
+        ),
         after,
-        groups,
-        arcs,
-        sum(ready.already_there for ready in readies.values()),
-        renamed,
-        _relay(records, after if in_order else None, arcs, changed, final=final),
-        tuple(sorted(bases.items())),
         [(kind, list(components)) for kind, components in topology.effects],
-        home_of,
+        arcs.joined_parents(),
+        arcs.joined_count,
+        sum(ready.already_there for ready in readies.values()),
     )
 
 
@@ -201,37 +130,19 @@ def _renamed(after: ScratchGraph, topology: Topology) -> tuple[tuple[NodeId, Vni
     return tuple(sorted(renamed.items()))
 
 
-class Relay:
-    """The records above joined parents, as they are after the update.
-
-    Each is made when it is asked for: all together may be as large as a graph.
-    """
-
-    def __init__(self, before: Mapping[NodeId, Priority], read: Callable[[NodeId], AncestryRecord]) -> None:
-        """`before`: the version that each record had before the update, sorted by node."""
-        self._before = before
-        self._read = read
-        self._everything: RecordColumns | None = None
-
-    def columns(self, held: Mapping[NodeId, Priority]) -> RecordColumns:
-        """The records for a server that held some, in these versions, before the update."""
-        wanted = [node for node, version in self._before.items() if held.get(node) != version]
-        if len(wanted) < len(self._before):
-            return pack_records(map(self._read, wanted))
-        if self._everything is None:
-            self._everything = pack_records(map(self._read, wanted))
-        return self._everything
-
-
 def _relay(
     records: Mapping[NodeId, AncestryRecord],
     after: ScratchGraph | None,
     arcs: ArcOutcomes,
     changed: Set[NodeId],
+    held_by_all: Mapping[NodeId, Priority],
     *,
     final: Priority,
-) -> Relay:
-    """The records above joined parents. `after`: None where no arc among them changed."""
+) -> RecordColumns:
+    """The records above joined parents, as they are after the update, but for those that all held before it.
+
+    `after`: None where no arc among them changed.
+    """
     tails = arcs.joined_parents()
     versions: dict[ArcKey, int] = {}
     if after is None:
@@ -251,7 +162,8 @@ def _relay(
             return records[name]._replace(version=final)
         return _read(after, name, versions, _still_suspended(records[name], arcs), final=final)
 
-    return Relay({name: records[name].version for name in sorted(above)}, read)
+    # Each is made when it is packed: all together may be as large as a graph.
+    return pack_records(read(name) for name in sorted(above) if held_by_all.get(name) != records[name].version)
 
 
 def _above(records: Mapping[NodeId, AncestryRecord], tails: Iterable[NodeId]) -> set[NodeId]:

@@ -26,9 +26,9 @@ class DecisionLog:
         self._before_view: dict[UpdateId, None] = {}
         """Those that were kept when the present view was installed."""
 
-    def keep(self, update_id: UpdateId, everything: bytes) -> None:
-        """Keep an outcome."""
-        self._kept[update_id] = everything
+    def keep(self, update_id: UpdateId, outcome: bytes) -> None:
+        """Keep an encoded outcome."""
+        self._kept[update_id] = outcome
 
     def over(self, coordinator: ServerId, below: int) -> None:
         """A coordinator's updates with numbers below this are done everywhere."""

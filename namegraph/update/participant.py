@@ -25,15 +25,25 @@ from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
 from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.arc_authority import ArcStep, authority, authority_over
-from namegraph.update.commit_share import part_of_everything
 from namegraph.update.decision_log import DecisionLog
 from namegraph.update.import_plan import steps_in
 from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
-from namegraph.wire.codec import NotAMessageError
 from namegraph.wire.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
 from namegraph.wire.message_parts import ArcChange, ArcId, KnownArc, PendingEntry, Update, UpdateId
-from namegraph.wire.update_messages import Abort, Commit, Done, Drop, Final, Holding, Order, Ready, TakeCut, Vote
+from namegraph.wire.update_messages import (
+    Abort,
+    Commit,
+    Done,
+    Drop,
+    Final,
+    Holding,
+    Order,
+    Ready,
+    TakeCut,
+    UpdateOutcome,
+    Vote,
+)
 
 
 class Participant:
@@ -139,24 +149,21 @@ class Participant:
         self._forget(update_id)
         return Cut(update.cut, f"{update_id.number}@{update_id.coordinator}")
 
-    def commit(self, commit: Commit) -> None:
-        """Apply this server's part of an outcome, in one step, and say that it is done."""
-        if commit.everything and commit.update_id.coordinator != self._context.server:
-            self.decided.keep(commit.update_id, commit.everything)
-        self._context.send(commit.update_id.coordinator, self._commit(commit))
+    def commit(self, commit: Commit, share: UpdateOutcome) -> None:
+        """Apply this server's share of an outcome, in one step, and say that it is done."""
+        if commit.is_shared and commit.update_id.coordinator != self._context.server:
+            self.decided.keep(commit.update_id, commit.outcome)
+        self._context.send(commit.update_id.coordinator, self._commit(share, commit.handed_on))
 
-    def awaited(self, everything: bytes) -> Commit | None:
-        """This server's part of an outcome that another member kept, if this server still waits for that outcome."""
-        try:
-            commit = part_of_everything(everything, self._context)
-        except NotAMessageError:
-            return None
-        return commit if commit.update_id in self.ready_updates() else None
+    def finish(self, outcome: bytes, share: UpdateOutcome) -> None:
+        """Apply this server's share of an outcome that another member kept until the view ended."""
+        self.decided.keep(share.update_id, outcome)
+        self._commit(share)
 
-    def finish(self, commit: Commit, everything: bytes) -> None:
-        """Apply an outcome that another member kept until the view ended."""
-        self.decided.keep(commit.update_id, everything)
-        self._commit(commit)
+    def is_ready(self, update_id: UpdateId) -> bool:
+        """Whether this server waits for the outcome of an update."""
+        entry = self._entries.by_update.get(update_id)
+        return entry is not None and entry.is_ready
 
     def ready_updates(self) -> tuple[UpdateId, ...]:
         """The updates whose outcome this server waits for, sorted."""
@@ -195,9 +202,9 @@ class Participant:
         self._note_left((left,))
         self._prune_and_follow()
 
-    def _commit(self, commit: Commit) -> Done:
-        update = self._entries.updates[commit.update_id]
-        entry = self._entries.remove(commit.update_id)
+    def _commit(self, share: UpdateOutcome, handed_on: Iterable[PendingEntry] = ()) -> Done:
+        update = self._entries.updates[share.update_id]
+        entry = self._entries.remove(share.update_id)
         assert entry is not None
         assert entry.is_ready
         # The order matters in four places. The entries of other updates are handed on to the entry nodes that were
@@ -205,18 +212,18 @@ class Participant:
         # from which arcs are suspended after the outcome. Nothing is pruned while an entry is ready, so this one is
         # gone before. What is controlled follows from the ancestor sets, once they have followed the outcome.
         entry.narrow()
-        children = children_in(commit.arcs)
-        self._apply(commit)
+        children = children_in(share.arcs)
+        self._apply(share)
         self._follow_unconfirmed(update, children)
         if self._context.is_parted:
-            self._note_left(unpack_arcs(commit.arcs))
-        self._install_entries(commit.handed_on, entry.entry_nodes)
+            self._note_left(unpack_arcs(share.arcs))
+        self._install_entries(handed_on, entry.entry_nodes)
         self._prune_and_follow()
         if entry.sinks is None:
-            return Done(commit.update_id)
+            return Done(share.update_id)
         before = entry.sinks.controlled
         now = self._controlled(self._owned(entry.sinks.compared | self._numbers(children)))
-        return Done(commit.update_id, controlled=self._names(now - before), released=self._names(before - now))
+        return Done(share.update_id, controlled=self._names(now - before), released=self._names(before - now))
 
     def before(self, update_id: UpdateId) -> list[UpdateId]:
         """The updates that an update waits for here, sorted."""
@@ -229,20 +236,20 @@ class Participant:
         }
         return tuple(found[update_id] for update_id in sorted(found))
 
-    def _apply(self, commit: Commit) -> None:
+    def _apply(self, share: UpdateOutcome) -> None:
         records = self._records
-        relayed = nodes_in(commit.relay)
-        records.install(commit.relay)
-        for node, base in commit.bases:
+        relayed = nodes_in(share.relay)
+        records.install(share.relay)
+        for node, base in share.bases:
             if node not in relayed:
-                records.drop_unless_at(node, base, final=commit.final)
-        for group, is_present in commit.groups:
+                records.drop_unless_at(node, base, final=share.final)
+        for group, is_present in share.groups:
             if self._context.table.home_of(group) == self._context.server:
-                records.set_group(group, is_present=is_present, final=commit.final)
-        records.apply_arcs(commit.arcs, final=commit.final)
-        for node, vnid in commit.renamed:
+                records.set_group(group, is_present=is_present, final=share.final)
+        records.apply_arcs(share.arcs, final=share.final)
+        for node, vnid in share.renamed:
             if node not in relayed:
-                records.rename(node, vnid, final=commit.final)
+                records.rename(node, vnid, final=share.final)
         records.settle()
 
     def _follow_unconfirmed(self, update: Update, children: list[NodeId]) -> None:

@@ -19,7 +19,6 @@ from namegraph.model.rows import RequestId
 from namegraph.state.context import NEVER
 from namegraph.state.durable_maps import ValueForm, packed
 from namegraph.update.control_report import ControlReport
-from namegraph.update.decision import Decision
 from namegraph.update.import_plan import ImportOperations
 from namegraph.wire.message_parts import Cover, Step, UpdateId
 from namegraph.wire.update_messages import Ready, Refuse
@@ -96,8 +95,8 @@ class TransactionRow(NamedTuple):
     final: Priority | None
     told: tuple[ControlReport, ...] = ()
     """What participants that are done said of nodes that became controlled or released."""
-    everything: bytes = b""
-    """What was decided, as an encoded `Commit` of everything."""
+    outcome: bytes = b""
+    """What was decided, as an encoded `UpdateOutcome`."""
     is_finished_by_view: bool = False
     """Whether a view was installed since it was decided, and is not open."""
 
@@ -133,12 +132,11 @@ class Transaction:
     refuses: dict[ServerId, Refuse] = field(default_factory=dict)
     holders: dict[ServerId, None] = field(default_factory=dict)
     """Servers that were handed an entry and may be no participants."""
-    decision: Decision | None = None
     apply_own_share_later: bool = False
     """Whether this server does its own part of the outcome in a later step."""
     not_done: dict[ServerId, None] = field(default_factory=dict)
     told: tuple[ControlReport, ...] = ()
-    everything: bytes = b""
+    outcome: bytes = b""
 
     def want(self, server: ServerId, *, ends: Iterable[NodeId] = (), entry_nodes: Iterable[NodeId] = ()) -> None:
         """Let the entry at a server cover these nodes too."""
@@ -177,7 +175,7 @@ def _write(running: Transaction) -> bytes:
             running.request_id,
             running.final if running.is_decided else None,
             running.told,
-            running.everything,
+            running.outcome,
             running.phase is Phase.FINISHED,
         )
     )
@@ -195,7 +193,7 @@ def _read(encoded: bytes) -> Transaction:
         return running
     assert found.final is not None
     running.final, running.not_done = found.final, servers
-    running.told, running.everything = found.told, found.everything
+    running.told, running.outcome = found.told, found.outcome
     running.apply_own_share_later = True  # or not: nobody knows any more
     return running
 

@@ -12,7 +12,7 @@ from namegraph.model.names import NodeId
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.wire.columns import PRESENT, Numbers, place_array, places_in, state_array
-from namegraph.wire.update_messages import Commit
+from namegraph.wire.update_messages import UpdateOutcome
 
 UNNAMED = 2**32 - 1
 """The number of a name that no arc of the outcome has: more than there are ever names."""
@@ -20,9 +20,9 @@ UNNAMED = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class CommitColumns:
-    """One server's part of an outcome."""
+    """One server's share of an outcome."""
 
-    commit: Commit
+    share: UpdateOutcome
     numbers: Mapping[NodeId, int]
     """Of the ends of arcs."""
     keys: Numbers
@@ -43,9 +43,9 @@ class CommitColumns:
     """Whether no name, arc or record comes twice."""
 
 
-def read_said(commit: Commit, context: ServerContext) -> CommitColumns:
+def read_said(share: UpdateOutcome, context: ServerContext) -> CommitColumns:
     """Prepare an outcome for comparison."""
-    arcs, relay = commit.arcs, commit.relay
+    arcs, relay = share.arcs, share.relay
     server = context.server
     numbers = dict(zip(arcs.names, count()))
     keys = arc_keys(place_array(arcs.parents), place_array(arcs.children))
@@ -53,7 +53,7 @@ def read_said(commit: Commit, context: ServerContext) -> CommitColumns:
     joined = state_array(arcs.present) == PRESENT
     in_order = np.sort(keys)
     return CommitColumns(
-        commit,
+        share,
         numbers,
         keys,
         joined,

@@ -34,56 +34,54 @@ from namegraph.update.prepare import CannotError, Findings, prepare_update
 from namegraph.verify.commit_columns import CommitColumns, are_here, read_said
 from namegraph.verify.commit_rules_ancestry import are_loops_agreed, are_records_agreed
 from namegraph.verify.commit_rules_import import follow_from_import
-from namegraph.wire.columns import are_possible, chosen_names, nodes_in, place_array, state_array, unpack_arcs
+from namegraph.wire.columns import chosen_names, nodes_in, place_array, state_array, unpack_arcs
 from namegraph.wire.message_parts import ArcChange, ArcId, ReconcileArc, SuspendArc, Update
-from namegraph.wire.update_messages import Commit
+from namegraph.wire.update_messages import UpdateOutcome
 
 
-def fault_in_outcome(
-    commit: Commit, *, context: ServerContext, records: AncestryStore, entries: Entries
+def fault_in_share(
+    share: UpdateOutcome, *, context: ServerContext, records: AncestryStore, entries: Entries
 ) -> PeerFault | None:
-    """The fault in this server's part of an outcome that it waits for; None where there is none."""
-    entry, update = entries.by_update[commit.update_id], entries.updates[commit.update_id]
-    if commit.final != entry.final:
+    """The fault in this server's share of an outcome that it waits for; None where there is none."""
+    entry, update = entries.by_update[share.update_id], entries.updates[share.update_id]
+    if share.final != entry.final:
         return PeerFault.OTHER_PLACE
-    if not are_possible(commit.arcs):
-        return PeerFault.IMPOSSIBLE
-    groups = _groups_agreed(commit, update, context=context, records=records, entries=entries)
-    is_here = are_here([change.group for change in commit.groups], context)
-    if set(compress(commit.groups, is_here)) != groups.items():
+    groups = _groups_agreed(share, update, context=context, records=records, entries=entries)
+    is_here = are_here([change.group for change in share.groups], context)
+    if set(compress(share.groups, is_here)) != groups.items():
         return PeerFault.OTHER_GROUPS
-    said = read_said(commit, context)
+    said = read_said(share, context)
     if update.brought is not None and not said.is_consistent:
         return PeerFault.IMPOSSIBLE
     found = entry.found or _found_again(update, context, records)
     if update.brought is not None:
         is_agreed = follow_from_import(said, update.brought, found)
     else:
-        is_agreed = _follow(tuple(unpack_arcs(commit.arcs)), update, found, groups, context)
+        is_agreed = _follow(tuple(unpack_arcs(share.arcs)), update, found, groups, context)
     if not is_agreed:
         return PeerFault.OTHER_ARCS
     if not are_records_agreed(said, groups, context=context, records=records, entries=entries):
         return PeerFault.OTHER_RECORDS
-    if not are_loops_agreed(commit, groups, context=context, records=records):
+    if not are_loops_agreed(share, groups, context=context, records=records):
         return PeerFault.OTHER_LOOPS
     return None if _can_be_read_back(said, groups, context, records, entries) else PeerFault.IMPOSSIBLE
 
 
 def _groups_agreed(
-    commit: Commit, update: Update, *, context: ServerContext, records: AncestryStore, entries: Entries
+    share: UpdateOutcome, update: Update, *, context: ServerContext, records: AncestryStore, entries: Entries
 ) -> dict[NodeId, bool]:
     """The groups of this server that the update creates (True) or deletes; no other update can have done so meanwhile.
 
     A later update may have brought the record of a group before this one creates the group.
     """
-    found = entries.by_update[commit.update_id].found
+    found = entries.by_update[share.update_id].found
     if found is not None:
         return dict(found.groups)
-    graph, said, wanted = context.graph, dict(commit.groups), groups_wanted(update)
+    graph, said, wanted = context.graph, dict(share.groups), groups_wanted(update)
 
     def is_changed(group: NodeId, *, is_present: bool) -> bool:
         node = graph.group(group)
-        is_ahead = node is not None and records.version_of(node) == commit.final
+        is_ahead = node is not None and records.version_of(node) == share.final
         return (is_ahead and said.get(group) is is_present) or (node is not None) is not is_present
 
     homes = context.table.homes_of(tuple(wanted))
@@ -265,10 +263,10 @@ def _can_be_read_back(
     said: CommitColumns, groups: Mapping[NodeId, bool], context: ServerContext, records: AncestryStore, entries: Entries
 ) -> bool:
     """Whether only groups would have children. Otherwise this server could not start again (`restore`)."""
-    commit, columns, relayed = said.commit, said.commit.arcs, said.relayed
+    share, columns, relayed = said.share, said.share.arcs, said.relayed
     home_of, server = context.table.home_of, context.server
     tails = set(chosen_names(columns.names, place_array(columns.parents)[said.joined]))
-    tails.update(chosen_names(commit.relay.names, place_array(commit.relay.parents)))
+    tails.update(chosen_names(share.relay.names, place_array(share.relay.parents)))
     unsure = (tail for tail in tails - relayed.keys() if home_of(tail) in (server, None))
     if not all(_is_group(tail, groups, context) for tail in unsure):
         return False
@@ -277,7 +275,7 @@ def _can_be_read_back(
     processes = chosen_names(columns.names, place_array(columns.children)[is_process])
     if not processes:
         return True
-    in_loops = {node for node, vnid in commit.renamed if vnid is not None}
+    in_loops = {node for node, vnid in share.renamed if vnid is not None}
     if not (tails.isdisjoint(processes) and relayed.keys().isdisjoint(processes) and in_loops.isdisjoint(processes)):
         return False
     # What is left by an update whose outcome has not come yet may still lead from what is a process by now.
@@ -286,13 +284,13 @@ def _can_be_read_back(
     index, children, owner = context.graph.index, context.graph.children, context.graph.virtual_node_of
     numbers = [index[name] for name in processes if name in index]
     groups_known = [node for node in numbers if children[node] or node in owner]
-    return not any(records.is_above_owned(node) and _stays_group(node, commit, context) for node in groups_known)
+    return not any(records.is_above_owned(node) and _stays_group(node, share, context) for node in groups_known)
 
 
-def _stays_group(node: NodeIndex, commit: Commit, context: ServerContext) -> bool:
+def _stays_group(node: NodeIndex, share: UpdateOutcome, context: ServerContext) -> bool:
     """Whether a node of another server keeps arcs or a loop here that a process cannot have."""
     ids, below = context.graph.ids, context.graph.children[node]
-    left = {change.arc.child for change in unpack_arcs(commit.arcs) if change.arc.parent == ids[node]}
-    gone = left | nodes_in(commit.relay)  # New records of these do not name it.
+    left = {change.arc.child for change in unpack_arcs(share.arcs) if change.arc.parent == ids[node]}
+    gone = left | nodes_in(share.relay)  # New records of these do not name it.
     stays_above = any(ids[child] not in gone for child in below)
-    return stays_above or (node in context.graph.virtual_node_of and ids[node] not in dict(commit.renamed))
+    return stays_above or (node in context.graph.virtual_node_of and ids[node] not in dict(share.renamed))

@@ -27,7 +27,7 @@ from namegraph.update.order_queue import Entries
 from namegraph.verify.commit_columns import UNNAMED, CommitColumns, arc_keys, are_among, are_here, are_same_rows
 from namegraph.wire.columns import PRESENT, Numbers, number_array, place_array, places_in, rows_of, unpack_records
 from namegraph.wire.message_parts import RecordColumns, Vnid
-from namegraph.wire.update_messages import Commit
+from namegraph.wire.update_messages import UpdateOutcome
 
 _Arc = tuple[int, int, int]
 """Cost, version, writer."""
@@ -42,7 +42,7 @@ def are_records_agreed(
     entries: Entries,
 ) -> bool:
     """Whether the relayed records agree with this server's nodes and arcs. `groups`: created or deleted here."""
-    relay, is_ours = said.commit.relay, said.is_ours_relayed
+    relay, is_ours = said.share.relay, said.is_ours_relayed
     if not is_ours.any():
         return True
     nodes, parents = place_array(relay.nodes), place_array(relay.parents)
@@ -61,8 +61,8 @@ def _are_there(said: CommitColumns, parents: Numbers, nodes: Numbers, context: S
     """
     if not len(parents):
         return True
-    names, graph, places = said.commit.relay.names, context.graph, said.relay_places
-    final = said.commit.final
+    names, graph, places = said.share.relay.names, context.graph, said.relay_places
+    final = said.share.final
     is_brought = are_among(arc_keys(places[parents], places[nodes]), said.joined_keys)
     rest = np.flatnonzero(~is_brought)
     if not len(rest):
@@ -107,19 +107,19 @@ class _OwnRecords:
         entries: Entries,
     ) -> None:
         self._said = said
-        self._commit = commit = said.commit
-        self._relay = commit.relay
+        self._share = share = said.share
+        self._relay = share.relay
         self._groups = groups
         self._context = context
         self._graph = context.graph
         self._records = records
         self._entries = entries
-        self._vnids = dict(commit.renamed)
-        self._ends = [0, *accumulate(places_in(commit.relay.degrees))]
+        self._vnids = dict(share.renamed)
+        self._ends = [0, *accumulate(places_in(share.relay.degrees))]
 
     def are_agreed(self, places: list[int], heads: Numbers) -> bool:
         """`places`: of these records among all; `heads`: of each in-arc the place of its record."""
-        graph, relay, final, groups = self._graph, self._relay, self._commit.final, self._groups
+        graph, relay, final, groups = self._graph, self._relay, self._share.final, self._groups
         nodes, vnids, versions = places_in(relay.nodes), places_in(relay.vnid_numbers), places_in(relay.version_numbers)
         all_vnids, renamed = (None, *relay.vnids), self._vnids
         new: list[int] = []
@@ -154,13 +154,13 @@ class _OwnRecords:
         """Whether records of nodes that had no in-arcs hold those of this outcome and no others; as whole columns."""
         if not places:
             return True
-        relay, columns = self._relay, self._commit.arcs
+        relay, columns = self._relay, self._share.arcs
         among = self._said.relay_places
         nodes = among[place_array(relay.nodes)]
         is_chosen = np.zeros(len(nodes), bool)
         is_chosen[places] = True
         is_theirs = is_chosen[heads]
-        if not (number_array(relay.writers)[is_theirs] == self._commit.final.counter).all():
+        if not (number_array(relay.writers)[is_theirs] == self._share.final.counter).all():
             return False
         is_among = np.zeros(len(columns.names), bool)
         is_among[nodes[is_chosen & (nodes != UNNAMED)]] = True
@@ -184,13 +184,13 @@ class _OwnRecords:
         nodes = places_in(relay.nodes)
         names = {relay.names[nodes[place]]: place for place in places}
         expected = {name: _held(self._graph, index[name]) for name in names}
-        columns = self._commit.arcs
+        columns = self._share.arcs
         for parent, child, state, _, cost, version in rows_of(columns) if names else ():
             in_arcs = expected.get(columns.names[child])
             if in_arcs is None:
                 continue
             if state == PRESENT:
-                in_arcs[columns.names[parent]] = (cost, version, self._commit.final.counter)
+                in_arcs[columns.names[parent]] = (cost, version, self._share.final.counter)
             else:
                 in_arcs.pop(columns.names[parent], None)
         return all(self._in_arcs(place) == expected[name] for name, place in names.items())
@@ -215,35 +215,35 @@ def _held(graph: NameGraph, node: NodeIndex) -> dict[NodeId, _Arc]:
 
 
 def are_loops_agreed(
-    commit: Commit, groups: Mapping[NodeId, bool], *, context: ServerContext, records: AncestryStore
+    share: UpdateOutcome, groups: Mapping[NodeId, bool], *, context: ServerContext, records: AncestryStore
 ) -> bool:
     """Whether each virtual node can be one, and passes through each of its components that lives here."""
-    vnids = dict(commit.renamed)
-    if len(vnids) != len(commit.renamed):
+    vnids = dict(share.renamed)
+    if len(vnids) != len(share.renamed):
         return False
     inside: dict[Vnid, set[NodeId]] = {}
-    for component, vnid in commit.renamed:
+    for component, vnid in share.renamed:
         if vnid is not None:
             inside.setdefault(vnid, set()).add(component)
     for vnid, components in inside.items():
-        if len(components) == 1 or vnid.smallest != min(components) or vnid.made_at != commit.final:
+        if len(components) == 1 or vnid.smallest != min(components) or vnid.made_at != share.final:
             return False
     ours = list(compress(vnids, are_here(tuple(vnids), context)))
     if not ours:
         return True
-    joined, left = _arcs_among(vnids, commit)
+    joined, left = _arcs_among(vnids, share)
     graph = context.graph
     for name in ours:
         node = graph.index.get(name)
         is_group = groups[name] if name in groups else graph.group(name) is not None
         made = vnids[name]
         if made is None:
-            if node is None or (records.version_of(node) < commit.final and node not in graph.virtual_node_of):
+            if node is None or (records.version_of(node) < share.final and node not in graph.virtual_node_of):
                 return False
             continue
         if not is_group:
             return False
-        if node is not None and records.version_of(node) > commit.final:
+        if node is not None and records.version_of(node) > share.final:
             continue
         others = inside[made]
         above = set() if node is None else {graph.ids[parent] for parent in graph.parents[node]}
@@ -273,11 +273,11 @@ class _Ends:
         return self._children.get(parent, set())
 
 
-def _arcs_among(nodes: Container[NodeId], commit: Commit) -> tuple[_Ends, _Ends]:
+def _arcs_among(nodes: Container[NodeId], share: UpdateOutcome) -> tuple[_Ends, _Ends]:
     """The arcs between these nodes that are there after an outcome, and those that are not."""
-    names, joined, left = commit.arcs.names, _Ends(), _Ends()
+    names, joined, left = share.arcs.names, _Ends(), _Ends()
     is_among = [name in nodes for name in names]
-    for parent, child, state, *_ in rows_of(commit.arcs):
+    for parent, child, state, *_ in rows_of(share.arcs):
         if is_among[parent] and is_among[child]:
             (joined if state == PRESENT else left).add(names[parent], names[child])
     return joined, left

@@ -15,7 +15,7 @@ from namegraph.wire.message_parts import OperationColumns
 
 def follow_from_import(said: CommitColumns, brought: OperationColumns, found: Findings | None) -> bool:
     """Whether the outcome has exactly the arcs with an end here that the import asks for and this server found."""
-    arcs = said.commit.arcs
+    arcs = said.share.arcs
     owns_parent = said.is_ours[place_array(arcs.parents)]
     is_told = owns_parent | said.is_ours[place_array(arcs.children)]
     if not (said.joined[is_told].all() and not number_array(arcs.costs)[is_told].any()):

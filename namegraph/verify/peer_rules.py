@@ -1,8 +1,8 @@
 """Every message of another server is judged here before anything acts on it: what the single rules say, put together.
 
-any message     who may send it, and what it may name       `sender_rules`
-Ready, Refuse   what was asked of a participant             `prepare_rules`
-Commit          what this server agreed to                  `commit_rules`
+any message       who may send it, and what it may name     `sender_rules`
+Ready, Refuse     what was asked of a participant           `prepare_rules`
+share of outcome  what this server agreed to                `commit_rules`
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.order_queue import Entries
-from namegraph.verify.commit_rules import fault_in_outcome
+from namegraph.verify.commit_rules import fault_in_share
 from namegraph.verify.prepare_rules import fault_in_answer
 from namegraph.verify.sender_rules import fault_in
 from namegraph.wire.codec import Message
-from namegraph.wire.update_messages import Commit, Ready, Refuse
+from namegraph.wire.update_messages import Ready, Refuse, UpdateOutcome
 
 
 class PeerRules:
@@ -36,17 +36,15 @@ class PeerRules:
         fault = fault_in(message, sender=sender, context=self._context, entries=self._entries)
         if fault is not None:
             return fault
-        if isinstance(message, Commit):
-            return self.fault_in_outcome(message)
         if isinstance(message, Ready | Refuse):
             return self._fault_in_answer(message, sender)
         return None
 
-    def fault_in_outcome(self, commit: Commit) -> PeerFault | None:
+    def fault_in_share(self, share: UpdateOutcome) -> PeerFault | None:
         """What does not follow from what this server agreed to, of an outcome that it waits for; None: all does."""
-        if commit.update_id.coordinator == self._context.server:
+        if share.update_id.coordinator == self._context.server:
             return None
-        return fault_in_outcome(commit, context=self._context, records=self._records, entries=self._entries)
+        return fault_in_share(share, context=self._context, records=self._records, entries=self._entries)
 
     def _fault_in_answer(self, answer: Ready | Refuse, sender: ServerId) -> PeerFault | None:
         running = self._coordinator.waiting_for_answers(answer.update_id)

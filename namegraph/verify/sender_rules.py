@@ -18,7 +18,7 @@ from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.update.order_queue import Entries, EntryPhase
 from namegraph.wire.codec import InView, Message
-from namegraph.wire.columns import are_possible, fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
+from namegraph.wire.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
 from namegraph.wire.message_parts import ArcChange, ArcColumns, KnownArc, ReconcileArc
 from namegraph.wire.update_messages import (
     Abort,
@@ -73,10 +73,6 @@ def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entr
         case Commit(update_id):
             if update_id.coordinator != sender:
                 return PeerFault.NOT_ITS_UPDATE
-            if not (fit_arcs(message.arcs) and fit_records(message.relay)):
-                return PeerFault.NO_COLUMNS
-            if not are_possible(message.arcs):
-                return PeerFault.NO_ARC
             entry = entries.by_update.get(update_id)
             return _unless(entry is not None and entry.is_ready, PeerFault.NOT_READY)
         case Vote(update_id) | Refuse(update_id) | Holding(update_id):

@@ -24,11 +24,13 @@ from namegraph.reconcile.reconciliation import Reconciliation
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import SERVERS, TEXTS, DurableMap, packed, packed_small
 from namegraph.state.view_phase import ViewEvent, ViewPhase
+from namegraph.update.commit_share import read_share
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.participant import Participant
 from namegraph.update.transaction import BegunAgain, Over, Plan
 from namegraph.verify.peer_rules import PeerRules
 from namegraph.views.view_agreement import Agreement
+from namegraph.wire.codec import NotAMessageError
 from namegraph.wire.message_parts import FIRST_VIEW, ArcId, Cohort, SuspendArc, UpdateId, ViewId
 from namegraph.wire.view_messages import (
     Accept,
@@ -155,8 +157,8 @@ class ViewChange:
         # which they were decided: an arc is unconfirmed if its parent's home was away then, which the new view may
         # contain. What asks which servers were in another view comes once the members of the new one are known.
         context.counter = max(context.counter, install.counter)
-        for everything in install.commits:
-            self._finish(everything)
+        for outcome in install.commits:
+            self._finish(outcome)
         self._participant.remember_doubts(dict(install.members))
         self._participant.end_view()
         undone = self._coordinator.end_view()
@@ -175,16 +177,19 @@ class ViewChange:
         arcs = self._records.entering_from(self._due.__contains__)
         context.send(self._cohort_leader_of(context.members[context.server]), SuspendIncoming(tuple(arcs)))
 
-    def _finish(self, everything: bytes) -> None:
-        commit = self._participant.awaited(everything)
-        if commit is None:
+    def _finish(self, outcome: bytes) -> None:
+        try:
+            share = read_share(outcome, self._context)
+        except NotAMessageError:
             return
-        fault = self._rules.fault_in_outcome(commit)
+        if not self._participant.is_ready(share.update_id):
+            return
+        fault = self._rules.fault_in_share(share)
         if fault is None:
-            self._participant.finish(commit, everything)
+            self._participant.finish(outcome, share)
         else:
             # The kept copy or its coordinator is faulty. The coordinator is counted: nothing says who kept the copy.
-            self._context.faults.append((commit.update_id.coordinator, fault))
+            self._context.faults.append((share.update_id.coordinator, fault))
 
     def entering(self, sender: ServerId, entering: SuspendIncoming) -> None:
         """As the smallest of one origin: once all have reported, suspend what enters any of them, in one update.

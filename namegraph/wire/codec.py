@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +20,7 @@ from namegraph.wire.update_messages import (
     Ready,
     Refuse,
     TakeCut,
+    UpdateOutcome,
     Vote,
 )
 from namegraph.wire.view_messages import (
@@ -79,6 +81,9 @@ _COMPRESSED = b"x"
 _DECODER = msgspec.msgpack.Decoder(Message | Enclosed)
 
 
+_OUTCOME_DECODER = msgspec.msgpack.Decoder(UpdateOutcome)
+
+
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
@@ -89,7 +94,7 @@ class NotAMessageError(ValueError):
 def encode(message: Message, view: ViewId = FIRST_VIEW) -> bytes:
     """The message as bytes, sent in a view; a long one is compressed: names come again and again in it."""
     encoded = _ENCODER.encode(message)
-    if not (isinstance(message, Commit) and message.is_whole):  # That is compressed already.
+    if not isinstance(message, Commit):  # Its outcome is compressed already.
         encoded = compressed(encoded)
     if view == FIRST_VIEW or not isinstance(message, InView):
         return encoded
@@ -112,12 +117,27 @@ def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
     return found.view, inner
 
 
+def encode_outcome(outcome: UpdateOutcome) -> bytes:
+    """The outcome as bytes, compressed if they are many."""
+    return compressed(_ENCODER.encode(outcome))
+
+
+def decode_outcome(encoded: bytes) -> UpdateOutcome:
+    """Read what `encode_outcome` wrote, all types checked; raises `NotAMessageError`."""
+    found: UpdateOutcome = _read(_OUTCOME_DECODER, encoded)
+    return found
+
+
 def _decode(encoded: bytes) -> Message | Enclosed:
+    found: Message | Enclosed = _read(_DECODER, encoded)
+    return found
+
+
+def _read(decoder: msgspec.msgpack.Decoder[Any], encoded: bytes) -> Any:
     try:
-        found: Message | Enclosed = _DECODER.decode(decompressed(encoded))
+        return decoder.decode(decompressed(encoded))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, zlib.error) as error:
         raise NotAMessageError(str(error)) from None
-    return found
 
 
 def compressed(encoded: bytes) -> bytes:

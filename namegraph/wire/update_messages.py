@@ -133,8 +133,11 @@ class Refuse(Struct, frozen=True, array_like=True, tag=True):
     to_leave: tuple[ArcId, ...] = ()
 
 
-class Commit(Struct, frozen=True, array_like=True, tag=True):
-    """Coordinator to participant: the part of a decided outcome that concerns the participant."""
+class UpdateOutcome(Struct, frozen=True, array_like=True):
+    """What was decided of an update: the same for all its participants, of which each takes its share (`commit_share`).
+
+    Encoded (`encode_outcome`), it is in a `Commit`, and is kept and handed on for those who lost theirs.
+    """
 
     update_id: UpdateId
     final: Priority
@@ -143,15 +146,21 @@ class Commit(Struct, frozen=True, array_like=True, tag=True):
     renamed: tuple[tuple[NodeId, Vnid | None], ...]
     """Groups that are in another virtual node than before, or in none."""
     relay: RecordColumns
+    """The records above joined parents that a participant lacks, or holds in another version."""
     bases: tuple[tuple[NodeId, Priority], ...]
     """The version of each changed ancestry record to which the change applies, where the record is not relayed."""
+
+
+class Commit(Struct, frozen=True, array_like=True, tag=True):
+    """Coordinator to participant: the update is decided."""
+
+    update_id: UpdateId
+    outcome: bytes
+    """An encoded `UpdateOutcome`."""
     handed_on: tuple[PendingEntry, ...]
-    everything: bytes = b""
-    """The whole outcome, as an encoded `Commit` of which any participant can apply its part; for those whose own
-    part was lost with the coordinator."""
-    is_whole: bool = False
-    """The receiver takes its part from `everything`, and only what was handed on from here (`commit_share`): cutting up
-    an import for each server would take the coordinator seconds in which all others wait."""
+    is_shared: bool
+    """Whether more than two servers know of the update: one of them may need the outcome after the coordinator is lost,
+    and the receiver keeps it."""
 
 
 class Done(Struct, frozen=True, array_like=True, tag=True):

@@ -20,6 +20,7 @@ from namegraph.model.names import InvalidNameError, NodeId, ServerId, are_canoni
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.priorities import NUMBER_LIMIT
 from namegraph.wire.codec import Message
+from namegraph.wire.update_messages import UpdateOutcome
 
 SERVERS_REMEMBERED = 1_000
 """Names of servers that were found legal."""
@@ -45,7 +46,7 @@ class _Finder(NamedTuple):
     in_many: Callable[[Collection[Any], _Values], None]
 
 
-def are_legal(message: Message, table: OwnershipTable) -> bool:
+def are_legal(message: Message | UpdateOutcome, table: OwnershipTable) -> bool:
     """Whether all names and numbers are such as a correct server sends. Columns of numbers are not looked into."""
     values = _Values()
     finder = _FINDERS[type(message)]
@@ -169,4 +170,4 @@ def _finder_of_union(kinds: Sequence[Any]) -> _Finder | None:
     return _Finder(find_in_one, find_in_many)
 
 
-_FINDERS: Mapping[type, _Finder | None] = {kind: _finder(kind) for kind in get_args(Message)}
+_FINDERS: Mapping[type, _Finder | None] = {kind: _finder(kind) for kind in get_args(Message | UpdateOutcome)}

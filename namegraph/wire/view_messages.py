@@ -44,7 +44,7 @@ class Accept(Struct, frozen=True, array_like=True, tag=True):
     ready: tuple[UpdateId, ...]
     """Updates for which the sender is ready."""
     decided: tuple[tuple[UpdateId, bytes], ...]
-    """Updates that the sender knows to be decided and maybe not done everywhere, each as `Commit.everything`."""
+    """Updates that the sender knows to be decided and maybe not done everywhere, each as `Commit.outcome`."""
 
 
 class Install(Struct, frozen=True, array_like=True, tag=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from namegraph import ArcId, Priority, UpdateId
-from namegraph.wire.codec import Message
+from namegraph.wire.codec import Message, decode_outcome
 from namegraph.wire.columns import nodes_in, unpack_arcs
 from namegraph.wire.message_parts import OnwardServers, PendingEntry, ViewId, Vnid
 from namegraph.wire.update_messages import (
@@ -102,12 +102,13 @@ def update_of(message: Message) -> UpdateId | None:
 
 def _show_commit(commit: Commit) -> str:
     signs = {(True, False): "+", (False, True): "~", (False, False): "-"}
-    changes = [f"{signs[arc.is_present, arc.is_suspended]}{_arc(arc.arc)}" for arc in unpack_arcs(commit.arcs)]
-    parts = [" ".join(changes), f"at {_place(commit.final)}"]
-    if commit.renamed:
-        parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in commit.renamed))
-    if commit.relay.nodes:
-        parts.append("above " + " ".join(sorted(nodes_in(commit.relay))))
+    outcome = decode_outcome(commit.outcome)
+    changes = [f"{signs[arc.is_present, arc.is_suspended]}{_arc(arc.arc)}" for arc in unpack_arcs(outcome.arcs)]
+    parts = [" ".join(changes), f"at {_place(outcome.final)}"]
+    if outcome.renamed:
+        parts.append("in virtual nodes " + " ".join(f"{group}:{_vnid(vnid)}" for group, vnid in outcome.renamed))
+    if outcome.relay.nodes:
+        parts.append("above " + " ".join(sorted(nodes_in(outcome.relay))))
     if commit.handed_on:
         parts.append("handed on " + " ".join(_update(entry) for entry in commit.handed_on))
     return ", ".join(part for part in parts if part)

@@ -28,6 +28,7 @@ from namegraph import (
     UpdateCommand,
     UpdateId,
 )
+from namegraph.wire.codec import decode_outcome
 from namegraph.wire.update_messages import Commit, Done
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
@@ -160,8 +161,8 @@ class StaleDisks:
         by_final: dict[Priority, UpdateId] = {}
         for sent in self._cluster.sent:
             match sent.message:
-                case Commit(update_id=update_id, final=final):
-                    by_final[final] = update_id
+                case Commit(update_id=update_id, outcome=outcome):
+                    by_final[decode_outcome(outcome).final] = update_id
                 case Done(update_id=update_id):
                     done[update_id].add(sent.sender)
         updates = {ticket: by_final.get(place) for ticket, place in self._cluster.places.items()}

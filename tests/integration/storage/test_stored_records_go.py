@@ -28,9 +28,9 @@ from namegraph import NodeIndex, NodeKind, ServerId, Subnet
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import Records, StoredState
 from namegraph.update.order_queue import COVER, ENTRY
-from namegraph.wire.codec import COMPRESSED_FROM_BYTES, compressed, decode, decode_in_view
-from namegraph.wire.message_parts import ArcColumns, RecordColumns, UpdateId, ViewId
-from namegraph.wire.update_messages import Abort, Commit, Drop
+from namegraph.wire.codec import COMPRESSED_FROM_BYTES, compressed, decode, decode_in_view, decode_outcome
+from namegraph.wire.message_parts import ArcColumns, PendingEntry, RecordColumns, UpdateId, ViewId
+from namegraph.wire.update_messages import Abort, Drop, UpdateOutcome
 from simulation.checks.cluster_invariants import check_all, check_quiet
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.disk import Disk
@@ -233,18 +233,24 @@ def test_an_abort_forgets_what_was_released() -> None:
     assert decode(as_now("outbox", letter, server="a.x")) == Abort(UPDATE)
 
 
-@pytest.mark.parametrize("is_whole", [False, True])
-def test_a_commit_keeps_all_but_what_was_released_at_every_depth(is_whole) -> None:
-    groups = [["g@a.x", True]] * (COMPRESSED_FROM_BYTES // 5 if is_whole else 1)
+@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize("form", ["a part", "a part beside the whole", "the whole"])
+def test_a_commit_holds_the_whole_outcome_or_else_the_part_without_what_was_released(form, is_large) -> None:
+    groups = [["g@a.x", True]] * (COMPRESSED_FROM_BYTES // 5 if is_large else 1)
     records = [[["a@a.x", "b@b.x"], ["c@c.x"]]]
     of_outcome = ["Commit", UPDATE, FINAL, groups, NO_ARCS, [], NO_RECORDS, [], [], records, records]
     everything = compressed(ENCODE([*of_outcome, b"", False]))
-    assert (everything[:1] == b"x") is is_whole
-    letter = ENCODE([*of_outcome, everything, is_whole])
-    outcome = Commit(UPDATE, FINAL, tuple(map(tuple, groups)), NO_ARCS, (), NO_RECORDS, (), ())
+    assert (everything[:1] == b"x") is is_large
+    handed_on = [[["b.x", 3], FINAL, None]]
+    nothing = ["Commit", UPDATE, FINAL, [], NO_ARCS, [], NO_RECORDS, []]
+    letter = {
+        "a part": compressed(ENCODE([*of_outcome[:8], handed_on, records, records, b"", False])),
+        "a part beside the whole": ENCODE([*nothing, handed_on, records, records, everything, False]),
+        "the whole": ENCODE([*nothing, handed_on, records, records, everything, True]),
+    }[form]
+    outcome = UpdateOutcome(UPDATE, FINAL, tuple(map(tuple, groups)), NO_ARCS, (), NO_RECORDS, ())
     found = decode(as_now("outbox", letter, server="a.x"))
-    assert msgspec.structs.replace(found, everything=b"", is_whole=False) == outcome
-    assert found.is_whole is is_whole
-    assert (found.everything[:1] == b"x") is is_whole
-    assert decode(found.everything) == outcome
-    assert decode(as_now("decided", everything, server="a.x")) == outcome
+    assert (found.update_id, found.is_shared) == (UPDATE, form != "a part")
+    assert found.handed_on == (PendingEntry(UpdateId(ServerId("b.x"), 3), FINAL, None),)
+    assert decode_outcome(found.outcome) == outcome
+    assert decode_outcome(as_now("decided", everything, server="a.x")) == outcome

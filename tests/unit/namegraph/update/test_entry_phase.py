@@ -9,10 +9,10 @@ from namegraph.model.operations import CreateGroup, LeaveArc
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import RequestId
 from namegraph.update.order_queue import Entry, EntryPhase
-from namegraph.wire.codec import decode, encode
+from namegraph.wire.codec import decode, encode, encode_outcome
 from namegraph.wire.columns import pack_arcs, pack_records
 from namegraph.wire.message_parts import Cover, PendingEntry, Update, UpdateId
-from namegraph.wire.update_messages import Abort, Commit, Drop, Final, Order, Ready, Refuse, Vote
+from namegraph.wire.update_messages import Abort, Commit, Drop, Final, Order, Ready, Refuse, UpdateOutcome, Vote
 
 HERE, THERE = ServerId("a.x"), ServerId("b.x")
 GROUP, OTHER, FAR = NodeId("g@a.x"), NodeId("h@a.x"), NodeId("far@b.x")
@@ -59,7 +59,8 @@ def turn(core):
 
 def commit(core):
     final = core.entries.by_update[UPDATE].final or at(50)
-    receive(core, Commit(UPDATE, final, (), pack_arcs(()), (), pack_records(()), (), ()))
+    outcome = UpdateOutcome(UPDATE, final, (), pack_arcs(()), (), pack_records(()), ())
+    receive(core, Commit(UPDATE, encode_outcome(outcome), (), is_shared=False))
 
 
 PLACE = (tell(order()), tell(Final(UPDATE, at(50))))

@@ -14,10 +14,9 @@ from namegraph.model.priorities import NUMBER_LIMIT, Priority
 from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import NodeKind
 from namegraph.wire.codec import encode
-from namegraph.wire.columns import pack_arcs, pack_records
+from namegraph.wire.columns import pack_records
 from namegraph.wire.message_parts import (
     AncestryRecord,
-    ArcChange,
     ArcId,
     Cover,
     OperationColumns,
@@ -50,11 +49,6 @@ def order(*operations, update_id=UPDATE, tentative=5, **of_update):
 
 
 BEYOND = NUMBER_LIMIT + 1
-HUGE = ArcChange(ArcId(GROUPS[0], GROUPS[1]), True, NodeKind.GROUP, 0, BEYOND)
-
-
-def commit(arcs):
-    return Commit(UPDATE, Priority(9, OTHER), (), arcs, (), pack_records(()), (), ())
 
 
 @pytest.mark.parametrize(
@@ -92,8 +86,7 @@ def test_what_is_no_name_or_number_is_refused(letter):
         (order(CreateGroup(GROUPS[0]), read=GROUPS[0]), PeerFault.NOT_ONE_UPDATE),
         (order(ReconcileArc(GROUPS[0], GROUPS[1], True, NodeKind.ABSENT, 0, 1, 1)), PeerFault.NO_ARC),
         (order(ReconcileArc(GROUPS[0], GROUPS[0], True, NodeKind.GROUP, 0, 1, 1)), PeerFault.NO_ARC),
-        (commit(pack_arcs([HUGE])), PeerFault.NO_COLUMNS),
-        (commit(pack_arcs([HUGE._replace(kind=NodeKind.ABSENT, version=1)])), PeerFault.NO_ARC),
+        (Commit(UPDATE, b"", (), is_shared=True), PeerFault.NOT_READY),
     ],
 )
 def test_what_cannot_be_so_is_refused(letter, fault):

@@ -12,12 +12,12 @@ from namegraph.events import ImportCommand
 from namegraph.model.names import NodeId
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.peer_faults import PeerFault
-from namegraph.model.priorities import Priority
+from namegraph.model.priorities import NUMBER_LIMIT, Priority
 from namegraph.model.rows import NodeKind, RequestId
-from namegraph.wire.codec import decode_in_view, encode
+from namegraph.wire.codec import decode_in_view, decode_outcome, encode, encode_outcome
 from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
-from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, GroupChange, InArc, Vnid
-from namegraph.wire.update_messages import Commit
+from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, GroupChange, InArc, UpdateId, Vnid
+from namegraph.wire.update_messages import Commit, UpdateOutcome
 from tests.hostile_scene import HERE, OTHER, Scene
 
 G, H = NodeId("g@b.x"), NodeId("h@b.x")
@@ -123,13 +123,16 @@ def brought():
     return talk
 
 
-def arcs(change: Callable[[list[ArcChange]], object]) -> Callable[[Commit], Commit]:
+Lie = Callable[[UpdateOutcome], UpdateOutcome]
+
+
+def arcs(change: Callable[[list[ArcChange]], object]) -> Lie:
     """A lie about arcs."""
 
-    def lie(commit):
-        found = list(unpack_arcs(commit.arcs))
+    def lie(outcome):
+        found = list(unpack_arcs(outcome.arcs))
         change(found)
-        return structs.replace(commit, arcs=pack_arcs(found))
+        return structs.replace(outcome, arcs=pack_arcs(found))
 
     return lie
 
@@ -154,34 +157,34 @@ def added(parent, child, *, is_present=True, kind=GROUP, version=1, is_suspended
 def groups(*changes):
     """A lie about groups: these instead of those with the same names, or too."""
 
-    def lie(commit):
-        kept = [one for one in commit.groups if one.group not in [change.group for change in changes]]
-        return structs.replace(commit, groups=(*kept, *changes))
+    def lie(outcome):
+        kept = [one for one in outcome.groups if one.group not in [change.group for change in changes]]
+        return structs.replace(outcome, groups=(*kept, *changes))
 
     return lie
 
 
 def without_group(group):
-    return lambda commit: structs.replace(commit, groups=tuple(one for one in commit.groups if one.group != group))
+    return lambda outcome: structs.replace(outcome, groups=tuple(one for one in outcome.groups if one.group != group))
 
 
 def relayed(node, *in_arcs, vnid=None, version=None):
     """A lie about the ancestry record of a node."""
 
-    def lie(commit):
-        kept = [one for one in unpack_records(commit.relay) if one.node != node]
-        told = tuple(InArc(parent, 0, 1, commit.final.counter) for parent in in_arcs)
-        record = AncestryRecord(node, told, vnid, version or commit.final)
-        return structs.replace(commit, relay=pack_records([*kept, record]))
+    def lie(outcome):
+        kept = [one for one in unpack_records(outcome.relay) if one.node != node]
+        told = tuple(InArc(parent, 0, 1, outcome.final.counter) for parent in in_arcs)
+        record = AncestryRecord(node, told, vnid, version or outcome.final)
+        return structs.replace(outcome, relay=pack_records([*kept, record]))
 
     return lie
 
 
 def renamed(*nodes, vnid=None, of=None, made_at=None):
-    def lie(commit):
-        name = vnid or (of and Vnid(of, made_at or commit.final))
-        kept = [one for one in commit.renamed if one[0] not in nodes]
-        return structs.replace(commit, renamed=tuple(sorted([*kept, *((node, name) for node in nodes)], key=str)))
+    def lie(outcome):
+        name = vnid or (of and Vnid(of, made_at or outcome.final))
+        kept = [one for one in outcome.renamed if one[0] not in nodes]
+        return structs.replace(outcome, renamed=tuple(sorted([*kept, *((node, name) for node in nodes)], key=str)))
 
     return lie
 
@@ -189,7 +192,7 @@ def renamed(*nodes, vnid=None, of=None, made_at=None):
 LIES = {
     "another place": (
         batch,
-        lambda commit: structs.replace(commit, final=Priority(9_999, OTHER)),
+        lambda outcome: structs.replace(outcome, final=Priority(9_999, OTHER)),
         PeerFault.OTHER_PLACE,
     ),
     "a group of here is deleted": (batch, groups(GroupChange(H, False)), PeerFault.OTHER_GROUPS),
@@ -227,7 +230,7 @@ LIES = {
     "a group of here is above another": (batch, relayed(THEIR_H, H), PeerFault.OTHER_RECORDS),
     "what is no group of here is above another": (batch, relayed(THEIR_H, PERSON), PeerFault.OTHER_RECORDS),
     "a group of here is on a loop": (batch, renamed(THEIR_H, H, of=THEIR_H), PeerFault.OTHER_LOOPS),
-    "a loop of one": (batch, renamed(G, of=G), PeerFault.OTHER_LOOPS),
+    "a loop of one": (batch, renamed(H, of=H), PeerFault.OTHER_LOOPS),
     "a loop that is gone was none": (batch, renamed(G), PeerFault.OTHER_LOOPS),
     "a loop of another name": (loop, renamed(THEIR_G, G, of=G), PeerFault.OTHER_LOOPS),
     "a loop from before": (loop, renamed(THEIR_G, G, of=THEIR_G, made_at=Priority(1, OTHER)), PeerFault.OTHER_LOOPS),
@@ -235,7 +238,20 @@ LIES = {
     "another group was on the loop": (broken_loop, renamed(H), PeerFault.OTHER_LOOPS),
     "the loop stays": (broken_loop, renamed(THEIR_G, G, of=THEIR_G), PeerFault.OTHER_LOOPS),
     "what has members is a process": (below, altered(G, THEIR_G, kind=PROCESS), PeerFault.IMPOSSIBLE),
-    "an arc to itself": (batch, added(THEIR_H, THEIR_H), "names an impossible arc"),
+    "an arc to itself": (batch, added(THEIR_H, THEIR_H), PeerFault.UNREADABLE),
+    "an arc to nothing": (batch, altered(G, NEW, kind=NodeKind.ABSENT), PeerFault.UNREADABLE),
+    "a number beyond the limit": (batch, altered(G, NEW, version=NUMBER_LIMIT + 1), PeerFault.UNREADABLE),
+    "what is no name": (batch, groups(GroupChange(NodeId("g@B.X"), True)), PeerFault.UNREADABLE),
+    "columns that do not fit": (
+        batch,
+        lambda outcome: structs.replace(outcome, arcs=outcome.arcs._replace(children=b"")),
+        PeerFault.UNREADABLE,
+    ),
+    "the outcome of another update": (
+        batch,
+        lambda outcome: structs.replace(outcome, update_id=UpdateId(OTHER, 9_999)),
+        PeerFault.UNREADABLE,
+    ),
     "an imported arc is left out": (brought, without(G, FOREIGN), PeerFault.OTHER_ARCS),
     "an imported arc of a cost": (brought, altered(THEIR_G, G, cost=1), PeerFault.OTHER_ARCS),
     "an imported arc of another version": (brought, altered(G, FOREIGN, version=2), PeerFault.OTHER_ARCS),
@@ -259,8 +275,9 @@ def test_a_lie_is_refused_and_what_was_decided_is_done(name, restarts):
         talk.restart(HERE)
     assert talk.held is not None
     before = talk.state()
-    assert lie(talk.held) != talk.held
-    talk.tell(lie(talk.held))
+    outcome = decode_outcome(talk.held.outcome)
+    assert lie(outcome) != outcome
+    talk.tell(structs.replace(talk.held, outcome=encode_outcome(lie(outcome))))
     core = talk.cores[HERE]
     assert core.channels.faults == {(OTHER, fault): 1}
     assert talk.state() == before

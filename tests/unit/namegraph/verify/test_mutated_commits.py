@@ -11,7 +11,7 @@ from msgspec import structs
 from namegraph.events import PeerMessage
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.rows import NodeKind
-from namegraph.wire.codec import decode_in_view, encode
+from namegraph.wire.codec import decode_in_view, decode_outcome, encode, encode_outcome
 from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs, unpack_records
 from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, GroupChange, InArc, Vnid
 from namegraph.wire.update_messages import Commit
@@ -94,12 +94,14 @@ class Mutating(Scene):
         return found
 
     def changed(self, commit):
+        outcome = decode_outcome(commit.outcome)
         for _ in range(self.liar.choice([1, 1, 2])):
-            commit = self.liar.choice([self.arcs, self.arcs, self.groups, self.renamed, self.relay, self.rest])(commit)
-        return commit
+            lie = self.liar.choice([self.arcs, self.arcs, self.groups, self.renamed, self.relay, self.rest])
+            outcome = lie(outcome)
+        return structs.replace(commit, outcome=encode_outcome(outcome))
 
-    def arcs(self, commit):
-        liar, found = self.liar, list(unpack_arcs(commit.arcs))
+    def arcs(self, outcome):
+        liar, found = self.liar, list(unpack_arcs(outcome.arcs))
         roll = liar.random()
         if found and roll < 0.3:
             found.pop(liar.randrange(len(found)))
@@ -109,7 +111,7 @@ class Mutating(Scene):
         else:
             arc = ArcId(liar.choice(NODES), liar.choice(NODES))
             found.append(ArcChange(arc, True, NodeKind.GROUP, 0, 1)._replace(**self.of_arc()))
-        return structs.replace(commit, arcs=pack_arcs(found))
+        return structs.replace(outcome, arcs=pack_arcs(found))
 
     def of_arc(self):
         liar = self.liar
@@ -123,43 +125,43 @@ class Mutating(Scene):
             ]
         )
 
-    def groups(self, commit):
-        liar, found = self.liar, list(commit.groups)
+    def groups(self, outcome):
+        liar, found = self.liar, list(outcome.groups)
         if found and liar.random() < 0.5:
             found.pop(liar.randrange(len(found)))
         else:
             found.append(GroupChange(liar.choice(NODES), liar.random() < 0.5))
-        return structs.replace(commit, groups=tuple(found))
+        return structs.replace(outcome, groups=tuple(found))
 
-    def renamed(self, commit):
-        liar, found = self.liar, dict(commit.renamed)
+    def renamed(self, outcome):
+        liar, found = self.liar, dict(outcome.renamed)
         if found and liar.random() < 0.4:
             found.pop(liar.choice(sorted(found)))
         else:
             inside = liar.sample(GROUPS, liar.choice([1, 2, 2, 3]))
-            vnid = None if liar.random() < 0.4 else Vnid(min(inside), commit.final)
+            vnid = None if liar.random() < 0.4 else Vnid(min(inside), outcome.final)
             found.update(dict.fromkeys(inside, vnid))
-        return structs.replace(commit, renamed=tuple(sorted(found.items())))
+        return structs.replace(outcome, renamed=tuple(sorted(found.items())))
 
-    def relay(self, commit):
-        liar, found = self.liar, list(unpack_records(commit.relay))
+    def relay(self, outcome):
+        liar, found = self.liar, list(unpack_records(outcome.relay))
         if found and liar.random() < 0.3:
             found.pop(liar.randrange(len(found)))
         else:
             node = liar.choice(NODES)
             tails = liar.sample(NODES, liar.randrange(3))
-            in_arcs = tuple(InArc(tail, 0, 1, commit.final.counter) for tail in tails if tail != node)
+            in_arcs = tuple(InArc(tail, 0, 1, outcome.final.counter) for tail in tails if tail != node)
             found = [record for record in found if record.node != node]
-            found.append(AncestryRecord(node, in_arcs, None, commit.final))
-        return structs.replace(commit, relay=pack_records(found))
+            found.append(AncestryRecord(node, in_arcs, None, outcome.final))
+        return structs.replace(outcome, relay=pack_records(found))
 
-    def rest(self, commit):
+    def rest(self, outcome):
         liar = self.liar
         return liar.choice(
             [
-                lambda: structs.replace(commit, bases=commit.bases[1:]),
-                lambda: structs.replace(commit, bases=(*commit.bases, (liar.choice(NODES), commit.final))),
-                lambda: structs.replace(commit, final=commit.final._replace(counter=commit.final.counter + 1)),
+                lambda: structs.replace(outcome, bases=outcome.bases[1:]),
+                lambda: structs.replace(outcome, bases=(*outcome.bases, (liar.choice(NODES), outcome.final))),
+                lambda: structs.replace(outcome, final=outcome.final._replace(counter=outcome.final.counter + 1)),
             ]
         )()
 
