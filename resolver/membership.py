@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from itertools import islice
 from types import MappingProxyType
@@ -25,9 +24,9 @@ from namegraph import (
     ancestor_groups,
     blocked_originators,
     prove,
-    subnet_of,
 )
 from resolver.descriptions import GroupDescription, describe
+from resolver.group_order import GroupOrder
 from resolver.plans import Plan, PlanCache, WalkStep, walk
 
 NOTHING_TOLD: Mapping[ArcId, Sequence[NodeId]] = MappingProxyType({})
@@ -58,7 +57,7 @@ class MembershipResolver:
         self._core = core
         self._unheard = unheard
         self.plans = PlanCache(core)
-        self._sorted_groups: tuple[int, list[NodeId]] = (-1, [])
+        self.group_order = GroupOrder(core)
 
     @property
     def _graph(self) -> NameGraph:
@@ -182,21 +181,12 @@ class MembershipResolver:
 
     def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
         """At most `limit` groups of this server in the order of their ids, those after `after`."""
-        everything = self._groups_sorted()
-        start = 0 if after is None else bisect_right(everything, after)
-        if subnet is None:
-            return everything[start : start + limit]
-        in_subnet = (
-            everything[place] for place in range(start, len(everything)) if subnet_of(everything[place]) == subnet
-        )
-        return list(islice(in_subnet, limit))
+        return list(islice(self.group_order.groups(subnet=subnet, after=after), limit))
 
     def export(self, *, subnet: Subnet | None) -> Iterator[ExportRow]:
         """All arcs of this server's groups by parent and child. Copies what it needs one group at a time."""
         graph = self._graph
-        for group in self._groups_sorted():
-            if subnet is not None and subnet_of(group) != subnet:
-                continue
+        for group in self.group_order.groups(subnet=subnet, after=None):
             node = graph.group(group)
             if node is None:
                 continue
@@ -206,19 +196,6 @@ class MembershipResolver:
                 yield ExportRow(group, child, kind)
             if not children:
                 yield ExportRow(group, "", NodeKind.GROUP)
-
-    def _groups_sorted(self) -> list[NodeId]:
-        graph = self._graph
-        if self._sorted_groups[0] != graph.group_changes:
-            owns = self._core.owns
-            listed = [
-                name
-                for node, name in enumerate(graph.ids)
-                if graph.kinds[node] == NodeKind.GROUP and owns(NodeIndex(node))
-            ]
-            listed.sort()
-            self._sorted_groups = (graph.group_changes, listed)
-        return self._sorted_groups[1]
 
     def _require_group(self, group: NodeId) -> NodeIndex:
         node = self._graph.group(group)

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
+import numpy as np
+
 from namegraph.events import ImportCommand
 from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph
@@ -27,6 +29,7 @@ from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.arc_authority import OTHERS_IN, End, authority_over
+from namegraph.wire.columns import state_array
 
 NEIGHBOURS_NAMED_LIMIT = 20
 """How many parents and children a refused deletion names."""
@@ -376,37 +379,31 @@ def collect_import(graph: NameGraph, subnets: OwnershipTable, server: ServerId, 
     return changes
 
 
-def kinds_wanted(command: ImportCommand) -> bytearray:
+def kinds_wanted(command: ImportCommand) -> bytes:
     """What each name of an import stands for; ABSENT where no row names it."""
-    wanted = bytearray(len(command.names))
+    groups, parents, children = (
+        np.asarray(column, np.uint32) for column in (command.groups, command.parents, command.children)
+    )
+    kinds = state_array(command.kinds)
+    unknown = kinds[(kinds != NodeKind.GROUP) & (kinds != NodeKind.PROCESS)]
+    if len(unknown):
+        raise refuse(Reason.INVALID_REQUEST, f"the import holds a child of kind {unknown[0]}; only 1 and 2 are known")
+    wanted = np.zeros(len(command.names), np.uint8)
+    processes = children[kinds == NodeKind.PROCESS]
     try:
-        for position in command.groups:
-            wanted[position] = NodeKind.GROUP
-        for position in dict.fromkeys(command.parents):
-            wanted[position] = NodeKind.GROUP
-        # One look at every distinct (child, kind) pair, not at every arc.
-        pairs = set(zip(command.children, command.kinds, strict=True))
-        for position, kind in pairs:
-            if kind not in (NodeKind.GROUP, NodeKind.PROCESS):
-                raise refuse(Reason.INVALID_REQUEST, f"the import holds a child of kind {kind}; only 1 and 2 are known")
-            if kind == NodeKind.GROUP:
-                wanted[position] = NodeKind.GROUP
-        for position, kind in pairs:
-            if kind == NodeKind.PROCESS:
-                if wanted[position] == NodeKind.GROUP:
-                    name = command.names[position]
-                    raise refuse(
-                        Reason.WRONG_KIND,
-                        f"{name} comes both as a group and as a process in one import",
-                        member=name,
-                    )
-                wanted[position] = NodeKind.PROCESS
+        for positions in (groups, parents, children[kinds == NodeKind.GROUP]):
+            wanted[positions] = NodeKind.GROUP
+        both = processes[wanted[processes] == NodeKind.GROUP]
+        wanted[processes] = NodeKind.PROCESS
     except IndexError:
         raise refuse(Reason.INVALID_REQUEST, "the import's arcs number a name that it does not hold") from None
-    for parent, child in zip(command.parents, command.children, strict=True):
-        if parent == child:
-            raise self_arc(command.names[parent])
-    return wanted
+    if len(both):
+        name = command.names[both[0]]
+        raise refuse(Reason.WRONG_KIND, f"{name} comes both as a group and as a process in one import", member=name)
+    to_itself = parents[parents == children]
+    if len(to_itself):
+        raise self_arc(command.names[to_itself[0]])
+    return wanted.tobytes()
 
 
 def no_group_here(group: NodeId, uncertainty: Uncertainty) -> RefusedError:

@@ -58,9 +58,9 @@ class ImportOperations:
             self._homes[place] = self._homes[place] or self._context.server
         found: dict[ServerId, tuple[Nodes, Nodes]] = {}
         names, homes = self._names, self._homes
-        for place in dict.fromkeys(chain(self._groups, self._parents)):
+        for place in self._groups:
             found.setdefault(self._home(place), ({}, {}))[0][names[place]] = None
-        for place in dict.fromkeys(self._children):
+        for place in np.unique(self._children).tolist():
             if homes[place] is not None:
                 found.setdefault(self._home(place), ({}, {}))[1][names[place]] = None
         is_foreign = np.array([home is None for home in homes], bool)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, repeat
 
 import numpy as np
 
@@ -47,9 +46,9 @@ def read_said(share: UpdateOutcome, context: ServerContext) -> CommitColumns:
     """Prepare an outcome for comparison."""
     arcs, relay = share.arcs, share.relay
     server = context.server
-    numbers = dict(zip(arcs.names, count()))
+    numbers = {name: number for number, name in enumerate(arcs.names)}
     keys = arc_keys(place_array(arcs.parents), place_array(arcs.children))
-    relayed = dict.fromkeys(map(relay.names.__getitem__, places_in(relay.nodes)))
+    relayed = {relay.names[place]: None for place in places_in(relay.nodes)}
     joined = state_array(arcs.present) == PRESENT
     in_order = np.sort(keys)
     return CommitColumns(
@@ -84,7 +83,7 @@ def _is_process(name: NodeId, context: ServerContext) -> bool:
 
 def places_among(numbers: Mapping[NodeId, int], names: Sequence[NodeId]) -> Numbers:
     """The numbers of these names among the ends of arcs."""
-    return np.fromiter(map(numbers.get, names, repeat(UNNAMED)), np.uint32, len(names))
+    return np.fromiter((numbers.get(name, UNNAMED) for name in names), np.uint32, len(names))
 
 
 def arc_keys(parents: Numbers, children: Numbers) -> Numbers:

@@ -145,12 +145,17 @@ def compressed(encoded: bytes) -> bytes:
     return zlib.compress(encoded, 1) if len(encoded) > COMPRESSED_FROM_BYTES else encoded
 
 
-def decompressed(encoded: bytes) -> bytes:
+def decompressed(encoded: bytes) -> bytes | bytearray:
     """What was given to `compressed`; raises `NotAMessageError` or `zlib.error`."""
     if encoded[:1] != _COMPRESSED:
         return encoded
     decompressor = zlib.decompressobj()
-    found = decompressor.decompress(encoded, DECOMPRESSED_BYTES_LIMIT)
-    if not decompressor.eof:
+    found = bytearray()
+    # All at once would be copied as a whole, and no other thread could run meanwhile.
+    for start in range(0, len(encoded), COMPRESSED_FROM_BYTES):
+        found += decompressor.decompress(encoded[start : start + COMPRESSED_FROM_BYTES])
+        if len(found) > DECOMPRESSED_BYTES_LIMIT:
+            break
+    if not decompressor.eof or len(found) > DECOMPRESSED_BYTES_LIMIT:
         raise NotAMessageError(f"a compressed message that is cut off, or larger than {DECOMPRESSED_BYTES_LIMIT} bytes")
     return found

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from nameserver.driver.run_loop import RunLoop
 from nameserver.wire.chunk_cache import chunks_of
+from resolver.group_order import GroupOrder
 
 UNDISTURBED_ATTEMPTS = 3
 """Collections that are begun again because an update came between; the next one is done without a pause."""
@@ -15,22 +16,34 @@ UNDISTURBED_ATTEMPTS = 3
 ROWS_OF_A_CHUNK = 8_000
 """Rows of two names; collecting so many takes some 10 ms, after which others are served."""
 
+Item = TypeVar("Item")
 Row = TypeVar("Row")
+
+
+async def groups_sorted(order: GroupOrder) -> None:
+    """Sort the groups of this server, so that listing them takes no time; others are served meanwhile."""
+    for _ in order.fill():
+        await asyncio.sleep(0)
 
 
 async def steady_chunks(
     begin: Callable[[], Iterable[Row]], encode: Callable[[Sequence[Row]], bytes], run_loop: RunLoop
 ) -> list[bytes]:
-    """All rows in serialized chunks; `begin` starts a reading, which is begun again when the graph changes."""
+    """As `steady`, for rows: all of them in serialized chunks."""
+    return await steady(lambda: chunks_of(begin(), encode, ROWS_OF_A_CHUNK), run_loop)
+
+
+async def steady(begin: Callable[[], Iterable[Item]], run_loop: RunLoop) -> list[Item]:
+    """All items; `begin` starts a reading, which is begun again when the graph changes. Others are served between."""
     for _ in range(UNDISTURBED_ATTEMPTS):
         steps_before = run_loop.step_count
-        collected: list[bytes] = []
-        for chunk in chunks_of(begin(), encode, ROWS_OF_A_CHUNK):
-            collected.append(chunk)
+        collected: list[Item] = []
+        for item in begin():
+            collected.append(item)
             if len(collected) > 1:
                 await asyncio.sleep(0)
                 if run_loop.step_count != steps_before:
                     break
         else:
             return collected
-    return list(chunks_of(begin(), encode, ROWS_OF_A_CHUNK))
+    return list(begin())

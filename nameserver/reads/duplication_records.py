@@ -25,7 +25,7 @@ from shadowtree.v1 import peer_pb2 as messages
 METHOD = f"/{PEER_SERVICE}/DescribeArcs"
 
 DESCRIBED_ARCS_LIMIT = 1_000
-"""Arcs of one request: the server asked computes their records in one instant, and serves nobody else meanwhile."""
+"""Arcs of one request: the server asked computes their records from one state, and begins again where that changes."""
 
 ROUNDS = 3
 """How often arcs are asked for that came while others were."""

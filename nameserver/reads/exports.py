@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from namegraph import ServerId
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
-from nameserver.calls.stable_listing import steady_chunks
+from nameserver.calls.stable_listing import groups_sorted, steady_chunks
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.sorted_merge import merged
 from nameserver.routing.fan_out import stream_part
@@ -42,6 +42,7 @@ class ExportCalls:
     async def export(self, request: messages.ExportRequest, context: Context) -> Chunks:
         """All groups and arcs of the external group view."""
         subnet = conversion.read_subnet(request.subnet)
+        await groups_sorted(self._resolver.group_order)
         own = await steady_chunks(lambda: self._resolver.export(subnet=subnet), _chunk, self._run_loop)
         apart = self._resolver.uncertainty().of_own_arcs()
         if request.subnet or self._routing.is_alone or is_forwarded(context):

@@ -14,6 +14,7 @@ import binascii
 from namegraph import CoreQueries, InvalidNameError, NodeId, Reason, RefusedError, parse_name, refuse
 from nameserver.calls.adapters import Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.calls.stable_listing import groups_sorted
 from nameserver.routing.fan_out import ask_part, newest
 from nameserver.routing.forwarding import Forwarder, is_forwarded, part_seconds
 from nameserver.routing.ownership import Routing
@@ -41,6 +42,7 @@ class GroupListCalls:
 
     async def list_groups(self, request: messages.ListGroupsRequest, context: Context) -> messages.ListGroupsResponse:
         """One page of groups, in the order of their ids."""
+        await groups_sorted(self._resolver.group_order)
         own = self._own_page(request)
         if request.subnet or self._routing.is_alone or is_forwarded(context):
             return own

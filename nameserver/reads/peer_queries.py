@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from namegraph import ArcId, CoreQueries, Reason, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
+from nameserver.calls.stable_listing import steady
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import CHECK_PAIRS_LIMIT
@@ -25,8 +26,9 @@ from shadowtree.v1 import peer_pb2 as messages
 class PeerQuestionCalls:
     """Answers CheckPart, DescribeArcs and ResolvePart, from this server's state alone."""
 
-    def __init__(self, *, core: CoreQueries, checks: LocalChecks, parts: Parts) -> None:
+    def __init__(self, *, core: CoreQueries, run_loop: RunLoop, checks: LocalChecks, parts: Parts) -> None:
         self._core = core
+        self._run_loop = run_loop
         self._parts = parts
         self._checks = checks
 
@@ -62,19 +64,22 @@ class PeerQuestionCalls:
                 f"{DESCRIBED_ARCS_LIMIT} arcs",
                 field="children",
             )
+        records = await steady(lambda: self._sources_of(request), self._run_loop)
+        return messages.DescribeArcsResponse(records=records, revision=self._core.revision, view=self._core.view)
+
+    def _sources_of(self, request: messages.DescribeArcsRequest) -> Iterator[messages.DescribeArcsResponse.Sources]:
+        """Of each arc in turn; as many as have room in a description."""
         core, known = self._core, self._core.graph.index
-        records = []
         room = RD_ANCESTORS_LIMIT + 1
         for parent, child in zip(request.parents, request.children, strict=True):
             arc = ArcId(conversion.read_id(parent, "parents", known), conversion.read_id(child, "children", known))
             if core.home_of(arc.child) != core.server:
                 raise not_owned_here(arc.child, core.server)
             names = core.rd_record(arc)[:room]
-            records.append(messages.DescribeArcsResponse.Sources(names=names))
+            yield messages.DescribeArcsResponse.Sources(names=names)
             room -= len(names)
             if not room:
-                break
-        return messages.DescribeArcsResponse(records=records, revision=core.revision, view=core.view)
+                return
 
     async def resolve_part(self, request: messages.ResolvePartRequest, context: Context) -> Chunks:
         """What is owned here of all that an originator reaches."""
@@ -96,7 +101,9 @@ def peer_question_handlers(
     """The handlers of the questions among PeerService's methods, by their names."""
     forwarder = Forwarder(server=core.server, directory=directory)
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
-    questions = PeerQuestionCalls(core=core, checks=LocalChecks(core=core, resolver=resolver), parts=parts)
+    questions = PeerQuestionCalls(
+        core=core, run_loop=run_loop, checks=LocalChecks(core=core, resolver=resolver), parts=parts
+    )
     return {
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
         "ResolvePart": stream_call(

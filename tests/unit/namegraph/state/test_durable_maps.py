@@ -1,13 +1,14 @@
 """A durable map writes what changed, once, and is filled with what was written."""
 
 from copy import copy
+from typing import NamedTuple
 
 import pytest
 
 from namegraph.core import ServerCore
 from namegraph.model.names import ServerId, Subnet
 from namegraph.model.rows import ProtocolRow, StoredState
-from namegraph.state.durable_maps import DIGITS, TEXTS, DurableMap, DurableState
+from namegraph.state.durable_maps import DIGITS, TEXTS, DurableMap, DurableState, packed, packed_small
 from namegraph.state.recovery import InconsistentStateError
 
 
@@ -97,3 +98,29 @@ def test_rows_that_no_map_takes_up_are_no_state_of_this_program():
     stored = StoredState(server, 0, [], [], [], [], rows(one=1))
     with pytest.raises(InconsistentStateError, match="numbers"):
         ServerCore.restore(stored, subnets=[Subnet(server)])
+
+
+class Small(NamedTuple):
+    names: frozenset[str]
+    number: int
+
+
+class Large(NamedTuple):
+    first: Small
+    second: Small | None
+    columns: tuple[Small, ...]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Large(Small(frozenset("ab"), 1), None, (Small(frozenset("c"), 300),)), Large(Small(frozenset(), -1), None, ())],
+)
+def test_what_is_written_in_pieces_is_what_is_written_at_once(value):
+    assert packed_small(Large).write(value) == packed(Large).write(value)
+    assert packed_small(Large).read(packed_small(Large).write(value)) == value
+
+
+def test_what_is_large_is_compressed_and_read_again():
+    value = Small(frozenset(f"group-{number}@x.example" for number in range(5_000)), 1)
+    assert len(packed_small(Small).write(value)) < len(packed(Small).write(value)) / 2
+    assert packed_small(Small).read(packed_small(Small).write(value)) == value

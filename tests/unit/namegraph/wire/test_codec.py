@@ -1,6 +1,7 @@
 """Long messages are compressed, and what was cut off or swells beyond all measure is no message."""
 
 import zlib
+from random import Random
 
 import pytest
 
@@ -19,6 +20,17 @@ def test_a_long_message_is_compressed_and_read_again():
     encoded = encode(LONG)
     assert len(encoded) < codec.COMPRESSED_FROM_BYTES < len(zlib.decompress(encoded))
     assert decode(encoded) == LONG
+
+
+def test_a_message_that_is_decompressed_in_pieces_is_read_again():
+    dice = Random(1)
+    names = tuple(NodeId(f"{dice.getrandbits(200):x}@x.example") for _ in range(5_000))
+    message = Final(LONG.update_id, LONG.priority, names)
+    encoded = encode(message)
+    assert len(encoded) > 2 * codec.COMPRESSED_FROM_BYTES
+    assert decode(encoded) == message
+    with pytest.raises(NotAMessageError):
+        decode(encoded[: 2 * codec.COMPRESSED_FROM_BYTES])
 
 
 def test_a_short_message_is_not_compressed():

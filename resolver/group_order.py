@@ -1,0 +1,77 @@
+"""The groups of one server in the order of their ids.
+
+    nodes 0 to 4,095       nodes 4,096 to 8,191        ...
+      sorted groups          sorted groups           sorted groups    each anew where a kind in it changed
+           \\______________________|______________________/
+                               merge                                 as far as somebody reads
+
+Sorting them all would take a long turn. A change touches the slices alone that have its groups.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+from namegraph import CoreQueries, NodeId, NodeIndex, NodeKind, Subnet
+
+SLICE_NODES = 4_096
+"""Sorting the groups among so many nodes takes some 3 ms."""
+
+
+class _Slice(NamedTuple):
+    """Some nodes as they were, and the groups of this server among them."""
+
+    kinds: bytes
+    ownership_changes: int
+    groups: list[NodeId]
+    """Sorted."""
+
+
+class GroupOrder:
+    """Sorts the groups of a core, and keeps what is sorted while it holds."""
+
+    def __init__(self, core: CoreQueries) -> None:
+        self._core = core
+        self._slices: list[_Slice] = []
+
+    def fill(self) -> Iterator[None]:
+        """Sort what is not sorted, a slice at a time: others may go first between two of them."""
+        number = 0
+        while number * SLICE_NODES < len(self._core.graph.kinds):
+            if self._sort(number):
+                yield
+            number += 1
+
+    def groups(self, *, subnet: Subnet | None, after: NodeId | None) -> Iterator[NodeId]:
+        """The groups of the state at this instant, those after `after`; read lazily, whatever becomes of the graph."""
+        for _ in self.fill():
+            pass
+        suffix = "" if subnet is None else f"@{subnet}"
+        count = -(-len(self._core.graph.kinds) // SLICE_NODES)
+        return merge(*(_after(each.groups, after, suffix) for each in self._slices[:count]))
+
+    def _sort(self, number: int) -> bool:
+        """Bring one slice up to date; return whether that took anything."""
+        core, graph = self._core, self._core.graph
+        nodes = range(number * SLICE_NODES, min((number + 1) * SLICE_NODES, len(graph.kinds)))
+        kinds, changes = bytes(graph.kinds[nodes.start : nodes.stop]), core.ownership_changes
+        # The id of a node that stands for a group never changes.
+        if number < len(self._slices) and self._slices[number][:2] == (kinds, changes):
+            return False
+        groups = [
+            graph.ids[node]
+            for node, kind in zip(nodes, kinds, strict=True)
+            if kind == NodeKind.GROUP and core.owns(NodeIndex(node))
+        ]
+        groups.sort()
+        self._slices[number : number + 1] = [_Slice(kinds, changes, groups)]
+        return True
+
+
+def _after(groups: list[NodeId], after: NodeId | None, suffix: str) -> Iterator[NodeId]:
+    rest = groups if after is None else islice(groups, bisect_right(groups, after), None)
+    return (group for group in rest if group.endswith(suffix))

@@ -1,0 +1,65 @@
+"""Who must not cross many arcs is told of one state, and others are served meanwhile."""
+
+import asyncio
+
+import pytest
+
+from nameserver.reads.peer_queries import PeerQuestionCalls
+from shadowtree.v1 import peer_pb2 as messages
+from tests.cores import CoreUnderTest
+
+TOP, LEFT, RIGHT = "top@x.example", "left@x.example", "right@x.example"
+LOW = [f"low{number}@x.example" for number in range(5)]
+REQUEST = messages.DescribeArcsRequest(parents=[RIGHT] * len(LOW), children=LOW)
+
+
+class StepCount:
+    """What of a run loop says that the graph changes."""
+
+    step_count = 0
+
+
+@pytest.fixture
+def server():
+    """Below the top, both sides lead to all that is low: the right one is blocked for the top."""
+    server = CoreUnderTest("x.example")
+    server.create(TOP, LEFT, RIGHT, *LOW)
+    for side in (LEFT, RIGHT):
+        server.join(TOP, side)
+        for low in LOW:
+            server.join(side, low)
+    return server
+
+
+async def described(server, between):
+    """What is told, and how often others got their turn; each time they do `between` with the run loop."""
+    run_loop = StepCount()
+    calls = PeerQuestionCalls(core=server.core, run_loop=run_loop, checks=None, parts=None)
+    answer = asyncio.ensure_future(calls.describe_arcs(REQUEST, None))
+    turns = 0
+    await asyncio.sleep(0)
+    while not answer.done():
+        turns += 1
+        between(run_loop)
+        await asyncio.sleep(0)
+    return [list(record.names) for record in answer.result().records], turns
+
+
+async def test_others_are_served_between_two_arcs(server):
+    told, turns = await described(server, lambda run_loop: None)
+    assert told == [[TOP]] * len(LOW)
+    assert turns >= len(LOW) - 1
+
+
+@pytest.mark.parametrize("moves", [1, 2, 3, 1000])
+async def test_all_arcs_are_of_one_state_however_often_it_changes(server, moves):
+    left = iter(range(moves))
+
+    def move(run_loop):
+        number = next(left, None)
+        if number is not None:
+            (server.leave if number % 2 == 0 else server.join)(TOP, LEFT)
+            run_loop.step_count += 1
+
+    told, _ = await described(server, move)
+    assert told in ([[TOP]] * len(LOW), [[]] * len(LOW))
