@@ -66,6 +66,10 @@ class Routing:
             return await self._directory.home_of_subnet(Subnet(name[name.find("@") + 1 :].lower()))
         return owner
 
+    def unheard(self) -> list[ServerId]:
+        """The servers of the view that may have lost this one by now, sorted."""
+        return self._directory.unheard()
+
     @property
     def knows_all_that_was_heard(self) -> bool:
         """Whether no subnet is missing in the table here, as far as others have said."""

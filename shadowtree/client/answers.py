@@ -33,7 +33,8 @@ _PHI_DIGITS: Final = 2
 _SECONDS_DIGITS: Final = 3
 _MILLISECONDS_DIGITS: Final = 3
 """More would only look precise."""
-_ANSWERS: Final[tuple[bool | None, ...]] = (False, True, None)
+_ANSWERS: Final[tuple[bool | None, ...]] = (None, True, False, *[None] * 253)
+"""By the byte that a server sends; one that this client does not know is no answer."""
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 Word = TypeVar("Word", bound=str)
@@ -72,18 +73,14 @@ def read_change(message: names_pb2.Change) -> results.Change:
 
 
 def read_check(message: name_service_pb2.CheckResponse, *, group: GroupId, member: MemberId) -> results.Check:
-    """Read one check; raises `Unavailable` where the answer hangs on what is out of reach."""
-    check = results.Check(
+    """Read one check."""
+    return results.Check(
         group=group,
         member=member,
-        is_member=None if message.unreachable else message.is_member,
+        is_member=message.is_member,
         pathname=tuple(message.pathname),
-        unreachable=tuple(sorted(message.unreachable)),
         revision=message.revision,
     )
-    if check.is_member is None:
-        raise results.uncertain(check)
-    return check
 
 
 class _Draft:

@@ -228,7 +228,7 @@ def test_bulk_checks_are_answered_in_order_one_byte_a_pair(names, group):
         m.CheckBulkRequest(groups=[group], members=["ann@E.F"]),
     ]
     responses = list(names.CheckBulk(iter(requests)))
-    assert [response.answers for response in responses] == [b"\x01\x00\x00", b"", b"\x01"]
+    assert [response.answers for response in responses] == [b"\x01\x02\x02", b"", b"\x01"]
 
 
 def test_a_pair_that_cannot_be_asked_ends_the_stream_after_the_answers_before_it(names, group):
@@ -237,7 +237,7 @@ def test_a_pair_that_cannot_be_asked_ends_the_stream_after_the_answers_before_it
     bad = m.CheckBulkRequest(groups=[group, group, "none@b.c", group], members=["ann@e.f", "bob@e.f", "x@y", "x@y"])
     call = names.CheckBulk(iter([good, bad, good]))
     answers = [next(call).answers, next(call).answers]
-    assert answers == [b"\x01", b"\x01\x00"]
+    assert answers == [b"\x01", b"\x01\x02"]
     assert_refused(lambda: next(call), "NOT_FOUND", "GROUP_NOT_FOUND", group="none@b.c")
 
 

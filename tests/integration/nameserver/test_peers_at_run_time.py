@@ -180,13 +180,22 @@ def test_what_was_joined_before_its_server_was_heard_of_can_be_left_and_that_ser
     a = shadowtree.Client(start_one("a.x", peers=["b.x"]).address, timeout=20)
     a.create_group("lab@a.x")
     before = a.join("lab@a.x", "bob@c.x", request_id="before")
-    start_one("b.x")
+    b = shadowtree.Client(start_one("b.x").address, timeout=20)
     c = shadowtree.Client(start_one("c.x", peers=["b.x"]).address, timeout=20)
     wait_until(lambda: a.peers().unknown, "what b.x says")
     with lacks("c.x"):
         a.join("lab@a.x", "eve@c.x")
+    b.create_group("other@b.x")
+    a.create_group("over@a.x")
+    for below in ("lab@a.x", "other@b.x"):
+        a.join("over@a.x", below)
+    # What was taken for a process may be a group, whose members that server knows.
+    with pytest.raises(shadowtree.Unavailable) as caught:
+        a.check("over@a.x", "y@foreign.x")
+    assert caught.value.unreachable == ("c.x",)
     assert a.join("lab@a.x", "bob@c.x", request_id="before").revision == before.revision
     assert a.leave("lab@a.x", "bob@c.x").revision
+    assert not a.check("over@a.x", "y@foreign.x")
     a.add_peer("c.x", c.address)
     c.add_peer("a.x", a.address)
     wait_until(lambda: {peer.state for peer in (*a.peers(), *c.peers())} == {"connected"}, "connections with all")
