@@ -97,6 +97,11 @@ class Routing:
                 subnet=subnet,
             )
 
+    def require_owned(self, subnet: Subnet | None) -> None:
+        """Raise `RefusedError` (UNKNOWN_SUBNET) where nobody owns a subnet that was named."""
+        if subnet is not None and self.owner_kind(subnet) is OwnerKind.UNOWNED:
+            raise refuse(Reason.UNKNOWN_SUBNET, f"no server is known to own the subnet {subnet}", subnet=subnet)
+
     async def others(self) -> tuple[list[ServerId], list[str]]:
         """All other servers, and those that cannot be asked; both sorted.
 

@@ -263,11 +263,11 @@ def read_import_summary(message: name_service_pb2.ImportSummary) -> results.Impo
     )
 
 
-def incomplete_export(unreachable: tuple[str, ...]) -> Unavailable:
-    """The error for an export that lacks the groups of some servers."""
-    return Unavailable(
-        f"the export is incomplete: out of reach: {', '.join(unreachable)}", {"unreachable": "\n".join(unreachable)}
-    )
+def incomplete_export(unreachable: tuple[str, ...], *, file: str | None = None) -> Unavailable:
+    """The error for an export that lacks the groups of some servers. `file`: where nothing was written for that."""
+    facts = {"unreachable": "\n".join(unreachable)} | ({} if file is None else {"file": file})
+    nothing = "" if file is None else f"nothing was written to {file}: "
+    return Unavailable(f"{nothing}the export is incomplete: out of reach: {', '.join(unreachable)}", facts)
 
 
 def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:

@@ -50,8 +50,12 @@ async def test_lists_and_exports_hold_the_rest_and_say_what_is_missing(servers, 
     for names in reached:
         listed = await names.groups()
         assert (listed.groups, listed.unreachable) == ((ALONE, EMPTY, MIDDLE, TOP), ("c.example",))
-        exported = await names.export_file(tmp_path / "graph.tsv")
+        with pytest.raises(shadowtree.Unavailable) as caught:
+            await names.export_file(tmp_path / "graph.tsv")
+        assert caught.value.unreachable == ("c.example",)
+        exported = await names.export_file(tmp_path / "graph.tsv", partial=True)
         assert exported == shadowtree.ExportSummary(5, ("c.example",))
+        assert [path.name for path in tmp_path.iterdir()] == ["graph.tsv.partial"]
         arcs = names.export()
         assert [(await anext(arcs)).parent for _ in range(5)] == [ALONE, EMPTY, MIDDLE, MIDDLE, TOP]
         with pytest.raises(shadowtree.Unavailable) as caught:

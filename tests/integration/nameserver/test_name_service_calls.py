@@ -184,7 +184,6 @@ def test_groups_are_listed_a_page_at_a_time(names):
             break
     assert [len(page) for page in pages] == [10, 10, 5]
     assert [group for page in pages for group in page] == wanted
-    assert list(names.ListGroups(m.ListGroupsRequest(subnet="un.known")).groups) == []
 
 
 def test_a_last_page_that_is_full_has_no_token(names):
@@ -289,8 +288,12 @@ def test_an_import_that_is_wrong_anywhere_changes_nothing(names):
     assert_refused(lambda: names.DescribeGroup(m.DescribeGroupRequest(group="j1@x.y")), "NOT_FOUND", "GROUP_NOT_FOUND")
 
 
-def test_an_export_of_another_subnet_is_empty(names):
-    assert [row for chunk in names.Export(m.ExportRequest(subnet="un.known")) for row in chunk.parents] == []
+def test_a_list_or_an_export_of_a_subnet_that_nobody_owns_is_refused(names):
+    for ask in (
+        lambda: names.ListGroups(m.ListGroupsRequest(subnet="un.known")),
+        lambda: list(names.Export(m.ExportRequest(subnet="un.known"))),
+    ):
+        assert_refused(ask, "FAILED_PRECONDITION", "UNKNOWN_SUBNET", subnet="un.known")
 
 
 def test_more_operations_than_the_limit_are_refused(names, group):
