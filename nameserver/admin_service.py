@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from namegraph import AddPeer, CoreQueries, Reason, RefusedError, RemovePeer, RetirePeer, ServerCore, Subnet, refuse
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
+from nameserver.calls.identification import identify
 from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.driver.run_loop import RunLoop
 from nameserver.snapshots.live_snapshot import SnapshotCalls
@@ -13,6 +14,9 @@ from nameserver.transport.peer_transport import PeerTransport
 from nameserver.wire import conversion
 from resolver.census import Census
 from shadowtree.v1 import admin_pb2 as messages
+
+SUBNETS_NAMED = 5
+"""In a refusal: a server may own thousands."""
 
 ADMIN_SERVICE: str = messages.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -81,9 +85,45 @@ class AdminCalls:
             address = parse_address(request.address, lowest_port=1)
         except InvalidAddressError as error:
             raise refuse(Reason.INVALID_REQUEST, str(error), field="address", address=request.address) from None
+        await self._require_owner(subnet, address)
         await self._run_loop.carry_out(AddPeer(self._run_loop.new_ticket(), subnet, address))
         self._transport.refresh()
         return self._peer_list()
+
+    async def _require_owner(self, subnet: Subnet, address: str) -> None:
+        """Raise `RefusedError` where another server than that of the subnet is at an address.
+
+        Nobody may be there yet: then the address is taken, unless a connected server would be looked for there.
+        """
+        found = await identify(address)
+        if found is None:
+            link = self._transport.link_of_subnet(subnet)
+            if link is not None and link.is_connected and link.address != address:
+                raise refuse(
+                    Reason.INVALID_REQUEST,
+                    f"nobody answers at {address}, and the server {link.server} of {subnet} is connected at "
+                    f"{link.address}; nothing was changed",
+                    field="address",
+                    address=address,
+                )
+            return
+        if found.server is None:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"what answers at {address} is no name server of this version; nothing was changed",
+                field="address",
+                address=address,
+            )
+        if subnet not in found.subnets:
+            owned = ", ".join(found.subnets[:SUBNETS_NAMED])
+            more = f" and {len(found.subnets) - SUBNETS_NAMED} more" if len(found.subnets) > SUBNETS_NAMED else ""
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the server {found.server} at {address} does not own {subnet}, but {owned}{more}; nothing was changed",
+                field="address",
+                address=address,
+                server=found.server,
+            )
 
     async def remove_peer(self, request: messages.RemovePeerRequest, context: Context) -> messages.PeerList:
         """Take a subnet out of the table; with `force`, end all memberships between it and this server first."""

@@ -39,6 +39,7 @@ from nameserver.reads.group_lists import GroupListCalls
 from nameserver.reads.local_check import LocalChecks
 from nameserver.reads.memberships import MembershipCalls
 from nameserver.reads.resolve_stream import StreamCalls
+from nameserver.reads.whole_groups import WholeGroups
 from nameserver.routing.arc_home import StandIns
 from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
@@ -71,7 +72,13 @@ def name_service_handlers(
     homes = HomeDispatch(routing=routing, forwarder=forwarder)
     stand_ins = StandIns(core=core, routing=routing)
     checks = LocalChecks(core=core, resolver=resolver)
-    cross_checks = DistributedChecks(core=core, checks=checks, routing=routing, forwarder=forwarder)
+    resolutions = DistributedResolutions(
+        core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder
+    )
+    whole_groups = WholeGroups(core=core, resolutions=resolutions, routing=routing)
+    cross_checks = DistributedChecks(
+        core=core, checks=checks, whole_groups=whole_groups, routing=routing, forwarder=forwarder
+    )
     request_ids = RequestIds()
     listed = SubnetGuard(core=core, routing=routing)
     updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids, listed=listed)
@@ -90,9 +97,6 @@ def name_service_handlers(
         cross_checks=cross_checks,
         arc_records=ArcRecords(core=core, resolver=resolver, forwarder=forwarder),
         routing=routing,
-    )
-    resolutions = DistributedResolutions(
-        core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder
     )
     streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)

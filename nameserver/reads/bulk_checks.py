@@ -9,7 +9,7 @@ from nameserver.calls.adapters import Context
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
-from nameserver.reads.distributed_check import DistributedChecks, Question, Verdicts
+from nameserver.reads.distributed_check import DistributedChecks, Question, Verdicts, answers_of
 from nameserver.reads.local_check import LocalChecks
 from nameserver.routing.forwarding import part_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -83,7 +83,7 @@ class BulkCheckCalls:
         if is_known_here and not self._checks.may_miss_something:
             answers = self._checks.all_known(groups, members)
             if answers is not None:
-                return Verdicts(answers, self._core.revision)
+                return Verdicts(answers_of(answers), self._core.revision)
         canonical_groups, canonical_members, bad_name = self._read_names(request)
         verdicts = await self._cross_checks.answer(
             Question(canonical_groups, canonical_members, part_seconds(context), at_least_revision)

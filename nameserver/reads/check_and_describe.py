@@ -6,7 +6,7 @@ from functools import partial
 
 from namegraph import CoreQueries, NodeId, Reason, refuse
 from nameserver.calls.adapters import Context
-from nameserver.reads.distributed_check import UNCERTAIN, YES, DistributedChecks, Question
+from nameserver.reads.distributed_check import UNCERTAIN, YES, DistributedChecks, Question, uncertain
 from nameserver.reads.duplication_records import ArcRecords
 from nameserver.reads.local_check import LocalChecks, PairFinding
 from nameserver.routing.fan_out import newest
@@ -43,7 +43,7 @@ class QuestionCalls:
         self._known = core.graph.index
 
     async def check(self, request: messages.CheckRequest, context: Context) -> messages.CheckResponse:
-        """Whether a member is in a group, and by which path."""
+        """Whether a member is in a group, and by which path; raises `RefusedError`, also where that is uncertain."""
         known = self._known
         # Known ids are canonical; only others are parsed.
         group, member = request.group, request.member
@@ -58,24 +58,21 @@ class QuestionCalls:
             if is_known and not self._checks.may_miss_something:
                 is_below = finding is PairFinding.BELOW
                 return messages.CheckResponse(is_member=is_below, revision=self._core.revision)
-        verdicts = await self._cross_checks.answer(
-            Question(
-                groups=(NodeId(group),),
-                members=(NodeId(member),),
-                seconds=part_seconds(context),
-                at_least_revision=request.at_least_revision,
-                explain=request.explain,
-            )
+        question = Question(
+            groups=(NodeId(group),),
+            members=(NodeId(member),),
+            seconds=part_seconds(context),
+            at_least_revision=request.at_least_revision,
+            explain=request.explain,
         )
+        verdicts = await self._cross_checks.answer(question)
         if verdicts.refused is not None:
             raise verdicts.refused
         if verdicts.answers[0] == UNCERTAIN:
             routing.require_listed(group, unreachable=verdicts.unreachable)
+            raise uncertain(question, verdicts)
         return messages.CheckResponse(
-            is_member=verdicts.answers[0] == YES,
-            pathname=verdicts.pathname,
-            unreachable=verdicts.unreachable,
-            revision=verdicts.revision,
+            is_member=verdicts.answers[0] == YES, pathname=verdicts.pathname, revision=verdicts.revision
         )
 
     async def describe_group(

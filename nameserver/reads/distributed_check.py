@@ -5,10 +5,12 @@
                               is above what it owns              group exists; all, where the member's home is silent
     foreign (nobody's)        all servers: each knows what is    (the group's home is among them)
                               above what joined its own groups
+    of either kind, where a   the group's home, to resolve the group (`whole_groups`): at once where that one is known
+    server of these is away   to be away, else after round two
 
 This server itself is asked before any other. All pairs for one server travel in one request. A "yes" of any server is a
 yes: no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that could say "yes" has
-answered, or if the group's home owns all that is below the group.
+answered, or if the group's home says that all below the group is within reach.
 
 Source: interfaces.md, semantics 4 and 8; protocol.md section 8 (check and memberships).
 """
@@ -19,9 +21,10 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from namegraph import CoreQueries, NodeId, RefusedError, ServerId, group_not_found, subnet_of
+from namegraph import CoreQueries, NodeId, Reason, RefusedError, ServerId, group_not_found, refuse, subnet_of
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.reads.local_check import UNSURE, LocalChecks, PairFinding
+from nameserver.reads.whole_groups import WholeGroups
 from nameserver.routing.fan_out import ask_part, newest
 from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -29,8 +32,22 @@ from shadowtree.v1 import peer_pb2 as messages
 
 METHOD = f"/{PEER_SERVICE}/CheckPart"
 
-NO, YES, UNCERTAIN = 0, 1, 2
+UNCERTAIN, YES, NO = 0, 1, 2
 """Answers, as CheckBulkResponse numbers them."""
+
+_ANSWER_OF_FINDING = {
+    PairFinding.NOT_BELOW: NO,
+    PairFinding.BELOW: YES,
+    PairFinding.NO_GROUP: UNCERTAIN,
+    PairFinding.SETTLED: NO,
+    PairFinding.APART: UNCERTAIN,
+}
+_ANSWERS = bytes(_ANSWER_OF_FINDING[finding] for finding in sorted(PairFinding)).ljust(256, bytes([UNCERTAIN]))
+
+
+def answers_of(findings: bytearray) -> bytearray:
+    """The answers that the findings of a server amount to which nobody else knows better than."""
+    return findings.translate(_ANSWERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,8 @@ class _Pair:
     """The group's home says that there is no such group."""
     silent: set[str] = field(default_factory=set)
     """Servers that could have said "yes", and were not reached."""
+    is_resolved: bool = False
+    """The group's home was asked whether the group is whole without these."""
 
     @property
     def is_open(self) -> bool:
@@ -78,55 +97,67 @@ class _Pair:
 class DistributedChecks:
     """Answers checks by asking those servers that know."""
 
-    def __init__(self, *, core: CoreQueries, checks: LocalChecks, routing: Routing, forwarder: Forwarder) -> None:
-        self._core = core
-        self._checks = checks
-        self._routing = routing
-        self._forwarder = forwarder
+    def __init__(
+        self,
+        *,
+        core: CoreQueries,
+        checks: LocalChecks,
+        whole_groups: WholeGroups,
+        routing: Routing,
+        forwarder: Forwarder,
+    ) -> None:
+        self.core = core
+        self.checks = checks
+        self.whole_groups = whole_groups
+        self.routing = routing
+        self.forwarder = forwarder
 
     async def answer(self, question: Question) -> Verdicts:
         """Answer all pairs up to the first whose group does not exist."""
-        if self._routing.is_alone:
+        if self.routing.is_alone:
             return self._answer_alone(question)
-        return await _Inquiry(question, self._core, self._checks, self._routing, self._forwarder).carry_out()
+        return await _Inquiry(question, self).carry_out()
 
     def _answer_alone(self, question: Question) -> Verdicts:
         groups, members = question.groups, question.members
-        findings = self._checks.findings(groups, members, settles=False)
+        findings = self.checks.findings(groups, members, settles=False)
         end = findings.find(PairFinding.NO_GROUP)
-        verdicts = Verdicts(findings, self._core.revision)
+        verdicts = Verdicts(answers_of(findings), self.core.revision)
         if end >= 0:
-            verdicts.answers = findings[:end]
-            verdicts.refused = no_such_group(groups[end], self._routing)
+            del verdicts.answers[end:]
+            verdicts.refused = no_such_group(groups[end], self.routing)
         elif question.explain:
-            verdicts.pathname = list(self._checks.pathname(groups[0], members[0]))
+            verdicts.pathname = list(self.checks.pathname(groups[0], members[0]))
         return verdicts
 
 
 class _Inquiry:
     """One question on its way through the servers."""
 
-    def __init__(
-        self, question: Question, core: CoreQueries, checks: LocalChecks, routing: Routing, forwarder: Forwarder
-    ) -> None:
+    def __init__(self, question: Question, asking: DistributedChecks) -> None:
         self._question = question
-        self._core = core
-        self._checks = checks
-        self._routing = routing
-        self._forwarder = forwarder
+        self._core = asking.core
+        self._checks = asking.checks
+        self._whole_groups = asking.whole_groups
+        self._routing = asking.routing
+        self._forwarder = asking.forwarder
+        parted = (server for server in self._core.servers_met if not self._core.is_in_view(server))
+        self._away = frozenset((*self._routing.unheard(), *(parted if self._core.members else ())))
         self._homes: dict[str, ServerId | None] = {}
         """By domain, as they come up; None where the server of a subnet was never met."""
         self._pairs = [_Pair() for _ in question.groups]
         self._others: tuple[list[ServerId], list[str]] | None = None
         self._pathnames: list[list[str]] = []
-        self._revisions: list[str] = [core.revision]
+        self._revisions: list[str] = [asking.core.revision]
 
     async def carry_out(self) -> Verdicts:
         """Ask this server itself, then in two rounds the others."""
         owner_kind = list(map(self._routing.owner_kind, self._question.members))
         self._ask_own([place for place, of in enumerate(owner_kind) if of is not OwnerKind.ANOTHERS])
-        await self._ask(await self._first_round(owner_kind))
+        first = await self._first_round(owner_kind)
+        await asyncio.gather(self._ask(first), self._resolve())
         await self._ask(await self._second_round())
+        await self._resolve()
         return self._verdicts()
 
     def _verdicts(self) -> Verdicts:
@@ -167,6 +198,8 @@ class _Inquiry:
             elif of is OwnerKind.UNOWNED and pair.is_open:
                 asked, never_met = await self._everybody_else()
                 pair.silent.update(never_met)
+            pair.silent.update(self._away.intersection(asked))
+            asked = [server for server in asked if server not in self._away]
             pair.asked |= frozenset(asked)
             for server in asked:
                 whom.setdefault(server, []).append(position)
@@ -193,14 +226,35 @@ class _Inquiry:
                 asked.append(home)
             if pair.silent:
                 asked += [self._routing.server, *(await self._everybody_else())[0]]
+            pair.silent.update(self._away.intersection(asked))
             for server in dict.fromkeys(asked):
-                if server not in pair.asked:
+                if server not in pair.asked and server not in self._away:
                     whom.setdefault(server, []).append(position)
         return whom
 
     async def _ask(self, whom: dict[ServerId, list[int]]) -> None:
         self._ask_own(whom.pop(self._routing.server, []))
         await asyncio.gather(*(self._ask_another(server, positions) for server, positions in sorted(whom.items())))
+
+    async def _resolve(self) -> None:
+        """Have groups resolved by their homes where a server is silent: it may have nothing below them."""
+        whom: dict[ServerId, list[int]] = {}
+        for position, (pair, group) in enumerate(zip(self._pairs, self._question.groups, strict=True)):
+            home = self._routing.known_home(group)
+            if pair.is_open and pair.silent and not pair.is_resolved and home is not None and home not in pair.silent:
+                pair.is_resolved = True
+                whom.setdefault(home, []).append(position)
+        own = whom.pop(self._routing.server, [])
+        others = (self._ask_another(server, positions, resolves=True) for server, positions in sorted(whom.items()))
+        await asyncio.gather(self._resolve_own(own), *others)
+
+    async def _resolve_own(self, positions: list[int]) -> None:
+        question, (groups, members) = self._question, self._columns(positions)
+        outside = await self._whole_groups.outside(
+            groups, members, seconds=question.seconds, at_least_revision=question.at_least_revision
+        )
+        for position, is_outside in zip(positions, outside, strict=True):
+            self._pairs[position].is_settled |= is_outside
 
     def _ask_own(self, positions: list[int]) -> None:
         if not positions:
@@ -215,13 +269,14 @@ class _Inquiry:
         if self._question.explain:
             self._take_pathname(self._checks.pathname(groups[0], members[0]))
 
-    async def _ask_another(self, server: ServerId, positions: list[int]) -> None:
+    async def _ask_another(self, server: ServerId, positions: list[int], *, resolves: bool = False) -> None:
         groups, members = self._columns(positions)
         request = messages.CheckPartRequest(
             groups=groups,
             members=members,
             at_least_revision=self._question.at_least_revision,
             explain=self._question.explain,
+            resolve=resolves,
         )
         part = await ask_part(
             self._forwarder, server, METHOD, request, messages.CheckPartResponse, seconds=self._question.seconds
@@ -283,6 +338,19 @@ class _Inquiry:
         if len(positions) == len(groups):
             return groups, members
         return [groups[position] for position in positions], [members[position] for position in positions]
+
+
+def uncertain(question: Question, verdicts: Verdicts) -> RefusedError:
+    """The refusal to answer about a single pair; it names what is out of reach."""
+    group, member, unreachable = question.groups[0], question.members[0], verdicts.unreachable
+    return refuse(
+        Reason.UNAVAILABLE,
+        f"cannot tell whether {member} is in {group}: out of reach: {', '.join(unreachable)}",
+        group=group,
+        member=member,
+        revision=verdicts.revision,
+        unreachable="\n".join(unreachable),
+    )
 
 
 def no_such_group(group: NodeId, routing: Routing) -> RefusedError:

@@ -18,7 +18,6 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from namegraph import CoreQueries, NodeId, NodeKind, ReadCommand, RefusedError, ServerId
-from nameserver.calls.adapters import Context, deadline_of
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.fan_out import newest
@@ -58,26 +57,27 @@ class DistributedResolutions:
         self._memory = WalkMemory()
 
     async def resolve(
-        self, group: NodeId, context: Context, *, with_walk: bool, at_least_revision: str
+        self, group: NodeId, deadline: float | None, *, with_walk: bool, at_least_revision: str
     ) -> tuple[Resolved, str]:
-        """What the group reaches on all servers, and the revision that it reflects; raises `RefusedError`."""
+        """What the group reaches on all servers, and the revision that it reflects; raises `RefusedError`.
+
+        `deadline`: the caller's, on the clock of `now`; None where there is none.
+        """
         originator = self._resolver.representative(group)
         resolution = Resolution(
             group, home=self._core.server, remembered=self._memory.recall(originator), with_steps=with_walk
         )
-        deadline = self._deadline(context)
-        driver = _Driver(self, resolution, deadline=deadline, at_least_revision=at_least_revision)
+        driver = _Driver(self, resolution, deadline=self._until(deadline), at_least_revision=at_least_revision)
         resolved = await driver.run()
         agreed = resolution.agreed()
         if agreed is not None:
             self._memory.keep(originator, agreed)
         return resolved, newest([self._core.revision, *driver.revisions])
 
-    async def resolve_ordered(self, group: NodeId, context: Context) -> tuple[Resolved, str]:
+    async def resolve_ordered(self, group: NodeId, deadline: float | None) -> tuple[Resolved, str]:
         """What the group reaches at one point in the order of all updates, and its revision; raises `RefusedError`."""
         run_loop = self._run_loop
-        deadline = self._deadline(context)
-        found = await run_loop.carry_out(ReadCommand(run_loop.new_ticket(), group, deadline))
+        found = await run_loop.carry_out(ReadCommand(run_loop.new_ticket(), group, self._until(deadline)))
         kinds = dict(found.members)
         if not self._core.is_on_loop(group):
             kinds.pop(group, None)
@@ -111,14 +111,11 @@ class DistributedResolutions:
         """Wait for the next step here, or a moment."""
         await self._run_loop.next_step(seconds)
 
-    def _deadline(self, context: Context) -> float:
-        is_failing = self._run_loop.storage_failure is not None
-        own = self._run_loop.now() + (AGREEMENT_WHILE_FAILING_SECONDS if is_failing else AGREEMENT_SECONDS)
-        callers = deadline_of(context, self._run_loop)
-        if callers is None:
-            return own
-        now = self._run_loop.now()
-        return min(own, now + AGREEMENT_SHARE * (callers - now))
+    def _until(self, deadline: float | None) -> float:
+        """How long walks are made for a caller with this deadline."""
+        now, is_failing = self.now(), self._run_loop.storage_failure is not None
+        own = now + (AGREEMENT_WHILE_FAILING_SECONDS if is_failing else AGREEMENT_SECONDS)
+        return own if deadline is None else min(own, now + AGREEMENT_SHARE * (deadline - now))
 
 
 class _Driver:

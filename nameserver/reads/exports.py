@@ -42,6 +42,7 @@ class ExportCalls:
     async def export(self, request: messages.ExportRequest, context: Context) -> Chunks:
         """All groups and arcs of the external group view."""
         subnet = conversion.read_subnet(request.subnet)
+        self._routing.require_owned(subnet)
         await groups_sorted(self._resolver.group_order)
         own = await steady_chunks(lambda: self._resolver.export(subnet=subnet), _chunk, self._run_loop)
         apart = self._resolver.uncertainty().of_own_arcs()

@@ -11,7 +11,7 @@ import asyncio
 import base64
 import binascii
 
-from namegraph import CoreQueries, InvalidNameError, NodeId, Reason, RefusedError, parse_name, refuse
+from namegraph import CoreQueries, InvalidNameError, NodeId, Reason, RefusedError, Subnet, parse_name, refuse
 from nameserver.calls.adapters import Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.stable_listing import groups_sorted
@@ -42,8 +42,10 @@ class GroupListCalls:
 
     async def list_groups(self, request: messages.ListGroupsRequest, context: Context) -> messages.ListGroupsResponse:
         """One page of groups, in the order of their ids."""
+        subnet = conversion.read_subnet(request.subnet)
+        self._routing.require_owned(subnet)
         await groups_sorted(self._resolver.group_order)
-        own = self._own_page(request)
+        own = self._own_page(request, subnet)
         if request.subnet or self._routing.is_alone or is_forwarded(context):
             return own
         servers, never_met = await self._routing.others()
@@ -67,10 +69,10 @@ class GroupListCalls:
             unreachable=sorted({*silent, *never_met, *(server for page in pages for server in page.unreachable)}),
         )
 
-    def _own_page(self, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
+    def _own_page(self, request: messages.ListGroupsRequest, subnet: Subnet | None) -> messages.ListGroupsResponse:
         size = _page_size(request)
         after = _read_page_token(request.page_token)
-        groups = self._resolver.groups(subnet=conversion.read_subnet(request.subnet), after=after, limit=size + 1)
+        groups = self._resolver.groups(subnet=subnet, after=after, limit=size + 1)
         token = _page_token(groups[size - 1]) if len(groups) > size else ""
         return messages.ListGroupsResponse(
             groups=groups[:size],

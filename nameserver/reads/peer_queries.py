@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import compress
 
-from namegraph import ArcId, CoreQueries, Reason, refuse
+from namegraph import ArcId, CoreQueries, NodeId, Reason, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.calls.stable_listing import steady
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import CHECK_PAIRS_LIMIT
+from nameserver.reads.distributed_resolve import DistributedResolutions
 from nameserver.reads.duplication_records import DESCRIBED_ARCS_LIMIT
-from nameserver.reads.local_check import LocalChecks
-from nameserver.routing.forwarding import Forwarder, not_owned_here
+from nameserver.reads.local_check import LocalChecks, PairFinding
+from nameserver.reads.whole_groups import WholeGroups
+from nameserver.routing.forwarding import Forwarder, not_owned_here, part_seconds
+from nameserver.routing.ownership import Routing
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.wire import conversion
 from nameserver.wire.resolve_part import part_chunks
@@ -24,17 +28,24 @@ from shadowtree.v1 import peer_pb2 as messages
 
 
 class PeerQuestionCalls:
-    """Answers CheckPart, DescribeArcs and ResolvePart, from this server's state alone."""
+    """Answers CheckPart, DescribeArcs and ResolvePart, from this server's state alone unless asked to resolve."""
 
-    def __init__(self, *, core: CoreQueries, run_loop: RunLoop, checks: LocalChecks, parts: Parts) -> None:
+    def __init__(
+        self, *, core: CoreQueries, run_loop: RunLoop, checks: LocalChecks, whole_groups: WholeGroups, parts: Parts
+    ) -> None:
         self._core = core
         self._run_loop = run_loop
         self._parts = parts
         self._checks = checks
+        self._whole_groups = whole_groups
+
+    async def identify(self, request: messages.IdentifyRequest, context: Context) -> messages.IdentifyResponse:
+        """Who this server is."""
+        del request, context
+        return messages.IdentifyResponse(server=self._core.server, subnets=sorted(self._core.subnets))
 
     async def check_part(self, request: messages.CheckPartRequest, context: Context) -> messages.CheckPartResponse:
         """What is known here of each pair."""
-        del context
         groups, members = list(request.groups), list(request.members)
         if len(groups) != len(members) or len(groups) > CHECK_PAIRS_LIMIT or (request.explain and len(groups) != 1):
             raise refuse(
@@ -44,6 +55,16 @@ class PeerQuestionCalls:
                 field="members",
             )
         findings = self._checks.findings(groups, members, settles=True)
+        if request.resolve:
+            outside = await self._whole_groups.outside(
+                list(map(NodeId, groups)),
+                list(map(NodeId, members)),
+                seconds=part_seconds(context),
+                at_least_revision=request.at_least_revision,
+            )
+            for place in compress(range(len(groups)), outside):
+                if findings[place] != PairFinding.BELOW:
+                    findings[place] = PairFinding.SETTLED
         return messages.CheckPartResponse(
             answers=bytes(findings),
             apart=self._checks.away(groups, members, findings),
@@ -101,10 +122,18 @@ def peer_question_handlers(
     """The handlers of the questions among PeerService's methods, by their names."""
     forwarder = Forwarder(server=core.server, directory=directory)
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
+    resolutions = DistributedResolutions(
+        core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder
+    )
     questions = PeerQuestionCalls(
-        core=core, run_loop=run_loop, checks=LocalChecks(core=core, resolver=resolver), parts=parts
+        core=core,
+        run_loop=run_loop,
+        checks=LocalChecks(core=core, resolver=resolver),
+        whole_groups=WholeGroups(core=core, resolutions=resolutions, routing=Routing(known=core, directory=directory)),
+        parts=parts,
     )
     return {
+        "Identify": unary_call(questions.identify, messages.IdentifyRequest),
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
         "ResolvePart": stream_call(
             read(questions.resolve_part, revisions, run_loop, filling), messages.ResolvePartRequest

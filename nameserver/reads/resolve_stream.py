@@ -11,7 +11,7 @@ from itertools import chain
 from google.protobuf.message import Message
 
 from namegraph import CoreQueries, NodeId, Reason, refuse
-from nameserver.calls.adapters import Chunks, Context
+from nameserver.calls.adapters import Chunks, Context, deadline_of
 from nameserver.calls.stable_listing import steady_chunks
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.distributed_resolve import DistributedResolutions
@@ -69,11 +69,12 @@ class StreamCalls:
                 "an ordered resolution does not walk: ask for the walk with datagram consistency",
                 field="walk",
             )
+        deadline = deadline_of(context, self._run_loop)
         if is_ordered:
-            resolved, revision = await self._resolutions.resolve_ordered(group, context)
+            resolved, revision = await self._resolutions.resolve_ordered(group, deadline)
         else:
             resolved, revision = await self._resolutions.resolve(
-                group, context, with_walk=request.walk, at_least_revision=request.at_least_revision
+                group, deadline, with_walk=request.walk, at_least_revision=request.at_least_revision
             )
         header = messages.ResolveChunk(
             revision=revision, unreachable=resolved.unreachable, in_transition=resolved.in_transition

@@ -66,6 +66,10 @@ class Routing:
             return await self._directory.home_of_subnet(Subnet(name[name.find("@") + 1 :].lower()))
         return owner
 
+    def unheard(self) -> list[ServerId]:
+        """The servers of the view that may have lost this one by now, sorted."""
+        return self._directory.unheard()
+
     @property
     def knows_all_that_was_heard(self) -> bool:
         """Whether no subnet is missing in the table here, as far as others have said."""
@@ -92,6 +96,11 @@ class Routing:
                 server=heard.server,
                 subnet=subnet,
             )
+
+    def require_owned(self, subnet: Subnet | None) -> None:
+        """Raise `RefusedError` (UNKNOWN_SUBNET) where nobody owns a subnet that was named."""
+        if subnet is not None and self.owner_kind(subnet) is OwnerKind.UNOWNED:
+            raise refuse(Reason.UNKNOWN_SUBNET, f"no server is known to own the subnet {subnet}", subnet=subnet)
 
     async def others(self) -> tuple[list[ServerId], list[str]]:
         """All other servers, and those that cannot be asked; both sorted.

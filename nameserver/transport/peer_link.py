@@ -8,7 +8,7 @@ connecting --> connected --> silent (or stopped) since ... --> connected
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Protocol
@@ -73,6 +73,8 @@ class Link:
         self.subnets = subnets
         self.server: ServerId | None = None
         """Who was met there."""
+        self._not_owned: tuple[Subnet, ...] = ()
+        """Subnets that are expected there, which that server does not own."""
         self.is_connected = False
         self.via: ServerId | None = None
         """The server through which it is connected; None: directly, or not at all."""
@@ -107,6 +109,8 @@ class Link:
         """For operators: how the address stands."""
         if self.is_direct and self.cannot_be_dialled:
             return f"connected, but cannot be dialled at {self.address}; {self._detour}"
+        if self.is_connected and self._not_owned:
+            return f"connected, but {self.server} does not own {', '.join(self._not_owned)}: correct the table of peers"
         if self.is_connected:
             return "connected"
         if self._refusal is not None:
@@ -172,9 +176,10 @@ class Link:
         """Whether no connection was possible, or the last one broke, and nobody refused."""
         return not self.is_connected and self._silent_since is not None
 
-    def connected(self, server: ServerId, via: ServerId | None = None) -> None:
-        """A session with the server there is open, whoever dialled."""
+    def connected(self, server: ServerId, owned: Iterable[Subnet], via: ServerId | None = None) -> None:
+        """A session with the server there, which owns these subnets, is open, whoever dialled."""
         self.server = server
+        self._not_owned = tuple(sorted(frozenset(self.subnets).difference(owned)))
         self.via = via
         self.is_connected = True
         self._is_missed = False

@@ -483,7 +483,7 @@ class PeerTransport:
         hello = conversation.session.hello
         assert hello is not None
         for link in self._links.of(hello):
-            link.connected(hello.server, conversation.via)
+            link.connected(hello.server, hello.subnets, conversation.via)
             self._complaints.settle(link.address)
 
     # -- who is there

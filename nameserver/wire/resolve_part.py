@@ -38,7 +38,7 @@ def part_chunks(answer: PartAnswer, revision: str) -> Iterator[bytes]:
             yield messages.ResolvePartChunk(state=state, revision=revision).SerializeToString()
         case Part():
             header = messages.ResolvePartChunk(
-                version=answer.version, revision=revision, view=answer.view, is_healing=not answer.is_healed
+                version=answer.version, revision=revision, view=answer.view, is_healed=answer.is_healed
             )
             yield header.SerializeToString()
             yield from chunks_of(answer.processes, _processes)
@@ -69,7 +69,7 @@ def read_part(chunks: Sequence[messages.ResolvePartChunk]) -> PartAnswer:
         tuple(_delivery(step) for chunk in chunks for step in chunk.steps),
         tuple(_united(chain.from_iterable(chunk.apart for chunk in chunks))),
         chunks[0].view,
-        not chunks[0].is_healing,
+        chunks[0].is_healed,
     )
 
 

@@ -33,7 +33,8 @@ _PHI_DIGITS: Final = 2
 _SECONDS_DIGITS: Final = 3
 _MILLISECONDS_DIGITS: Final = 3
 """More would only look precise."""
-_ANSWERS: Final[tuple[bool | None, ...]] = (False, True, None)
+_ANSWERS: Final[tuple[bool | None, ...]] = (None, True, False, *[None] * 253)
+"""By the byte that a server sends; one that this client does not know is no answer."""
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 Word = TypeVar("Word", bound=str)
@@ -72,18 +73,14 @@ def read_change(message: names_pb2.Change) -> results.Change:
 
 
 def read_check(message: name_service_pb2.CheckResponse, *, group: GroupId, member: MemberId) -> results.Check:
-    """Read one check; raises `Unavailable` where the answer hangs on what is out of reach."""
-    check = results.Check(
+    """Read one check."""
+    return results.Check(
         group=group,
         member=member,
-        is_member=None if message.unreachable else message.is_member,
+        is_member=message.is_member,
         pathname=tuple(message.pathname),
-        unreachable=tuple(sorted(message.unreachable)),
         revision=message.revision,
     )
-    if check.is_member is None:
-        raise results.uncertain(check)
-    return check
 
 
 class _Draft:
@@ -266,11 +263,11 @@ def read_import_summary(message: name_service_pb2.ImportSummary) -> results.Impo
     )
 
 
-def incomplete_export(unreachable: tuple[str, ...]) -> Unavailable:
-    """The error for an export that lacks the groups of some servers."""
-    return Unavailable(
-        f"the export is incomplete: out of reach: {', '.join(unreachable)}", {"unreachable": "\n".join(unreachable)}
-    )
+def incomplete_export(unreachable: tuple[str, ...], *, file: str | None = None) -> Unavailable:
+    """The error for an export that lacks the groups of some servers. `file`: where nothing was written for that."""
+    facts = {"unreachable": "\n".join(unreachable)} | ({} if file is None else {"file": file})
+    nothing = "" if file is None else f"nothing was written to {file}: "
+    return Unavailable(f"{nothing}the export is incomplete: out of reach: {', '.join(unreachable)}", facts)
 
 
 def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:

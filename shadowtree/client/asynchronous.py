@@ -328,17 +328,23 @@ class Client:
         *,
         file_format: str | None = None,
         subnet: SubnetName | None = None,
+        partial: bool = False,
         progress: Callable[[int], None] | None = None,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.ExportSummary:
-        """Write all arcs to a file, which is there whole or not at all; what is out of reach is named."""
-        from shadowtree.client.files.formats import format_of
-        from shadowtree.client.files.graph_writer import graph_writer
+        """Write all arcs to a file, which is there whole or not at all.
 
-        lines = 0
+        Raises `Unavailable` where servers are out of reach, whose groups are missing. With `partial`, what is left is
+        written to a file whose name ends with `.partial`, and the summary names them; so it does for standard output
+        and pipes.
+        """
+        from shadowtree.client.files.formats import format_of
+        from shadowtree.client.files.graph_writer import graph_writer, is_stream
+
+        lines, file = 0, fspath(path)
         unreachable: tuple[str, ...] = ()
-        with graph_writer(fspath(path), format_of(fspath(path), file_format)) as write:
+        with graph_writer(file, format_of(file, file_format), is_partial=lambda: bool(unreachable)) as write:
             async for chunk in self._export(calls.export(subnet, at_least_revision), timeout):
                 for arc in answers.read_export_chunk(chunk):
                     write(arc)
@@ -346,6 +352,8 @@ class Client:
                     if progress is not None and lines % 10_000 == 0:
                         progress(lines)
                 unreachable += tuple(chunk.unreachable)
+            if unreachable and not (partial or is_stream(file)):
+                raise answers.incomplete_export(unreachable, file=file)
         return results.ExportSummary(lines, unreachable)
 
     async def status(self, *, timeout: Seconds | None = None) -> results.ServerStatus:

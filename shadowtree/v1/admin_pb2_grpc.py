@@ -82,7 +82,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AddPeer(self, request, context):
-        """Says where the server of a subnet is reached; holds at once and for good.
+        """Says where the server of a subnet is reached; holds at once and for good. Refused where another server answers there.
+        Where nobody does, it is taken, but for a subnet whose server is connected at another address.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

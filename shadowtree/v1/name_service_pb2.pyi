@@ -291,16 +291,14 @@ class CheckRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., member: _Optional[str] = ..., explain: _Optional[bool] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
 
 class CheckResponse(_message.Message):
-    __slots__ = ("is_member", "pathname", "unreachable", "revision")
+    __slots__ = ("is_member", "pathname", "revision")
     IS_MEMBER_FIELD_NUMBER: _ClassVar[int]
     PATHNAME_FIELD_NUMBER: _ClassVar[int]
-    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     is_member: bool
     pathname: _containers.RepeatedScalarFieldContainer[str]
-    unreachable: _containers.RepeatedScalarFieldContainer[str]
     revision: str
-    def __init__(self, is_member: _Optional[bool] = ..., pathname: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., revision: _Optional[str] = ...) -> None: ...
+    def __init__(self, is_member: _Optional[bool] = ..., pathname: _Optional[_Iterable[str]] = ..., revision: _Optional[str] = ...) -> None: ...
 
 class CheckBulkRequest(_message.Message):
     __slots__ = ("groups", "members", "at_least_revision")

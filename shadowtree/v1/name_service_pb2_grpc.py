@@ -171,7 +171,9 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Check(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Fails with UNAVAILABLE where a part of the graph that is out of reach could turn a no into a yes; the metadata of its
+        ErrorInfo names that part (`unreachable`). An answer is always a certain one.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

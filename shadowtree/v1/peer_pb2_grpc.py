@@ -39,6 +39,11 @@ class PeerServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.PeerFrame.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_peer__pb2.PeerFrame.FromString,
                 _registered_method=True)
+        self.Identify = channel.unary_unary(
+                '/shadowtree.v1.PeerService/Identify',
+                request_serializer=shadowtree_dot_v1_dot_peer__pb2.IdentifyRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_peer__pb2.IdentifyResponse.FromString,
+                _registered_method=True)
         self.AwaitRevision = channel.unary_unary(
                 '/shadowtree.v1.PeerService/AwaitRevision',
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.AwaitRevisionRequest.SerializeToString,
@@ -66,6 +71,13 @@ class PeerServiceServicer:
 
     def Converse(self, request_iterator, context):
         """One stream for each pair of servers carries all letters of the update protocol, either way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Identify(self, request, context):
+        """Who is at this address: asked before it is put into a table of peers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,6 +118,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.Converse,
                     request_deserializer=shadowtree_dot_v1_dot_peer__pb2.PeerFrame.FromString,
                     response_serializer=shadowtree_dot_v1_dot_peer__pb2.PeerFrame.SerializeToString,
+            ),
+            'Identify': grpc.unary_unary_rpc_method_handler(
+                    servicer.Identify,
+                    request_deserializer=shadowtree_dot_v1_dot_peer__pb2.IdentifyRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_peer__pb2.IdentifyResponse.SerializeToString,
             ),
             'AwaitRevision': grpc.unary_unary_rpc_method_handler(
                     servicer.AwaitRevision,
@@ -155,6 +172,33 @@ class PeerService:
             '/shadowtree.v1.PeerService/Converse',
             shadowtree_dot_v1_dot_peer__pb2.PeerFrame.SerializeToString,
             shadowtree_dot_v1_dot_peer__pb2.PeerFrame.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Identify(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.PeerService/Identify',
+            shadowtree_dot_v1_dot_peer__pb2.IdentifyRequest.SerializeToString,
+            shadowtree_dot_v1_dot_peer__pb2.IdentifyResponse.FromString,
             options,
             channel_credentials,
             insecure,

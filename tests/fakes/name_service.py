@@ -200,11 +200,20 @@ class FakeNameService(NameServiceServicer):
             self.graph.calls.append("Check")
             self._must_exist(request.group)
             reached = self.graph.reached(request.group)
-            is_member = request.member in reached
+            is_member, unreachable = request.member in reached, sorted(reached & self.graph.unreachable)
+            if unreachable and not is_member:
+                raise RefusedError(
+                    Reason.UNAVAILABLE,
+                    f"cannot tell whether {request.member} is in {request.group}: out of reach: "
+                    + ", ".join(unreachable),
+                    group=request.group,
+                    member=request.member,
+                    revision=self._revision(),
+                    unreachable="\n".join(unreachable),
+                )
             return name_service_pb2.CheckResponse(
                 is_member=is_member,
                 pathname=self.graph.path(request.group, request.member) if request.explain else (),
-                unreachable=() if is_member else sorted(reached & self.graph.unreachable),
                 revision=self._revision(),
             )
 
@@ -217,11 +226,11 @@ class FakeNameService(NameServiceServicer):
                     refused = group
                     break
                 reached = self.graph.reached(group)
-                answers.append(1 if member in reached else 2 if reached & self.graph.unreachable else 0)
+                answers.append(1 if member in reached else 0 if reached & self.graph.unreachable else 2)
             yield name_service_pb2.CheckBulkResponse(
                 answers=bytes(answers),
                 revision=self._revision(),
-                unreachable=sorted(self.graph.unreachable) if 2 in answers else (),
+                unreachable=sorted(self.graph.unreachable) if 0 in answers else (),
             )
             if refused:
                 with _refusals(context):

@@ -12,7 +12,7 @@ import click
 from shadowtree.cli.render.output import print_json, warn, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session, request_id_option
-from shadowtree.errors import InvalidRequest
+from shadowtree.errors import InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
     from shadowtree.client.imports import ImportProgress
@@ -73,33 +73,47 @@ def import_command(
 @click.command("export")
 @click.argument("file")
 @click.option("--subnet", metavar="SUBNET", help="Only the groups of this subnet.")
+@click.option("--partial", is_flag=True, help="If servers are out of reach, write the rest to FILE.partial.")
 @_format_option
 @everywhere()
 @in_session
-def export_command(session: Session, file: str, subnet: str | None, file_format: str | None) -> int:
+def export_command(session: Session, file: str, subnet: str | None, partial: bool, file_format: str | None) -> int:
     """Write all groups and arcs to FILE (.tsv, .tsv.gz, .jsonl; `-` is standard output), sorted.
 
     The file is there whole or not at all, and `shadowtree import` reads it back to the same graph. If servers are out
-    of reach, their groups are missing: exits with status 3 then, and says which.
+    of reach, their groups are missing: nothing is written then, but with --partial, and the exit status is 3. Standard
+    output has what was read, and the exit status says the same.
 
     \b
     Examples:
       shadowtree export company.tsv.gz
       shadowtree export - --subnet ubc.example | sort | uniq -c
     """
+    from shadowtree.client.files.graph_writer import PARTIAL_SUFFIX, is_stream
+
     _check_format(file, file_format)
     with session.connect() as names, export_progress_display() as progress:
-        exported = names.export_file(
-            file,
-            file_format=file_format,
-            subnet=subnet,
-            progress=progress,
-            at_least_revision=session.at_least_revision,
-        )
+        try:
+            exported = names.export_file(
+                file,
+                file_format=file_format,
+                subnet=subnet,
+                partial=partial,
+                progress=progress,
+                at_least_revision=session.at_least_revision,
+            )
+        except Unavailable as error:
+            if "file" not in error.facts:
+                raise
+            warn(f"{error.message}; --partial writes the rest to {file}{PARTIAL_SUFFIX}")
+            return UNCERTAIN
+    is_partial_file = bool(exported.unreachable) and not is_stream(file)
     if session.is_json and file != "-":
-        print_json({"file": file, "lines": exported.lines})
+        print_json({"file": f"{file}{PARTIAL_SUFFIX if is_partial_file else ''}", "lines": exported.lines})
     if exported.unreachable:
         warn_unreachable(exported.unreachable)
+        if is_partial_file:
+            warn(f"the rest is in {file}{PARTIAL_SUFFIX}")
         return UNCERTAIN
     return DONE
 

@@ -22,11 +22,22 @@ _KINDS: Final = {"group": "group", "process": "member"}
 
 WriteArc = Callable[[Arc], None]
 
+PARTIAL_SUFFIX: Final = ".partial"
+"""Ends the name of a file that lacks a part of the graph: it never takes the place of a whole one."""
+
+
+def is_stream(path: str) -> bool:
+    """Whether lines are read as they are written, and no file takes its place in the end."""
+    return path == STANDARD_STREAM or (Path(path).exists() and not Path(path).is_file())
+
 
 @contextmanager
-def graph_writer(path: str, file_format: FileFormat) -> Iterator[WriteArc]:
-    """Give a function that writes one arc; the file takes its place when the block is left without an error."""
-    with _sink(path) as raw:
+def graph_writer(path: str, file_format: FileFormat, *, is_partial: Callable[[], bool] = bool) -> Iterator[WriteArc]:
+    """Give a function that writes one arc; the file takes its place when the block is left without an error.
+
+    `is_partial` is asked then: a file that is partial gets `PARTIAL_SUFFIX`.
+    """
+    with _sink(path, is_partial) as raw:
         if file_format.is_compressed:
             # No time and no name inside, so that equal graphs make equal files.
             with (
@@ -50,15 +61,15 @@ def _line_writer(stream: IO[bytes] | BufferedWriter, file_format: FileFormat) ->
 
 
 @contextmanager
-def _sink(path: str) -> Iterator[IO[bytes]]:
+def _sink(path: str, is_partial: Callable[[], bool]) -> Iterator[IO[bytes]]:
     if path == STANDARD_STREAM:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     target = Path(path)
     try:
-        if target.exists() and not target.is_file():
-            # A pipe or a device: nothing can take its place.
+        if is_stream(path):
+            # A pipe or a device.
             with target.open("wb") as stream:
                 yield stream
             return
@@ -71,7 +82,7 @@ def _sink(path: str) -> Iterator[IO[bytes]]:
                 stream.flush()
                 os.fsync(stream.fileno())
                 part.chmod(_default_mode())
-                part.replace(target)
+                part.replace(f"{path}{PARTIAL_SUFFIX}" if is_partial() else target)
             finally:
                 part.unlink(missing_ok=True)
     except OSError as error:

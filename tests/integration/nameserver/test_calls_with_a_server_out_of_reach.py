@@ -7,7 +7,7 @@ from shadowtree.v1 import name_service_pb2 as m
 from tests.fakes.name_servers import NameServers
 
 TOP, MIDDLE, LOW = "top@a.example", "middle@b.example", "low@c.example"
-ALONE, EMPTY = "alone@b.example", "empty@a.example"
+ALONE, EMPTY, OVER = "alone@b.example", "empty@a.example", "over@a.example"
 ANN, CY, BOB, GUEST = "ann@c.example", "cy@c.example", "bob@b.example", "guest@elsewhere.example"
 
 
@@ -50,8 +50,12 @@ async def test_lists_and_exports_hold_the_rest_and_say_what_is_missing(servers, 
     for names in reached:
         listed = await names.groups()
         assert (listed.groups, listed.unreachable) == ((ALONE, EMPTY, MIDDLE, TOP), ("c.example",))
-        exported = await names.export_file(tmp_path / "graph.tsv")
+        with pytest.raises(shadowtree.Unavailable) as caught:
+            await names.export_file(tmp_path / "graph.tsv")
+        assert caught.value.unreachable == ("c.example",)
+        exported = await names.export_file(tmp_path / "graph.tsv", partial=True)
         assert exported == shadowtree.ExportSummary(5, ("c.example",))
+        assert [path.name for path in tmp_path.iterdir()] == ["graph.tsv.partial"]
         arcs = names.export()
         assert [(await anext(arcs)).parent for _ in range(5)] == [ALONE, EMPTY, MIDDLE, MIDDLE, TOP]
         with pytest.raises(shadowtree.Unavailable) as caught:
@@ -100,6 +104,33 @@ async def test_a_check_is_uncertain_only_where_that_server_could_change_the_answ
             assert (found.is_member, bool(found.pathname)) == (answer, answer)
 
 
+@pytest.mark.parametrize("member", [ANN, LOW, "nobody@c.example", "nobody@elsewhere.example"])
+async def test_who_is_in_no_group_below_is_no_member_whoever_is_out_of_reach(servers, reached, member):
+    names = servers["a.example"].client
+    await names.create_group(OVER)
+    await names.join(OVER, ALONE)
+    for names in reached:
+        assert (await names.check(OVER, member)).is_member is False
+        asked = [(OVER, member), (TOP, member), (OVER, GUEST)]
+        answers = [check.is_member async for check in names.check_many(asked)]
+        assert answers == [False, None, True]
+    # As soon as something of the silent server is below, it may know better.
+    await servers["b.example"].client.join(ALONE, MIDDLE)
+    for names in reached:
+        with pytest.raises(shadowtree.Unavailable):
+            await names.check(OVER, member)
+
+
+async def test_a_group_that_is_whole_without_the_server_out_of_reach_is_checked_in_one_round(servers):
+    names = servers["a.example"].client
+    await names.create_group(OVER)
+    await names.join(OVER, ALONE)
+    await names.check(OVER, "nobody@elsewhere.example")
+    servers.calls()
+    await names.check(OVER, "nobody@elsewhere.example")
+    assert servers.calls() == {"b.example": ["CheckPart", "ResolvePart"]}
+
+
 async def test_an_unknown_group_of_a_server_within_reach_is_still_not_found(servers, reached):
     for names in reached:
         for member in (ANN, GUEST, BOB):
@@ -134,10 +165,12 @@ async def test_a_server_that_was_never_met_is_named_by_its_subnet():
         assert (listed.groups, listed.unreachable) == ((MIDDLE, TOP), ("far.example",))
         found = await names.memberships("someone@far.example")
         assert (found.groups, found.unreachable) == ((), ("far.example",))
-        for group, member in ((TOP, "someone@far.example"), (TOP, GUEST), ("unknown@far.example", MIDDLE)):
-            with pytest.raises(shadowtree.Unavailable) as caught:
-                await names.check(group, member)
-            assert caught.value.unreachable == ("far.example",)
+        with pytest.raises(shadowtree.Unavailable) as caught:
+            await names.check("unknown@far.example", MIDDLE)
+        assert caught.value.unreachable == ("far.example",)
+        # It has nothing below this group.
+        for member in ("someone@far.example", GUEST):
+            assert (await names.check(TOP, member)).is_member is False
         with pytest.raises(shadowtree.Unavailable) as caught:
             await names.create_group("new@far.example")
         assert caught.value.unreachable == ("far.example",)

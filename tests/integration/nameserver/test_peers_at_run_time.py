@@ -1,7 +1,9 @@
 """Peers that are added while servers run, and servers of which one knows and another does not."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
 
 import shadowtree
@@ -48,6 +50,57 @@ def test_a_further_subnet_of_a_connected_server_is_there_once_it_is_added(server
     wait_until(is_joined, "the further subnet")
     a.create_group("new@s.x")
     assert [parent.id for parent in b.describe("low@s.x").parents] == ["top@a.x"]
+
+
+def test_an_address_at_which_another_server_is_is_refused_and_named_and_nothing_is_cut_off(servers, start, tmp_path):
+    clients = servers({"a.x": ["a.x"], "b.x": ["b.x", "s.x"]}, {"a.x": [], "b.x": []})
+    a, b = clients["a.x"], clients["b.x"]
+    a.add_peer("b.x", b.address)
+    b.add_peer("a.x", a.address)
+    wait_until(lambda: {peer.state for peer in a.peers()} == {"connected"}, "b.x")
+    before, (nobody,) = a.peers(), unused_ports(1)
+    for subnet, address, why in (
+        ("c.x", b.address, f"the server b.x at {b.address} does not own c.x, but b.x, s.x; nothing was changed"),
+        ("b.x", a.address, f"the server a.x at {a.address} does not own b.x, but a.x; nothing was changed"),
+        ("b.x", f"127.0.0.1:{nobody}", f"nobody answers at 127.0.0.1:{nobody}, and the server b.x of b.x is connected"),
+    ):
+        with pytest.raises(shadowtree.InvalidRequest, match=re.escape(why)):
+            a.add_peer(subnet, address)
+    assert [(peer.address, peer.subnets, peer.state) for peer in a.peers()] == [
+        (peer.address, peer.subnets, peer.state) for peer in before
+    ]
+    a.create_group("top@a.x")
+    assert a.join("top@a.x", "ann@b.x").revision
+
+
+def test_a_wrong_subnet_that_was_added_while_nobody_answered_cuts_nobody_off(start, tmp_path):
+    (port,) = unused_ports(1)
+    first = start(tmp_path / "a.db", subnets=["a.x"])
+    a = shadowtree.Client(first.address, timeout=20)
+    for subnet in ("b.x", "wrong.x"):
+        a.add_peer(subnet, f"127.0.0.1:{port}")
+    start(tmp_path / "b.db", subnets=["b.x"], listen=f"127.0.0.1:{port}", peers=[f"a.x={first.address}"])
+    told = "connected, but b.x does not own wrong.x: correct the table of peers"
+    wait_until(lambda: {peer.state for peer in a.peers()} == {told}, "b.x")
+    a.create_group("top@a.x")
+    assert a.join("top@a.x", "ann@b.x").revision
+    with pytest.raises(shadowtree.Unavailable, match=re.escape(told)):
+        a.create_group("new@wrong.x")
+    a.remove_peer("wrong.x")
+    wait_until(lambda: {peer.state for peer in a.peers()} == {"connected"}, "the table")
+
+
+def test_what_is_no_name_server_is_not_added(start, tmp_path):
+    a = shadowtree.Client(start(tmp_path / "a.db", subnets=["a.x"]).address, timeout=20)
+    other = grpc.server(ThreadPoolExecutor(max_workers=1))
+    port = other.add_insecure_port("127.0.0.1:0")
+    other.start()
+    try:
+        with pytest.raises(shadowtree.InvalidRequest, match="is no name server of this version; nothing was changed"):
+            a.add_peer("b.x", f"127.0.0.1:{port}")
+    finally:
+        other.stop(None).wait()
+    assert not list(a.peers())
 
 
 def test_an_update_that_leads_to_a_server_that_its_coordinator_does_not_know_is_refused_and_holds_up_nobody(servers):
@@ -180,13 +233,22 @@ def test_what_was_joined_before_its_server_was_heard_of_can_be_left_and_that_ser
     a = shadowtree.Client(start_one("a.x", peers=["b.x"]).address, timeout=20)
     a.create_group("lab@a.x")
     before = a.join("lab@a.x", "bob@c.x", request_id="before")
-    start_one("b.x")
+    b = shadowtree.Client(start_one("b.x").address, timeout=20)
     c = shadowtree.Client(start_one("c.x", peers=["b.x"]).address, timeout=20)
     wait_until(lambda: a.peers().unknown, "what b.x says")
     with lacks("c.x"):
         a.join("lab@a.x", "eve@c.x")
+    b.create_group("other@b.x")
+    a.create_group("over@a.x")
+    for below in ("lab@a.x", "other@b.x"):
+        a.join("over@a.x", below)
+    # What was taken for a process may be a group, whose members that server knows.
+    with pytest.raises(shadowtree.Unavailable) as caught:
+        a.check("over@a.x", "y@foreign.x")
+    assert caught.value.unreachable == ("c.x",)
     assert a.join("lab@a.x", "bob@c.x", request_id="before").revision == before.revision
     assert a.leave("lab@a.x", "bob@c.x").revision
+    assert not a.check("over@a.x", "y@foreign.x")
     a.add_peer("c.x", c.address)
     c.add_peer("a.x", a.address)
     wait_until(lambda: {peer.state for peer in (*a.peers(), *c.peers())} == {"connected"}, "connections with all")

@@ -236,17 +236,33 @@ def test_an_incomplete_answer_is_printed_and_says_so(shadowtree, graph, loop, co
     assert (found.status, found.json["unreachable"]) == (3, [B])
 
 
-def test_a_list_and_an_export_without_some_servers_are_printed_and_say_so(shadowtree, graph, loop, tmp_path):
+def test_a_list_without_some_servers_is_printed_and_says_so_and_an_export_replaces_no_whole_file(
+    shadowtree, graph, loop, tmp_path
+):
     graph.unreachable = {"s.example"}
     listed = shadowtree("group", "list")
     assert (listed.status, listed.lines) == (3, [A, B])
     assert listed.err == "shadowtree: incomplete: out of reach: s.example\n"
     as_json = shadowtree("group", "list", "--format", "json")
     assert (as_json.status, as_json.json) == (3, {"groups": [A, B], "unreachable": ["s.example"]})
-    file = tmp_path / "graph.tsv"
+    file, partial = tmp_path / "graph.tsv", tmp_path / "graph.tsv.partial"
+    file.write_text("whole\n")
     exported = shadowtree("export", str(file))
-    assert (exported.status, exported.err) == (3, listed.err)
-    assert len(file.read_text().splitlines()) == 3
+    assert (exported.status, exported.out) == (3, "")
+    assert exported.err == (
+        f"shadowtree: nothing was written to {file}: the export is incomplete: out of reach: s.example; "
+        f"--partial writes the rest to {partial}\n"
+    )
+    assert [path.name for path in tmp_path.glob("graph*")] == ["graph.tsv"]
+    exported = shadowtree("export", str(file), "--partial", "--format", "json")
+    assert (exported.status, exported.json) == (3, {"file": str(partial), "lines": 3})
+    assert exported.err == f"{listed.err}shadowtree: the rest is in {partial}\n"
+    assert (file.read_text(), len(partial.read_text().splitlines())) == ("whole\n", 3)
+    streamed = shadowtree("export", "-")
+    assert (streamed.status, len(streamed.lines), streamed.err) == (3, 3, listed.err)
+    graph.unreachable = set()
+    assert shadowtree("export", str(file), "--partial").status == 0
+    assert file.read_text() == partial.read_text()
 
 
 def test_an_uncertain_check_is_neither_yes_nor_no(shadowtree, graph, loop):

@@ -49,13 +49,14 @@ def test_only_the_first_request_asks_for_a_revision():
     assert [request.at_least_revision for request in bulk.next_requests()] == ["r7", ""]
 
 
-def test_answers_are_checks_like_any_other():
-    bulk = BulkCheck(pairs(3), None)
+def test_answers_are_checks_like_any_other_and_a_byte_that_is_unknown_is_no_answer():
+    bulk = BulkCheck(pairs(4), None)
     list(bulk.next_requests())
-    assert list(bulk.read(response([0, 1, 2], unreachable=["z@y", "a@y"]))) == [
+    assert list(bulk.read(response([2, 1, 0, 3], unreachable=["z@y", "a@y"]))) == [
         Check("g0@x", "m0@x", False, (), (), "r"),
         Check("g1@x", "m1@x", True, (), (), "r"),
         Check("g2@x", "m2@x", None, (), ("a@y", "z@y"), "r"),
+        Check("g3@x", "m3@x", None, (), ("a@y", "z@y"), "r"),
     ]
 
 

@@ -68,8 +68,14 @@ def test_a_server_that_claims_what_was_met_elsewhere_is_refused():
 
 
 @pytest.mark.parametrize("expected", [(), ("b.x", "b2.x")])
-def test_a_server_that_does_not_own_all_for_which_its_address_was_given_is_refused(expected):
-    assert reason(replace(B, subnets=("b.x",)), expected=expected) is GoodbyeReason.WRONG_SUBNETS
+def test_a_server_that_owned_a_subnet_and_does_not_any_more_is_refused(expected):
+    known = Known(owners={"b.x": "b.x", "b2.x": "b.x"})
+    assert reason(replace(B, subnets=("b.x",)), known, expected=expected) is GoodbyeReason.WRONG_SUBNETS
+
+
+@pytest.mark.parametrize("expected", [(), ("b.x", "b2.x")])
+def test_a_server_for_whose_address_one_subnet_too_many_was_given_is_talked_to(expected):
+    assert reason(replace(B, subnets=("b.x",)), expected=expected) is None
 
 
 def test_another_server_at_the_address_is_refused():
@@ -79,7 +85,8 @@ def test_another_server_at_the_address_is_refused():
 
 
 def test_a_server_that_looked_for_another_one_here_is_refused():
-    assert reason(replace(B, addressed_subnets=("a.x", "z.x"))) is GoodbyeReason.WRONG_SUBNETS
+    assert reason(replace(B, addressed_subnets=("z.x",))) is GoodbyeReason.WRONG_SUBNETS
+    assert reason(replace(B, addressed_subnets=("a.x", "z.x"))) is None
 
 
 def test_a_server_of_which_no_subnet_is_in_the_table_is_refused():

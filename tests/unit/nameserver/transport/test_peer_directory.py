@@ -33,7 +33,7 @@ async def other():
 async def link(other):
     """The way to it: it has dialled us."""
     link = Link(f"127.0.0.1:{other.port}", ("b.x",), chance=lambda: 0.0, clock=lambda: 0.0, wall_clock=lambda: 0.0)
-    link.connected("b.x")
+    link.connected("b.x", ["b.x"])
     yield link
     await link.close()
 

@@ -26,7 +26,7 @@ CONNECTED = "connected"
 
 def tell(link, what):
     if what == CONNECTED:
-        link.connected("b.x")
+        link.connected("b.x", ["b.x"])
     else:
         link.disconnected(what)
 
@@ -62,14 +62,14 @@ async def test_the_state_of_an_address(link, told, state):
     [("c.x", "calls go through c.x"), (None, "no other server passes calls on to it")],
 )
 async def test_the_state_of_an_address_that_cannot_be_dialled(link, via, what_follows):
-    link.connected("b.x")
+    link.connected("b.x", ["b.x"])
     link.take_detour(via)
     assert link.state == f"connected, but cannot be dialled at 127.0.0.1:1; {what_follows}"
     link.can_be_dialled()
     assert link.state == "connected"
     link.take_detour(via)
     link.disconnected(LOSS)
-    link.connected("b.x")
+    link.connected("b.x", ["b.x"])
     assert link.state == "connected"
 
 
@@ -92,7 +92,7 @@ async def test_a_server_may_come_soon_unless_it_is_there_refused_or_silent_for_l
     assert link.may_come_soon
     now[0] += COMING_BACK_SECONDS
     assert not link.may_come_soon
-    link.connected("b.x")
+    link.connected("b.x", ["b.x"])
     assert not link.may_come_soon
     link.disconnected(LOSS)
     assert link.may_come_soon
