@@ -34,7 +34,7 @@ class Told:
         self.scene, self.core = scene, scene.core(A)
         self.resolver = MembershipResolver(self.core, unheard=lambda: unheard)
         self.checks = LocalChecks(core=self.core, resolver=self.resolver)
-        self.routing = SimpleNamespace(is_alone=True, owner_kind=lambda _: OwnerKind.OURS)
+        self.routing = SimpleNamespace(is_alone=True, owner_kind=lambda _: OwnerKind.OURS, require_owned=lambda _: None)
 
     def check(self, group, member):
         (found,) = self.checks.findings([group], [member], settles=True)

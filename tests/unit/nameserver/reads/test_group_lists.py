@@ -20,6 +20,9 @@ class FakeRouting:
 
     is_alone = False
 
+    def require_owned(self, subnet):
+        """Each is owned here."""
+
     def __init__(self, *others, never_met=()):
         self._others = list(others), list(never_met)
 

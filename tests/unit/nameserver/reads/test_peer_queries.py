@@ -34,7 +34,7 @@ def server():
 async def described(server, between):
     """What is told, and how often others got their turn; each time they do `between` with the run loop."""
     run_loop = StepCount()
-    calls = PeerQuestionCalls(core=server.core, run_loop=run_loop, checks=None, parts=None)
+    calls = PeerQuestionCalls(core=server.core, run_loop=run_loop, checks=None, whole_groups=None, parts=None)
     answer = asyncio.ensure_future(calls.describe_arcs(REQUEST, None))
     turns = 0
     await asyncio.sleep(0)
