@@ -51,6 +51,7 @@ class OwnershipTable:
         """As `home_of`, for many names: several times faster where they were looked up before."""
         try:
             homes = self._homes
+            # Other threads run between two steps of a loop, but not within one call of `map`.
             return [homes[name] for name in names]
         except KeyError:
             return list(map(self.home_of, names))

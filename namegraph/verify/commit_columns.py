@@ -46,6 +46,7 @@ def read_said(share: UpdateOutcome, context: ServerContext) -> CommitColumns:
     """Prepare an outcome for comparison."""
     arcs, relay = share.arcs, share.relay
     server = context.server
+    # Loops, and no calls of `map`: other threads run between two steps of a loop.
     numbers = {name: number for number, name in enumerate(arcs.names)}
     keys = arc_keys(place_array(arcs.parents), place_array(arcs.children))
     relayed = {relay.names[place]: None for place in places_in(relay.nodes)}
