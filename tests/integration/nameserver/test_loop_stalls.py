@@ -99,12 +99,18 @@ def test_long_turns_are_told_by_the_processor_time_of_their_thread(tmp_path):
     assert any("busy" in place for place, _ in turn["seen"])
 
 
-def test_an_import_on_one_server(watched):
+def test_an_import_on_one_server_and_lists_of_its_groups(watched):
     subnets = [line.split("\t")[0] for line in (EXAMPLE.parent / "domains.tsv").read_text().splitlines()]
     servers, stalls = watched([subnets])
     with span() as importing, _client(servers) as client:
         assert client.import_file(EXAMPLE).arcs == 454_565
-    assert stalls().during(importing) == []
+    with span() as listing, _client(servers) as client:
+        before = sum(1 for _ in client.groups())
+        client.create_group(f"new@{subnets[0]}")
+        assert sum(1 for _ in client.groups()) == before + 1
+    found = stalls()
+    assert found.during(importing) == []
+    assert found.during(listing) == []
 
 
 def test_an_import_over_three_servers(watched, part):
