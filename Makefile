@@ -2,28 +2,41 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNNABLE := $(VENV)/.runnable
 READY := $(VENV)/.ready
 
 JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
 # On all cores; tests that share what takes long to start stay in one process (tests/parallel.py says which).
 PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist loadscope
 
-.PHONY: help run quick test thorough check format proto bench simulate chaos clean
+.PHONY: help run wheel quick test thorough check format proto bench simulate chaos containers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
 
-$(READY): pyproject.toml constraints.txt
+# What runs needs little; what tests, much more. Both leave the sources where they are.
+define install
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Shadowtree needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
-	@echo "Setting up $(VENV) (once, a minute or two) ..."
+	@echo "Setting up $(VENV) (once, $(2)) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' \
+	@$(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable '$(1)' \
 	  > $(VENV)/install.log 2>&1 || { tail -n 20 $(VENV)/install.log; exit 1; }
+	@touch $(RUNNABLE)
+endef
+
+$(RUNNABLE): pyproject.toml constraints.txt
+	$(call install,.,half a minute)
+
+$(READY): pyproject.toml constraints.txt
+	$(call install,.[dev],a minute or two)
 	@touch $(READY)
 
-run: $(READY)  ## load a real nested graph into three name servers and look around (ends by itself)
+run: $(RUNNABLE)  ## load a real nested graph into three name servers and look around (ends by itself)
 	@$(BIN)/shadowtree demo
+
+wheel: $(RUNNABLE)  ## a wheel to install elsewhere, in dist/
+	$(BIN)/python -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir dist .
 
 QUICK = tests/unit tests/project tests/property tests/conformance tests/simulation/test_scenario*.py
 quick: $(READY)  ## what finds most mistakes in under two minutes: units, scenarios, small random histories
@@ -62,6 +75,10 @@ simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), a
 MINUTES ?= 10
 chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+containers: $(READY)  ## build the image, start docker-compose.yml with its databases, kill, back up, upgrade (needs Docker; brings it on Debian)
+	@.ci/containers
+	$(BIN)/pytest -m containers tests/containers
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -12,11 +12,13 @@ from pathlib import Path
 
 from benchmarks import (
     audits,
+    beside_postgresql,
     commands,
     cost_of_change,
     demo_loop,
     detection,
     false_alarms,
+    forgetting,
     growth,
     healing,
     histories,
@@ -30,6 +32,7 @@ from benchmarks import (
     several_servers,
     small_joins,
     snapshots,
+    telemetry,
     updates,
 )
 from benchmarks.builds import builds_to_measure
@@ -47,8 +50,11 @@ TOPICS = {
     "false_alarms": false_alarms.measure,
     "healing": healing.measure,
     "growth": growth.measure,
+    "forgetting": forgetting.measure,
     "snapshots": snapshots.measure,
     "audits": audits.measure,
+    "telemetry": telemetry.measure,
+    "beside_postgresql": beside_postgresql.measure,
 }
 
 COMPARED = {

@@ -1,4 +1,4 @@
-"""What a server keeps of members that are gone: names and tombstones stay, so that nothing that was left comes back."""
+"""What a real server keeps of members that are gone: answers to requests, and what waits until it is forgotten."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured value beside its target. `lower_is_better` false: a rate."""
+    """One measured value beside its target, if it has one. `lower_is_better` false: a rate."""
 
     what: str
     value: float
-    target: float
+    target: float | None
     unit: str
     lower_is_better: bool = True
     note: str = ""
@@ -22,6 +22,8 @@ class Figure:
     @property
     def is_met(self) -> bool:
         """Whether the target is reached."""
+        if self.target is None:
+            return True
         return self.value <= self.target if self.lower_is_better else self.value >= self.target
 
 
@@ -43,7 +45,7 @@ def print_figures(figures: Sequence[Figure]) -> None:
     print(f"\n{'what':<{width}}  {'measured':>12}  {'target':>14}")
     for figure in figures:
         bound = "at most" if figure.lower_is_better else "at least"
-        target = f"{bound} {figure.target:,.4g}"
+        target = "" if figure.target is None else f"{bound} {figure.target:,.4g}"
         verdict = "" if figure.is_met else "  MISSED"
         note = f"  ({figure.note})" if figure.note else ""
         print(f"{figure.what:<{width}}  {figure.value:>12,.4g}  {target:>18} {figure.unit}{verdict}{note}")

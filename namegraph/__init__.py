@@ -57,6 +57,11 @@ if TYPE_CHECKING:
     from namegraph.graph.name_graph import VirtualNode as VirtualNode
     from namegraph.graph.pathnames import pathnames as pathnames
     from namegraph.graph.pathnames import prove as prove
+    from namegraph.model.changes import ChangeKind as ChangeKind
+    from namegraph.model.changes import ChangeSet as ChangeSet
+    from namegraph.model.changes import Origin as Origin
+    from namegraph.model.changes import RecordedChange as RecordedChange
+    from namegraph.model.changes import decode_changes as decode_changes
     from namegraph.model.names import InvalidNameError as InvalidNameError
     from namegraph.model.names import NodeId as NodeId
     from namegraph.model.names import ServerId as ServerId
@@ -75,12 +80,14 @@ if TYPE_CHECKING:
     from namegraph.model.outcomes import Outcome as Outcome
     from namegraph.model.peer_faults import PeerFault as PeerFault
     from namegraph.model.priorities import Priority as Priority
+    from namegraph.model.priorities import Revision as Revision
     from namegraph.model.priorities import parse_revision as parse_revision
     from namegraph.model.refusals import Reason as Reason
     from namegraph.model.refusals import Refusal as Refusal
     from namegraph.model.refusals import RefusedError as RefusedError
     from namegraph.model.refusals import refuse as refuse
     from namegraph.model.rows import ArcRecord as ArcRecord
+    from namegraph.model.rows import ChangeRecord as ChangeRecord
     from namegraph.model.rows import NodeIndex as NodeIndex
     from namegraph.model.rows import NodeKind as NodeKind
     from namegraph.model.rows import NodeRecord as NodeRecord
@@ -100,6 +107,8 @@ if TYPE_CHECKING:
     from namegraph.snapshot.reader import Snapshot as Snapshot
     from namegraph.snapshot.reader import UpdateRow as UpdateRow
     from namegraph.snapshot.reader import VirtualNodeRow as VirtualNodeRow
+    from namegraph.state.change_log import CHANGES_KEPT as CHANGES_KEPT
+    from namegraph.state.change_log import FORGET_EVERY as FORGET_EVERY
     from namegraph.state.incarnations import GREATEST_LEAP as GREATEST_LEAP
     from namegraph.state.incarnations import LEAST_LEAP as LEAST_LEAP
     from namegraph.state.incarnations import Incarnations as Incarnations
@@ -172,6 +181,7 @@ _PUBLIC_NAMES = {
     ),
     "namegraph.model.priorities": (
         "Priority",
+        "Revision",
         "parse_revision",
     ),
     "namegraph.wire.message_parts": (
@@ -201,6 +211,7 @@ _PUBLIC_NAMES = {
     # What is durable, and the state it becomes again.
     "namegraph.model.rows": (
         "ArcRecord",
+        "ChangeRecord",
         "NodeIndex",
         "NodeKind",
         "NodeRecord",
@@ -211,6 +222,14 @@ _PUBLIC_NAMES = {
         "StoredState",
         "VirtualNodeRecord",
     ),
+    "namegraph.model.changes": (
+        "ChangeKind",
+        "ChangeSet",
+        "Origin",
+        "RecordedChange",
+        "decode_changes",
+    ),
+    "namegraph.state.change_log": ("CHANGES_KEPT", "FORGET_EVERY"),
     "namegraph.state.recovery": ("InconsistentStateError",),
     "namegraph.state.reliable_channels": ("Channels",),
     "namegraph.state.incarnations": (

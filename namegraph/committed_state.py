@@ -25,11 +25,17 @@ from namegraph.events import (
     Restored,
     RetirePeer,
     Tick,
+    UpdateCommand,
 )
+from namegraph.model.operations import DeleteGroup
 from namegraph.queries import CoreQueries
+from namegraph.wire.inflation import may_inflate
 
 LONG_FROM_BYTES = 64 * 1024
 """A letter of this size makes thousands of objects."""
+
+LONG_FROM_OPERATIONS = 500
+"""So many operations of one update take some milliseconds; so do as many arcs of a group that is deleted with force."""
 
 LONG_FROM_ARCS = 2_000
 """So many arcs between servers take more than some milliseconds when a view ends, or heals."""
@@ -51,7 +57,9 @@ class CommittedState(CoreQueries):
             return False
         if isinstance(event, ImportCommand) or core.has_large_updates:
             return True
-        if isinstance(event, PeerMessage) and len(event.encoded) > LONG_FROM_BYTES:
+        if isinstance(event, UpdateCommand) and _size(event, core) > LONG_FROM_OPERATIONS:
+            return True
+        if isinstance(event, PeerMessage) and (len(event.encoded) > LONG_FROM_BYTES or may_inflate(event.encoded)):
             return True
         ends_view = isinstance(event, PeerLost | PeerMet | PeerRestored | Restored | RetirePeer)
         arcs_between_servers = len(core.records.leaving) + len(core.graph.suspended)
@@ -88,6 +96,17 @@ class CommittedState(CoreQueries):
 
     def _show(self) -> None:
         self.__dict__.update(_parts_of(self._held[0] if self._held else self._core))
+
+
+def _size(command: UpdateCommand, core: ServerCore) -> int:
+    """How many operations an update is made of, those included that deletions with force come to."""
+    graph, size = core.graph, len(command.operations)
+    if size <= LONG_FROM_OPERATIONS:
+        for operation in command.operations:
+            node = graph.index.get(operation.group) if isinstance(operation, DeleteGroup) and operation.force else None
+            if node is not None:
+                size += len(graph.children[node]) + len(graph.parents[node])
+    return size
 
 
 def _parts_of(queries: CoreQueries) -> dict[str, Any]:

@@ -64,6 +64,7 @@ from namegraph.update.admission import Collector, collect_import
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.commit_share import read_share
 from namegraph.update.coordinator import Coordinator
+from namegraph.update.forgetting import Forgetting
 from namegraph.update.import_plan import ImportOperations
 from namegraph.update.locality import (
     concerns_one_server,
@@ -74,7 +75,9 @@ from namegraph.update.locality import (
 )
 from namegraph.update.order_queue import Entries
 from namegraph.update.participant import Participant
+from namegraph.update.recorded_changes import changes_of_delta
 from namegraph.update.transaction import BegunAgain, Ended, Over, Plan
+from namegraph.verify.leaps import Leaps
 from namegraph.verify.peer_rules import PeerRules
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.codec import InView, Message, NotAMessageError, decode_in_view, encode
@@ -91,8 +94,8 @@ from namegraph.wire.update_messages import (
     TakeCut,
     Vote,
 )
-from namegraph.wire.value_limits import are_legal
-from namegraph.wire.view_messages import HintedOutcome
+from namegraph.wire.value_limits import highest_legal
+from namegraph.wire.view_messages import ForgetLeft, HintedOutcome, LeftForgotten
 
 RETIRED_AT_ONCE = 5_000
 """Arcs with a server that is gone for good which are left by one update: others wait for it."""
@@ -127,6 +130,7 @@ class ServerCore(CoreQueries):
             raise InconsistentStateError(f"rows of parts that are not known: {', '.join(durable.parts_left())}")
         restore_graph(state, context)
         context.counter = state.counter
+        context.change_log.restore(state.last_change, newest=Priority(state.counter, state.server))
         core.records.restore()
         core._outcomes = RequestLog(state.outcomes)
         core._participant.restore()
@@ -146,9 +150,11 @@ class ServerCore(CoreQueries):
         context.has_gone_back = self.incarnations.own != FIRST_INCARNATION
         self.records = AncestryStore(context)
         self.entries = Entries(context, self.records)
+        self._forgetting = Forgetting(context, self.records, self.entries)
         self._participant = Participant(context, self.records, self.entries)
         self._coordinator = Coordinator(context, self._participant)
         self._rules = PeerRules(context, self.records, self.entries, self._coordinator)
+        self._leaps = Leaps(context)
         self._views = ViewChange(context, self._participant, self._coordinator, self._rules)
         self._early = FutureViewBuffer(context.durable)
         self._requests = PendingRequests()
@@ -167,10 +173,18 @@ class ServerCore(CoreQueries):
             asked.outcome = self._outcomes.first_answer(found.request_id, digest) if digest else None
             self._requests.begin(found.update_id, asked)
 
+    def keep_changes(self, count: int) -> None:
+        """Keep the record of changes of so many updates."""
+        self._context.change_log.kept = count
+
     def leave_own_parts_for_later(self) -> None:
         """Do this server's own part of every update that it coordinates as that of a large one is done: in a step of
         its own. For simulations, whose updates are small."""
         self._coordinator.own_share_later_from = 0
+
+    def forget_at_once(self) -> None:
+        """Forget what was left as soon as that can be, and not when much has come together. For simulations."""
+        self._forgetting.begins_at = 1
 
     def step(self, event: Event, now: float) -> Effects:
         """Take one event in; return what the shell must make durable and then let out. `now` is in seconds."""
@@ -188,7 +202,7 @@ class ServerCore(CoreQueries):
             case RetirePeer():
                 self._retire(event, now, effects)
             case PeerMessage():
-                self._take_letter(event)
+                self._take_letter(event, now)
             case PeerReceived(peer, through):
                 self.channels.received(peer, through)
             case PeerMet(peer, subnets):
@@ -205,6 +219,7 @@ class ServerCore(CoreQueries):
                 self._go_back(incarnation)
             case PeerRestored(peer, incarnation):
                 self.incarnations.heard_of(peer, incarnation)
+                self._context.forgotten.gone_back(peer)
                 self._begin_again_with(peer, "it goes on from an older copy of its database")
                 self._views.agreement.lost(peer)
             case AddPeer() | RemovePeer():
@@ -214,7 +229,7 @@ class ServerCore(CoreQueries):
                 self._coordinator.tick(now)
             case _:
                 assert_never(event)
-        self._finish_step(effects, counter)
+        self._finish_step(event, effects, counter, now)
         self._turns_wait_since = now if effects.cuts else None
         return effects
 
@@ -364,7 +379,7 @@ class ServerCore(CoreQueries):
                 self._views.healing.offer_again(server, message)
         self._coordinator.peer_lost(server)
 
-    def _take_letter(self, letter: PeerMessage) -> None:
+    def _take_letter(self, letter: PeerMessage, now: float) -> None:
         sender = letter.sender
         if not self.channels.take(sender, letter.number):
             return
@@ -374,13 +389,19 @@ class ServerCore(CoreQueries):
             self.channels.faults[sender, PeerFault.UNREADABLE] += 1
             return
         if isinstance(message, InView) and (view != self._context.view or self._context.view_change_in_progress):
-            self._early.keep(view, sender, letter.encoded, context=self._context)
+            if not self._early.keep(view, sender, letter.encoded, context=self._context):
+                self.channels.faults[sender, PeerFault.TOO_EARLY] += 1
             return
-        self._receive_from(sender, message)
+        self._receive_from(sender, message, now)
 
-    def _receive_from(self, sender: ServerId, message: Message) -> None:
-        if not are_legal(message, self._table):
+    def _receive_from(self, sender: ServerId, message: Message, now: float) -> None:
+        highest = highest_legal(message, self._table)
+        if highest is None:
             self.channels.faults[sender, PeerFault.NOT_LEGAL] += 1
+            return
+        if not self._leaps.take(highest, sender=sender, now=now):
+            self.channels.faults[sender, PeerFault.LEAP] += 1
+            self.channels.leaps_refused[sender] = highest
             return
         fault = self._rules.fault_in(message, sender=sender)
         if fault is not None:
@@ -390,23 +411,28 @@ class ServerCore(CoreQueries):
             return
         self._receive(sender, message)
 
-    def _finish_step(self, effects: Effects, counter_before: int) -> None:
+    def _finish_step(self, event: Event, effects: Effects, counter_before: int, now: float) -> None:
         """Handle the server's messages to itself and all turns that have come; then let the rest out."""
         context, records = self._context, effects.records
-        self._take_turns(effects)
+        self._take_turns(effects, now)
         while ready := self._cuts_waiting.take_ready():
             for update_id in ready:
                 self._participant.ready_for_cut(update_id)
-            self._take_turns(effects)
+            self._take_turns(effects, now)
         if self._cuts_taken:
             effects.cuts.extend(self._cuts_taken)
             self._cuts_taken.clear()
-        for event in self._coordinator.events:
-            self._answer(event, effects)
+        for told in self._coordinator.events:
+            self._answer(told, effects)
         self._coordinator.events.clear()
         if context.counter != counter_before:
             records.counter = context.counter
+        if isinstance(event, Tick) or not records.is_empty() or context.durable.must_write:
+            # A step that changes nothing, as a refusal, leaves no trace of this kind either.
+            self._forgetting.advance()
+            self._let_out(effects)
         self.records.take_rows(records)
+        context.change_log.take_rows(records)
         self._views.note_view()
         records.protocol += context.durable.take_rows()
         self.channels.faults.update(context.faults)
@@ -428,21 +454,25 @@ class ServerCore(CoreQueries):
                     outcomes.complete(asked.request_id, asked.outcome, records)
                 effects.replies.extend(requests.answer(update_id, is_confirmed=event.is_confirmed))
 
-    def _take_turns(self, effects: Effects) -> None:
+    def _take_turns(self, effects: Effects, now: float) -> None:
         context = self._context
         self._views.advance()
         while context.loopback or (not self._cuts_taken and self._has_more_to_do()):
             while context.loopback:
                 self._receive(self.server, context.loopback.popleft())
             for sender, message in self._early.take(context):
-                self._receive_from(sender, message)
+                self._receive_from(sender, message, now)
             self._views.advance()
-        for receiver, message, view in context.outbox:
-            effects.messages.append(self.channels.send(receiver, encode(message, view)))
-        context.outbox.clear()
+        self._let_out(effects)
         if cuts := self._participant.cuts_turned:
             self._cuts_waiting.add(cuts, list(filter(context.is_in_view, self.servers_met)))
             cuts.clear()
+
+    def _let_out(self, effects: Effects) -> None:
+        context = self._context
+        for receiver, message, view in context.outbox:
+            effects.messages.append(self.channels.send(receiver, encode(message, view)))
+        context.outbox.clear()
 
     def _has_more_to_do(self) -> bool:
         return self._early.has_come(self._context) or self._participant.take_next_turn()
@@ -475,6 +505,10 @@ class ServerCore(CoreQueries):
                 cut = self._participant.take_cut(update_id)
                 if cut is not None:
                     self._cuts_taken.append(cut)
+            case ForgetLeft():
+                self._forgetting.agree(sender, message)
+            case LeftForgotten():
+                self._forgetting.agreed(sender, message)
             case _:
                 self._views.receive(sender, message)
 
@@ -493,16 +527,17 @@ class ServerCore(CoreQueries):
 
     def _execute(self, command: UpdateCommand | ImportCommand, records: Records) -> Outcome:
         graph = self.graph
-        interned_from = len(graph.ids)
+        since = graph.mark()
         try:
             changes = self._collect(command)
         except RefusedError as error:
-            graph.forget_interned(interned_from)
+            graph.forget_interned(since)
             return error.refusal
         final_priority = Priority(self._context.counter + 1, self.server)
         for node, kind in changes.kinds.items():
             if NodeKind.GROUP in (kind, graph.kind(node)):
                 self._context.note_group(graph.ids[node], final_priority, is_present=kind is NodeKind.GROUP)
+        self._context.change_log.note(final_priority, self.server, command.origin, changes_of_delta(graph, changes))
         topology = compute_topology(graph, self.ancestors, changes, final_priority=final_priority)
         written, effects = commit(
             graph,
@@ -510,7 +545,7 @@ class ServerCore(CoreQueries):
             changes,
             topology,
             final_priority=final_priority,
-            interned_from=interned_from,
+            since=since,
             reports_control=isinstance(command, UpdateCommand) and command.reports_control,
         )
         self._context.counter = final_priority.counter
@@ -537,10 +572,10 @@ def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> 
             if context.unconfirmed:
                 operations = tuple(marked(context, operation) for operation in operations)
             numbered = tuple(enumerate(operations, start=1))
-            return Plan(numbered, len(operations), reports_control=command.reports_control)
+            return Plan(numbered, len(operations), reports_control=command.reports_control, origin=command.origin)
         case ImportCommand():
             # To those who asked for it, it is one operation.
-            return Plan(ImportOperations(context, command), 1, is_import=True)
+            return Plan(ImportOperations(context, command), 1, is_import=True, origin=command.origin)
 
 
 def _left_no_trace(outcome: Outcome) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import Operation
 from namegraph.model.outcomes import Outcome
@@ -26,6 +27,7 @@ class UpdateCommand:
     deadline: float | None = None
     reports_control: bool = False
     """Whether the outcome is to say what became controlled or released: that costs a look at all that is affected."""
+    origin: Origin = NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class ImportCommand:
     kinds: bytes
     groups: Sequence[int]
     deadline: float | None = None
+    origin: Origin = NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)

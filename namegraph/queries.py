@@ -160,6 +160,15 @@ class CoreQueries:
         """The suspended arcs with an end here, sorted, and why they are."""
         return suspended_arcs(self._context, self._views.healing.rejected)
 
+    def suspended_counts(self) -> tuple[int, int]:
+        """How many of the suspended arcs wait for another server, and how many are rejected."""
+        rejected = len(self._views.healing.rejected)
+        return max(0, len(self.graph.suspended) - rejected), rejected
+
+    def coordinated_updates(self) -> list[tuple[RequestId, str]]:
+        """The updates that this server coordinates: what they were asked for as, and how far they are."""
+        return self._coordinator.phases()
+
     @property
     def revision(self) -> str:
         """Names the newest update that was committed here, or what is to be told instead."""

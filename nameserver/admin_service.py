@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from namegraph import AddPeer, CoreQueries, Reason, RefusedError, RemovePeer, RetirePeer, ServerCore, Subnet, refuse
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
 from nameserver.calls.identification import identify
-from nameserver.config.addresses import InvalidAddressError, parse_address
+from nameserver.config.addresses import InvalidAddressError, is_loopback, parse_address
+from nameserver.config.settings import RESTART_GRACE_SECONDS_LIMIT
+from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
-from nameserver.snapshots.live_snapshot import SnapshotCalls
+from nameserver.snapshots.live_snapshot import STALLED_SECONDS, SnapshotCalls
 from nameserver.transport.peer_transport import PeerTransport
 from nameserver.wire import conversion
 from resolver.census import Census
 from shadowtree.v1 import admin_pb2 as messages
+
+_Method: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 
 SUBNETS_NAMED = 5
 """In a refusal: a server may own thousands."""
@@ -24,10 +30,20 @@ ADMIN_SERVICE: str = messages.DESCRIPTOR.services_by_name["AdminService"].full_n
 class AdminCalls:
     """Answers for one server."""
 
-    def __init__(self, *, core: ServerCore, reads: CoreQueries, transport: PeerTransport, run_loop: RunLoop) -> None:
+    def __init__(
+        self,
+        *,
+        core: ServerCore,
+        reads: CoreQueries,
+        census: Census,
+        transport: PeerTransport,
+        run_loop: RunLoop,
+        planned_end: PlannedEnd,
+    ) -> None:
+        self._planned_end = planned_end
         self._core = core
         self._reads = reads
-        self._census = Census(reads)
+        self._census = census
         self._transport = transport
         self._run_loop = run_loop
 
@@ -47,6 +63,9 @@ class AdminCalls:
             processes=counts.processes,
             arcs=counts.arcs,
             virtual_nodes=counts.virtual_nodes,
+            tombstones=len(core.graph.tombstones),
+            node_numbers=len(core.graph.ids),
+            free_node_numbers=core.graph.free_count,
             revision=core.revision,
             database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],
@@ -151,6 +170,22 @@ class AdminCalls:
                 return ended
             ended += now_ended
 
+    async def drain(self, request: messages.DrainRequest, context: Context) -> messages.DrainResponse:
+        """End this server as planned; answers when what was under way is finished."""
+        del context
+        planned_end, key = self._planned_end, "restart_grace_seconds"
+        if request.HasField("restart_grace_seconds"):
+            seconds = request.restart_grace_seconds
+            if not 0 <= seconds <= RESTART_GRACE_SECONDS_LIMIT:
+                raise refuse(
+                    Reason.INVALID_REQUEST,
+                    f"{seconds:g} is not between 0 and {RESTART_GRACE_SECONDS_LIMIT:g} seconds; nothing was done",
+                    field=key,
+                )
+            planned_end.restart_grace_seconds = seconds
+        planned_end.begin()
+        return messages.DrainResponse(is_finished=await planned_end.until_finished())
+
     def _peer_list(self) -> messages.PeerList:
         return messages.PeerList(
             peers=[
@@ -179,20 +214,59 @@ class AdminCalls:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class AdminHandlers:
+    """The handlers of each method, by its name."""
+
+    here: dict[str, Handler]
+    """For the address that clients and peers call: who calls from another machine may look, and no more."""
+    anywhere: dict[str, Handler]
+    """For an address of its own."""
+
+
 def admin_service_handlers(
-    *, core: ServerCore, reads: CoreQueries, transport: PeerTransport, run_loop: RunLoop
-) -> dict[str, Handler]:
-    """The handler of each method, by its name. `reads` is the core as its readers see it."""
-    admin = AdminCalls(core=core, reads=reads, transport=transport, run_loop=run_loop)
+    *,
+    core: ServerCore,
+    reads: CoreQueries,
+    census: Census,
+    transport: PeerTransport,
+    run_loop: RunLoop,
+    planned_end: PlannedEnd,
+) -> AdminHandlers:
+    """What answers the AdminService. `reads` is the core as its readers see it."""
+    admin = AdminCalls(
+        core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end
+    )
     snapshots = SnapshotCalls(core=core, run_loop=run_loop)
-    return {
-        "GetStatus": unary_call(admin.get_status, messages.GetStatusRequest),
-        "ListPeers": unary_call(admin.list_peers, messages.ListPeersRequest),
-        "AddPeer": unary_call(admin.add_peer, messages.AddPeerRequest),
-        "RemovePeer": unary_call(admin.remove_peer, messages.RemovePeerRequest),
-        "MakeCut": unary_call(snapshots.make_cut, messages.MakeCutRequest),
-        "ExportSnapshot": stream_call(snapshots.export, messages.ExportSnapshotRequest),
-    }
+
+    def handlers(guard: Callable[[_Method], _Method]) -> dict[str, Handler]:
+        return {
+            "GetStatus": unary_call(admin.get_status, messages.GetStatusRequest),
+            "ListPeers": unary_call(admin.list_peers, messages.ListPeersRequest),
+            "AddPeer": unary_call(guard(admin.add_peer), messages.AddPeerRequest),
+            "RemovePeer": unary_call(guard(admin.remove_peer), messages.RemovePeerRequest),
+            "Drain": unary_call(guard(admin.drain), messages.DrainRequest),
+            "MakeCut": unary_call(guard(snapshots.make_cut), messages.MakeCutRequest),
+            "ExportSnapshot": stream_call(
+                guard(snapshots.export), messages.ExportSnapshotRequest, stalled_seconds=STALLED_SECONDS
+            ),
+        }
+
+    return AdminHandlers(here=handlers(_from_this_machine), anywhere=handlers(lambda method: method))
+
+
+def _from_this_machine(method: _Method) -> _Method:
+    """The method, for callers of this machine alone."""
+
+    async def guarded(request: Any, context: Context) -> Any:
+        if not is_loopback(context.peer()):
+            raise refuse(
+                Reason.PERMISSION_DENIED,
+                "this is done on the server's own machine, or at the address that its setting admin_listen names",
+            )
+        return await method(request, context)
+
+    return guarded
 
 
 def _subnet(text: str) -> Subnet:

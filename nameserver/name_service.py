@@ -1,7 +1,8 @@
 """The NameService: which method is answered by what, and where.
 
 of one name's home     CreateGroup, DeleteGroup, Join, Leave (see `arc_home`), ApplyUpdates, DescribeGroup, Resolve,
-                       and ListGroups and Export of one subnet: answered here, or forwarded as they are (`homes`)
+                       ListChanges, Watch, and ListGroups and Export of one subnet: answered here, or forwarded as
+                       they are (`homes`)
 of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Import, and Resolve, which the group's
                        home begins: their own files
 """
@@ -30,6 +31,7 @@ from nameserver.calls.reads_while_unwritable import ReadsWhileUnwritable
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import BulkCheckCalls
+from nameserver.reads.changes import ChangeCalls
 from nameserver.reads.check_and_describe import QuestionCalls
 from nameserver.reads.distributed_check import DistributedChecks
 from nameserver.reads.distributed_resolve import DistributedResolutions
@@ -81,7 +83,9 @@ def name_service_handlers(
     )
     request_ids = RequestIds()
     listed = SubnetGuard(core=core, routing=routing)
-    updates = UpdateCalls(run_loop=run_loop, graph=core.graph, request_ids=request_ids, listed=listed)
+    updates = UpdateCalls(
+        run_loop=run_loop, graph=core.graph, request_ids=request_ids, listed=listed, restarting=directory
+    )
     imports = ImportCalls(
         run_loop=run_loop,
         graph=core.graph,
@@ -89,6 +93,7 @@ def name_service_handlers(
         routing=routing,
         forwarder=forwarder,
         listed=listed,
+        restarting=directory,
     )
     questions = QuestionCalls(
         core=core,
@@ -119,7 +124,7 @@ def name_service_handlers(
         stands: Callable[[Any], bool] = never,
         of: Callable[[Any], Sequence[str]] = nobody,
     ) -> Callable[[Any, Context], Awaitable[AnswerT]]:
-        return read(answer, revisions, run_loop, filling, of=of, stands=stands)
+        return read(answer, revisions, run_loop, filling, of=of, stands=stands, until_ready=directory.until_all_met)
 
     create = homes.unary("CreateGroup", _group, updates.create_group, changes=True)
     delete = homes.unary("DeleteGroup", _group, updates.delete_group, changes=True)
@@ -130,6 +135,9 @@ def name_service_handlers(
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
     export = homes.stream("Export", _subnet, reading(exports.export))
     resolve = homes.stream("Resolve", _group, reading(streams.resolve, standing.resolve))
+    changes = ChangeCalls(core=core, run_loop=run_loop, routing=routing)
+    list_changes = homes.stream("ListChanges", _group_or_subnet, changes.list_changes)
+    watch = homes.stream("Watch", _group_or_subnet, changes.watch)
     return {
         "CreateGroup": unary_call(create, messages.CreateGroupRequest),
         "DeleteGroup": unary_call(delete, messages.DeleteGroupRequest),
@@ -139,6 +147,8 @@ def name_service_handlers(
         "Leave": unary_call(leave, messages.LeaveRequest),
         "ApplyUpdates": unary_call(apply, messages.ApplyUpdatesRequest),
         "Import": incoming_stream_call(imports.import_graph, messages.ImportChunk),
+        "ListChanges": stream_call(list_changes, messages.ListChangesRequest),
+        "Watch": stream_call(watch, messages.WatchRequest),
         "Export": stream_call(export, messages.ExportRequest),
         "Resolve": stream_call(resolve, messages.ResolveRequest),
         "Check": unary_call(reading(questions.check, standing.check, _members), messages.CheckRequest),
@@ -163,6 +173,10 @@ def _members(request: messages.CheckRequest | messages.ListMembershipsRequest) -
 
 def _first_parent(request: messages.ApplyUpdatesRequest) -> str:
     return request.operations[0].parent if request.operations else ""
+
+
+def _group_or_subnet(request: messages.ListChangesRequest | messages.WatchRequest) -> str:
+    return request.group or request.subnet
 
 
 def _subnet(request: messages.ListGroupsRequest | messages.ExportRequest) -> str:

@@ -8,35 +8,47 @@ bind the port -> open the database -> restore the core -> accept calls, say so -
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import secrets
 import signal
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
-from typing import NamedTuple
+from contextlib import ExitStack, suppress
+from importlib.metadata import version
+from typing import Any, NamedTuple
 
 import grpc
 from grpc_reflection.v1alpha import reflection
 
 from namegraph import CommittedState, CoreQueries, InconsistentStateError, RefusedError, ServerCore, ServerId
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
+from nameserver.calls.adapters import Handler
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.peer_service import peer_service_handlers
+from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.port_check import ListenError, check_address
-from nameserver.config.settings import Settings
+from nameserver.config.settings import Settings, SettingsError
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.database_identity import refuse_mistaken
 from nameserver.driver.gc_tuning import growing_graph, tune_collector
-from nameserver.driver.health import HEALTH_SERVICE, Health
+from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
+from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
 from nameserver.name_service import name_service_handlers
 from nameserver.reads.peer_queries import peer_question_handlers
+from nameserver.routing.planned_restarts import COMES_BACK
+from nameserver.telemetry.calls_under_way import CallsUnderWay
+from nameserver.telemetry.clock_watch import ClockWatch
+from nameserver.telemetry.log_lines import Log, say
+from nameserver.telemetry.setup import TelemetryError, observe, shown_settings
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.peer_transport import PeerTransport
+from resolver.census import Census
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
 from storage.damage import contradictory
@@ -47,12 +59,21 @@ from storage.store import Store
 RECEIVED_MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
 """Room for the largest atomic update (APPLY_OPERATIONS_LIMIT); what is larger comes as a stream."""
 
+CLIENT_CALLS_AT_ONCE = 6_000
+PEER_CALLS_AT_ONCE = 1_900
+RELAYED_CALLS_AT_ONCE = 1_900
+ADMIN_CALLS_AT_ONCE = 50
+HEALTH_CALLS_AT_ONCE = 100
+REFLECTION_CALLS_AT_ONCE = 20
 CALLS_AT_ONCE_LIMIT = 10_000
-"""More are refused with RESOURCE_EXHAUSTED: each holds some 20 kB."""
+"""More are refused with RESOURCE_EXHAUSTED: each holds some 20 kB. Each service has places that no other can take."""
 
 CHANNEL_OPTIONS = (
     # Two servers on one port would each get half of the calls.
     ("grpc.so_reuseport", 0),
+    # So many calls may wait to be taken: gRPC would drop some of all as soon as a thousand do.
+    ("grpc.server.max_pending_requests", CALLS_AT_ONCE_LIMIT),
+    ("grpc.server.max_pending_requests_hard_limit", CALLS_AT_ONCE_LIMIT),
     ("grpc.max_receive_message_length", RECEIVED_MESSAGE_BYTES_LIMIT),
     ("grpc.max_send_message_length", -1),
     # Who went away without a word is noticed while a call of his is under way, and what he holds here is given up.
@@ -74,6 +95,44 @@ class StartError(Exception):
     """The server cannot start, or cannot go on; the message is one line."""
 
 
+OPEN_TO_OTHERS = (
+    "WARNING: other machines can reach {address}, and nobody is authenticated: whoever reaches it can read and change "
+    'everything. Let only trusted ones reach it ("Security" in docs/operators.md)'
+)
+
+
+class Servers(NamedTuple):
+    """What takes calls."""
+
+    public: grpc.aio.Server
+    """For clients, peers, and operators of this machine."""
+    admin: grpc.aio.Server | None
+    """For operators of other machines, where there are any."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Servers:
+        """Those that the settings name; they listen nowhere yet."""
+
+        def one() -> grpc.aio.Server:
+            return grpc.aio.server(options=CHANNEL_OPTIONS, maximum_concurrent_rpcs=CALLS_AT_ONCE_LIMIT)
+
+        return cls(one(), None if settings.admin_listen is None else one())
+
+    @property
+    def all(self) -> tuple[grpc.aio.Server, ...]:
+        """All there are."""
+        return (self.public,) if self.admin is None else (self.public, self.admin)
+
+    async def start(self) -> None:
+        """Take calls."""
+        for server in self.all:
+            await server.start()
+
+    async def stop(self, grace: float | None) -> None:
+        """Take no more calls, and let those under way go on for so many seconds."""
+        await asyncio.gather(*(server.stop(grace) for server in self.all))
+
+
 class Threads(NamedTuple):
     """One thread each, beside that of the event loop."""
 
@@ -81,9 +140,17 @@ class Threads(NamedTuple):
     long_steps: Executor
 
 
-def run(settings: Settings) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`."""
-    return asyncio.run(serve(settings, announce=_announce))
+def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`.
+
+    `reload` reads the settings again, at SIGHUP; those of the log are followed. It raises `SettingsError`.
+    """
+    log = Log(settings.log)
+    log.begin()
+    try:
+        return asyncio.run(serve(settings, announce=_announce, log=log, reload=reload or (lambda: settings)))
+    finally:
+        log.end()
 
 
 def _announce(line: str) -> None:
@@ -91,11 +158,19 @@ def _announce(line: str) -> None:
     sys.stdout.flush()
 
 
-async def serve(settings: Settings, *, announce: Callable[[str], None]) -> int:
+async def serve(
+    settings: Settings, *, announce: Callable[[str], None], log: Log, reload: Callable[[], Settings]
+) -> int:
     """As `run`, inside a running event loop; `announce` is given the line that says what is served where."""
-    ending = _ending_signal()
-    server = grpc.aio.server(options=CHANNEL_OPTIONS, maximum_concurrent_rpcs=CALLS_AT_ONCE_LIMIT)
-    address = _bind(server, settings.listen)
+    planned_end = PlannedEnd(settings.detector.restart_grace_seconds)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, planned_end.begin)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload_log, log, reload)
+    servers = Servers.of(settings)
+    address = _bind(servers.public, settings.listen)
+    if servers.admin is not None and settings.admin_listen is not None:
+        operators = _bind(servers.admin, settings.admin_listen)
+        say(logging.INFO, "serving_operators", f"operators are answered on {operators}", admin_listen=operators)
     # All work on the database is done here, so that it is never done from two threads at once.
     with (
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker,
@@ -103,28 +178,37 @@ async def serve(settings: Settings, *, announce: Callable[[str], None]) -> int:
     ):
         event_loop = asyncio.get_running_loop()
         store, core = await event_loop.run_in_executor(worker, _restore, settings)
+        log.name(core.server)
+        say(logging.INFO, "starting", "the server starts", version=version("shadowtree"), process=os.getpid())
+        say(logging.INFO, "settings", "the settings in force", **shown_settings(settings))
         threads = Threads(database=worker, long_steps=stepper)
         try:
-            return await _serve(server, settings, core, store, threads, ending, lambda: announce(_line(core, address)))
+            return await _serve(
+                servers, settings, core, store, threads, planned_end, lambda: _tell_serving(announce, core, address)
+            )
         finally:
-            await server.stop(grace=None)
+            await servers.stop(grace=None)
             await event_loop.run_in_executor(worker, store.close)
+            say(logging.INFO, "ended", "the server has ended")
 
 
 async def _serve(
-    server: grpc.aio.Server,
+    servers: Servers,
     settings: Settings,
     core: ServerCore,
     store: Store,
     threads: Threads,
-    ending: asyncio.Event,
+    planned_end: PlannedEnd,
     announce: Callable[[], None],
 ) -> int:
     health = Health((NAME_SERVICE, ADMIN_SERVICE))
 
     def report_storage(failure: str | None) -> None:
         health.report(serving=failure is None)
-        _complain("the database can be written again" if failure is None else f"{failure}; trying until it works")
+        if failure is None:
+            say(logging.INFO, "database_writes", "the database can be written again")
+        else:
+            say(logging.ERROR, "database_fails", f"{failure}; trying until it works")
 
     reads = CommittedState(core)
     run_loop = RunLoop(
@@ -138,52 +222,119 @@ async def _serve(
     )
     transport = PeerTransport(core=core, run_loop=run_loop, say=_complain, limits=settings.detector)
     filling = AncestryFilling(core=reads, run_loop=run_loop)
-    _add_services(server, core, reads, filling, run_loop, health, transport)
-    tune_collector()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    health.report(serving=True)
-    run_loop.begin(core.servers_met)
-    flushing = asyncio.ensure_future(run_loop.flush_forever())
-    ended = asyncio.ensure_future(ending.wait())
-    conversing = asyncio.ensure_future(transport.run())
-    filling_all = asyncio.ensure_future(filling.fill_forever())
-    try:
-        await server.start()
-        announce()
-        # The flushing and the transport end by themselves only where they cannot go on.
-        await asyncio.wait((flushing, ended, conversing, filling_all), return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            await _drain(server, core, health, run_loop, transport, flushing, settings.drain_seconds)
-        for task in (conversing, filling_all):
-            if task.done():
-                await task
-        await flushing
-    except StorageError as error:
-        raise StartError(f"{error}; updates that were not acknowledged may be lost") from None
-    except TimeoutError:
-        raise StartError(_unwritten_at_end(run_loop)) from None
-    finally:
-        ended.cancel()
-        flushing.cancel()
-        conversing.cancel()
-        filling_all.cancel()
-        await asyncio.wait((conversing, filling_all))
+    with ExitStack() as telemetry:
+        clocks = _open(telemetry, servers, settings, core, reads, run_loop, transport, health, filling, planned_end)
+        tune_collector()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        health.report(serving=True)
+        run_loop.begin(core.servers_met)
+        flushing = asyncio.ensure_future(run_loop.flush_forever())
+        ended = asyncio.ensure_future(planned_end.until_begun())
+        others = [
+            asyncio.ensure_future(forever)
+            for forever in (transport.run(), filling.fill_forever(), clocks.watch_forever())
+        ]
+        try:
+            await servers.start()
+            announce()
+            # The flushing and the transport end by themselves only where they cannot go on.
+            await asyncio.wait((flushing, ended, *others), return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                await _drain(servers, core, health, run_loop, transport, flushing, planned_end, settings.drain_seconds)
+            for task in others:
+                if task.done():
+                    await task
+            await flushing
+        except StorageError as error:
+            raise StartError(f"{error}; updates that were not acknowledged may be lost") from None
+        except TimeoutError:
+            raise StartError(_unwritten_at_end(run_loop)) from None
+        finally:
+            ended.cancel()
+            flushing.cancel()
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
     return 0
 
 
+def _open(
+    telemetry: ExitStack,
+    servers: Servers,
+    settings: Settings,
+    core: ServerCore,
+    reads: CommittedState,
+    run_loop: RunLoop,
+    transport: PeerTransport,
+    health: Health,
+    filling: AncestryFilling,
+    planned_end: PlannedEnd,
+) -> ClockWatch:
+    """Give the server its services, each call of which is told; returns what watches the clocks."""
+    directory = PeerDirectory(core=core, transport=transport)
+    resolver = MembershipResolver(reads, unheard=directory.unheard)
+    census, calls = Census(reads), CallsUnderWay()
+    try:
+        clocks = observe(
+            telemetry,
+            settings,
+            core=reads,
+            census=census,
+            plans=resolver.plans,
+            run_loop=run_loop,
+            transport=transport,
+            calls=calls,
+        )
+    except TelemetryError as error:
+        raise StartError(str(error)) from None
+    names, questions = _asked_of_names(reads, resolver, filling, run_loop, directory)
+    admin = admin_service_handlers(
+        core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end
+    )
+    request_bytes = RequestBytes()
+
+    def add(server: grpc.aio.Server, service: str, handlers: dict[str, Any], count: int) -> None:
+        found = guarded(handlers, places=Places(count), request_bytes=request_bytes)
+        if service != reflection.SERVICE_NAME:
+            found = calls.followed(service, found)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
+
+    relayed = [f"/{NAME_SERVICE}/{name}" for name in names] + [f"/{PEER_SERVICE}/{name}" for name in questions]
+    relays = RelayedCalls(directory, methods=relayed, places=Places(RELAYED_CALLS_AT_ONCE))
+    public = servers.public
+    public.add_generic_rpc_handlers((relays,))
+    add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE)
+    add(public, PEER_SERVICE, {**peer_service_handlers(transport), **questions}, PEER_CALLS_AT_ONCE)
+    add(public, ADMIN_SERVICE, admin.here, ADMIN_CALLS_AT_ONCE)
+    services = (NAME_SERVICE, ADMIN_SERVICE, PEER_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
+    for server in servers.all:
+        add(server, HEALTH_SERVICE, health.handlers(), HEALTH_CALLS_AT_ONCE)
+        add(server, reflection.SERVICE_NAME, reflection_handlers(services), REFLECTION_CALLS_AT_ONCE)
+    if servers.admin is not None:
+        add(servers.admin, ADMIN_SERVICE, admin.anywhere, ADMIN_CALLS_AT_ONCE)
+    return clocks
+
+
 async def _drain(
-    server: grpc.aio.Server,
+    servers: Servers,
     core: ServerCore,
     health: Health,
     run_loop: RunLoop,
     transport: PeerTransport,
     flushing: asyncio.Future[None],
+    planned_end: PlannedEnd,
     seconds: float,
 ) -> None:
     """End calls and flushes in good order; raises `TimeoutError` where the database takes no more."""
-    run_loop.refuse_updates(f"the server {core.server} is shutting down; ask another one, or again when it is back")
+    say(logging.INFO, "draining", "told to end: what is under way is finished", seconds=seconds)
+    grace_seconds = planned_end.restart_grace_seconds
+    run_loop.refuse_updates(
+        f"the server {core.server} is shutting down; ask another one, or again when it is back",
+        **({COMES_BACK: core.server} if grace_seconds else {}),
+    )
     health.end()
-    transport.leave()
+    transport.leave(grace_seconds)
+    is_all = False
     begin = time.monotonic()
     # Updates under way may need the other servers, and those of others may need this one.
     with suppress(TimeoutError):
@@ -191,8 +342,10 @@ async def _drain(
             await run_loop.until_answered()
             while core.is_finishing() or transport.is_delivering():
                 await run_loop.next_step(seconds)
+            is_all = True
+    planned_end.finished(is_all=is_all)
     await transport.close()
-    await server.stop(grace=max(0.0, begin + seconds - time.monotonic()))
+    await servers.stop(grace=max(0.0, begin + seconds - time.monotonic()))
     run_loop.finish()
     # A flush may take its time, as after an import; but one that fails is not tried for ever.
     while not flushing.done():
@@ -224,6 +377,7 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
     except InconsistentStateError as error:
         store.close()
         raise StartError(str(contradictory(settings.database, str(error)))) from None
+    core.keep_changes(settings.changes_kept)
     try:
         core.peers.require_configured_unused()
     except RefusedError as error:
@@ -245,24 +399,34 @@ def _open_store(settings: Settings) -> Store:
 def _bind(server: grpc.aio.Server, listen: str) -> str:
     """Take the port; return the address with its number."""
     try:
-        check_address(listen)
+        if check_address(listen):
+            say(logging.WARNING, "open_to_others", OPEN_TO_OTHERS.format(address=listen))
         port = server.add_insecure_port(listen)
     except (ListenError, RuntimeError) as error:
         raise StartError(str(error)) from None
     return f"{listen.rpartition(':')[0]}:{port}"
 
 
-def _add_services(
-    server: grpc.aio.Server,
-    core: ServerCore,
+def _reload_log(log: Log, reload: Callable[[], Settings]) -> None:
+    """At SIGHUP: nothing that is wrong with the settings ends a server that runs."""
+    try:
+        settings = reload()
+    except SettingsError as error:
+        say(logging.ERROR, "settings_refused", f"the settings were not read again: {error}")
+        return
+    log.set(settings.log)
+    shown = {"log_format": settings.log.format.value, "log_level": settings.log.level.value}
+    say(logging.INFO, "settings_read_again", "the settings of the log were read again", **shown)
+
+
+def _asked_of_names(
     reads: CoreQueries,
+    resolver: MembershipResolver,
     filling: AncestryFilling,
     run_loop: RunLoop,
-    health: Health,
-    transport: PeerTransport,
-) -> None:
-    directory = PeerDirectory(core=core, transport=transport)
-    resolver = MembershipResolver(reads, unheard=directory.unheard)
+    directory: PeerDirectory,
+) -> tuple[dict[str, Handler], dict[str, Handler]]:
+    """What clients ask and tell, and what other servers ask."""
     # Versions of parts count from the start of this server: what an earlier one told holds no more.
     parts = Parts(reads, resolver.plans, start=secrets.token_hex(8))
     names = name_service_handlers(
@@ -271,25 +435,12 @@ def _add_services(
     questions = peer_question_handlers(
         core=reads, resolver=resolver, parts=parts, filling=filling, run_loop=run_loop, directory=directory
     )
-    admin = admin_service_handlers(core=core, reads=reads, transport=transport, run_loop=run_loop)
-    server.add_generic_rpc_handlers(
-        (
-            RelayedCalls(directory),
-            grpc.method_handlers_generic_handler(NAME_SERVICE, names),
-            grpc.method_handlers_generic_handler(ADMIN_SERVICE, admin),
-            grpc.method_handlers_generic_handler(PEER_SERVICE, {**peer_service_handlers(transport), **questions}),
-            grpc.method_handlers_generic_handler(HEALTH_SERVICE, health.handlers()),
-        )
-    )
-    reflection.enable_server_reflection((NAME_SERVICE, ADMIN_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), server)
+    return names, questions
 
 
-def _ending_signal() -> asyncio.Event:
-    """Set at SIGTERM and at SIGINT."""
-    ending = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ending.set)
-    return ending
+def _tell_serving(announce: Callable[[str], None], core: ServerCore, address: str) -> None:
+    announce(_line(core, address))
+    say(logging.INFO, "serving", f"calls are accepted on {address}", listen=address, revision=core.revision)
 
 
 def _line(core: ServerCore, address: str) -> str:
@@ -297,7 +448,4 @@ def _line(core: ServerCore, address: str) -> str:
 
 
 def _complain(line: str) -> None:
-    # What takes it may be a file on the disk that is full.
-    with suppress(OSError):
-        sys.stderr.write(f"shadowtree: {line}\n")
-        sys.stderr.flush()
+    say(logging.WARNING, "peers", line)

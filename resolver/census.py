@@ -27,9 +27,11 @@ class Census:
         self._counted: tuple[tuple[int, ...], Counts] | None = None
         """What was counted, and the state in which it was."""
         self._owned = bytearray()
-        """Of each node that was looked at, by number: 1 where it lives here. No node gets another name."""
+        """Of each node that was looked at, by number: 1 where it lives here."""
         self._owned_at = 0
         """How often the owners of subnets had changed then."""
+        self._renamed_count = 0
+        """How many numbers had got another name then."""
         self.counts()  # The first time takes several times longer; it is while a server starts.
 
     def counts(self) -> Counts:
@@ -45,6 +47,7 @@ class Census:
         core, graph = self._core, self._core.graph
         if self._owned_at != core.ownership_changes:
             self._owned, self._owned_at = bytearray(), core.ownership_changes
+        self._follow_renamed()
         self._owned += core.owned(start=len(self._owned))
         owned = self._owned
         kinds = bytes(compress(graph.kinds, owned))
@@ -54,3 +57,15 @@ class Census:
             for virtual_node in graph.virtual_nodes.values()
         )
         return Counts(kinds.count(NodeKind.GROUP), kinds.count(NodeKind.PROCESS), arcs, virtual_nodes)
+
+    def _follow_renamed(self) -> None:
+        """Look again at the numbers that got another name since."""
+        core, graph = self._core, self._core.graph
+        renamed = graph.renamed_since(self._renamed_count)
+        self._renamed_count = graph.renamed_count
+        if renamed is None:
+            self._owned = bytearray()
+            return
+        for node in renamed:
+            if node < len(self._owned):
+                self._owned[node] = core.owns(node)

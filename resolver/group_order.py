@@ -31,15 +31,21 @@ class _Slice(NamedTuple):
     """Sorted."""
 
 
+_NOT_SORTED = _Slice(b"", -1, [])
+
+
 class GroupOrder:
     """Sorts the groups of a core, and keeps what is sorted while it holds."""
 
     def __init__(self, core: CoreQueries) -> None:
         self._core = core
         self._slices: list[_Slice] = []
+        self._renamed_count = 0
+        """How many numbers had got another name when the slices were sorted."""
 
     def fill(self) -> Iterator[None]:
         """Sort what is not sorted, a slice at a time: others may go first between two of them."""
+        self._follow_renamed()
         number = 0
         while number * SLICE_NODES < len(self._core.graph.kinds):
             if self._sort(number):
@@ -54,12 +60,23 @@ class GroupOrder:
         count = -(-len(self._core.graph.kinds) // SLICE_NODES)
         return merge(*(_after(each.groups, after, suffix) for each in self._slices[:count]))
 
+    def _follow_renamed(self) -> None:
+        """Have the slices sorted anew in which a number got another name."""
+        graph = self._core.graph
+        renamed = graph.renamed_since(self._renamed_count)
+        self._renamed_count = graph.renamed_count
+        if renamed is None:
+            self._slices.clear()
+            return
+        for number in {node // SLICE_NODES for node in renamed}:
+            if number < len(self._slices):
+                self._slices[number] = _NOT_SORTED
+
     def _sort(self, number: int) -> bool:
         """Bring one slice up to date; return whether that took anything."""
         core, graph = self._core, self._core.graph
         nodes = range(number * SLICE_NODES, min((number + 1) * SLICE_NODES, len(graph.kinds)))
         kinds, changes = bytes(graph.kinds[nodes.start : nodes.stop]), core.ownership_changes
-        # The id of a node that stands for a group never changes.
         if number < len(self._slices) and self._slices[number][:2] == (kinds, changes):
             return False
         groups = [

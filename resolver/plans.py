@@ -85,6 +85,11 @@ class PlanCache:
         self._weight = 0
         self._weight_limit = weight_limit
 
+    @property
+    def weight(self) -> int:
+        """The nodes of all plans that are kept."""
+        return self._weight
+
     def plan(self, group: NodeIndex) -> Plan:
         """The plan of a group: the same object as long as nothing below it changes."""
         graph = self._core.graph

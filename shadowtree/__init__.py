@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from shadowtree.client.sync import Client as Client
     from shadowtree.errors import AlreadyMember as AlreadyMember
     from shadowtree.errors import BadFile as BadFile
+    from shadowtree.errors import ClientClosed as ClientClosed
     from shadowtree.errors import DeadlineExceeded as DeadlineExceeded
     from shadowtree.errors import GroupExists as GroupExists
     from shadowtree.errors import GroupInUse as GroupInUse
     from shadowtree.errors import GroupNotFound as GroupNotFound
+    from shadowtree.errors import HistoryForgotten as HistoryForgotten
     from shadowtree.errors import InvalidName as InvalidName
     from shadowtree.errors import InvalidRequest as InvalidRequest
     from shadowtree.errors import LimitExceeded as LimitExceeded
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from shadowtree.errors import PermissionDenied as PermissionDenied
     from shadowtree.errors import SelfArc as SelfArc
     from shadowtree.errors import ServerFault as ServerFault
+    from shadowtree.errors import ServerUnreachable as ServerUnreachable
     from shadowtree.errors import ShadowtreeError as ShadowtreeError
     from shadowtree.errors import Unavailable as Unavailable
     from shadowtree.errors import UnknownSubnet as UnknownSubnet
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
     from shadowtree.results import PeerList as PeerList
     from shadowtree.results import PeerState as PeerState
     from shadowtree.results import RdRecord as RdRecord
+    from shadowtree.results import RecordedChange as RecordedChange
+    from shadowtree.results import RecordedUpdate as RecordedUpdate
     from shadowtree.results import Resolution as Resolution
     from shadowtree.results import ServerStatus as ServerStatus
     from shadowtree.results import SkippedLine as SkippedLine
@@ -68,10 +73,12 @@ _PUBLIC_NAMES = {
     "shadowtree.errors": (
         "AlreadyMember",
         "BadFile",
+        "ClientClosed",
         "DeadlineExceeded",
         "GroupExists",
         "GroupInUse",
         "GroupNotFound",
+        "HistoryForgotten",
         "InvalidName",
         "InvalidRequest",
         "LimitExceeded",
@@ -81,6 +88,7 @@ _PUBLIC_NAMES = {
         "PermissionDenied",
         "SelfArc",
         "ServerFault",
+        "ServerUnreachable",
         "ShadowtreeError",
         "Unavailable",
         "UnknownSubnet",
@@ -103,6 +111,8 @@ _PUBLIC_NAMES = {
         "PeerList",
         "PeerState",
         "RdRecord",
+        "RecordedChange",
+        "RecordedUpdate",
         "Resolution",
         "ServerStatus",
         "SkippedLine",

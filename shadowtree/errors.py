@@ -112,6 +112,16 @@ class Unavailable(ShadowtreeError):
         return tuple(name for name in self.facts.get("unreachable", "").split("\n") if name)
 
 
+class ServerUnreachable(Unavailable):
+    """None of the addresses that the client was given answers; `facts["server"]` is the one tried last."""
+
+
+class ClientClosed(ShadowtreeError):
+    """The client was closed before the call, or while it was under way."""
+
+    reason = "CLIENT_CLOSED"
+
+
 class DeadlineExceeded(ShadowtreeError):
     """The answer did not come in the time that the caller gave."""
 
@@ -129,6 +139,15 @@ class OutcomeUnknown(ShadowtreeError):
 
 class OutcomeUnknownAtDeadline(OutcomeUnknown, DeadlineExceeded):
     """A write was sent and the caller's time ran out before its answer came."""
+
+
+class HistoryForgotten(ShadowtreeError):
+    """Some of the changes that were asked for are not kept any more.
+
+    Read the groups anew, and follow from the revision of that answer. `facts["oldest_revision"]` is the oldest kept.
+    """
+
+    reason = "HISTORY_FORGOTTEN"
 
 
 class ServerFault(ShadowtreeError):
@@ -170,6 +189,7 @@ _CLASSES: tuple[type[ShadowtreeError], ...] = (
     Unavailable,
     DeadlineExceeded,
     OutcomeUnknown,
+    HistoryForgotten,
 )
 
 ERROR_OF_REASON: Mapping[str, type[ShadowtreeError]] = {error.reason: error for error in _CLASSES}

@@ -12,6 +12,7 @@ from shadowtree.errors import Unavailable
 from shadowtree.vocabulary import (
     Address,
     ArcState,
+    ChangeKind,
     EffectKind,
     GroupId,
     MemberId,
@@ -227,7 +228,10 @@ class ImportSummary:
     groups_created: int
     already_there: int
     skipped: tuple[SkippedLine, ...]
+    """The first thousand."""
     revision: Revision
+    skipped_count: int = 0
+    """Of all lines that were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +240,39 @@ class ExportSummary:
 
     lines: int
     unreachable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedChange:
+    """One thing that an update changed: a group, or a direct member of it."""
+
+    kind: ChangeKind
+    group: GroupId
+    member: MemberId | None
+    """Who joined or left."""
+    member_kind: NodeKind | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedUpdate:
+    """What one update changed of the groups of one server, and where it came from."""
+
+    revision: Revision
+    told_at: str
+    """When `server` was asked, on its clock: ``2026-03-01T08:30:00.000Z``; empty where it is not known."""
+    caller: str
+    """The address of who asked, as far as known; not authenticated."""
+    server: str
+    """The server that was asked; empty where servers did it by themselves, as when they met again."""
+    request_id: str
+    changes: tuple[RecordedChange, ...]
+    """Groups first, then members that left, then those that joined; of the group that was asked for, or of all."""
+    is_listed: bool
+    """False: it changed more than 1,000 things, and only the counts are told, over all groups of that server."""
+    created: int
+    deleted: int
+    joined: int
+    left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +383,11 @@ class ServerStatus:
     """Why the database cannot be written, so that updates are refused; empty where it can."""
     view: tuple[str, ...]
     """The servers that agree on being within reach of one another; empty while none was ever lost to another."""
+    tombstones: int = 0
+    """Arcs that were left, and are remembered until no server can speak of them any more."""
+    node_numbers: int = 0
+    """Numbers that nodes have, those included that are free for new names: what memory and database grow by."""
+    free_node_numbers: int = 0
 
 
 @dataclass(frozen=True, slots=True)

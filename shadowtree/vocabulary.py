@@ -33,4 +33,6 @@ ArcState: TypeAlias = Literal["normal", "shadow", "fade", "suspended"]
 
 Consistency: TypeAlias = Literal["datagram", "ordered"]
 
+ChangeKind: TypeAlias = Literal["created", "deleted", "joined", "left"]
+
 EffectKind: TypeAlias = Literal["formed", "grown", "changed", "broken", "controlled", "released"]

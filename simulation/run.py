@@ -24,6 +24,7 @@ from namegraph.update.locality import names_in
 from simulation.checks.cluster_invariants import check_all, check_quiet, check_settled
 from simulation.checks.effect_check import EffectsCheck
 from simulation.checks.partition_ledger import PartitionLedger
+from simulation.checks.record_of_changes import check_record
 from simulation.checks.rejected_arcs_check import check_told
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.decision_order import Decisions
@@ -116,7 +117,12 @@ class SeedRun:
         if faults:
             self._restart_share = 0.0
         self._cluster = Cluster(
-            subnets, network, crashes=chance, restart_share=self._restart_share, own_parts_later=seed % 2 == 1
+            subnets,
+            network,
+            crashes=chance,
+            restart_share=self._restart_share,
+            own_parts_later=seed % 2 == 1,
+            forgets_at_once=seed % 3 != 0,
         )
         self._population = populate(chance, subnets)
         self._arcs: dict[ArcName, int] = {}
@@ -325,6 +331,9 @@ class SeedRun:
         truth = TrueGraph(state.arcs)
         check_all(cluster.servers, truth, state.groups)
         check_told(cluster.servers, truth)
+        for server, core in cluster.servers.items():
+            if server not in cluster.on_old_disks:
+                check_record(core, cluster.record_of_changes(server), with_kinds=self._troubles is None)
         return state
 
     def _start_again(self) -> None:

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark_graph_jobs.compare.not_judged import in_words
 from spark_graph_jobs.engines.choice import WISHES, Choice, choose, jar_settings
 from spark_graph_jobs.engines.graphframes_jar import find_jar
 from spark_graph_jobs.engines.interface import EngineRefusedError
@@ -101,13 +102,16 @@ def _conclude(result: Result, out: Path) -> None:
     if len(troubles) > FINDINGS_SHOWN_LIMIT:
         print(f"and {len(troubles) - FINDINGS_SHOWN_LIMIT} more, in {out / 'findings.jsonl'}")  # noqa: T201
     print(f"report: {out / REPORT}")  # noqa: T201
-    print(_IN_WORDS[result.verdict])  # noqa: T201
+    for each in result.not_judged:
+        print(f"not judged: {each.server}, which has no snapshot that can be read: {in_words(each)}")  # noqa: T201
+    print(_IN_WORDS[result.verdict, result.is_partial])  # noqa: T201
 
 
 _IN_WORDS = {
-    Verdict.CONSISTENT: "consistent: every invariant holds",
-    Verdict.ERRORS: "errors were found",
-    Verdict.PARTIAL: "no error in what could be read, but not everything could: nothing is said of the whole",
+    (Verdict.CONSISTENT, False): "consistent: every invariant holds",
+    (Verdict.ERRORS, False): "errors were found",
+    (Verdict.ERRORS, True): "errors were found in what could be read, and not everything could",
+    (Verdict.PARTIAL, True): "no error in what could be read, but not everything could: nothing is said of the whole",
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -47,5 +49,16 @@ FINDING: Final = types.StructType(
 )
 """Rows of findings, as every audit returns them."""
 
-REJOIN: Final = "shadowtree leave '{parent}' '{child}' && shadowtree join '{parent}' '{child}'"
-"""Joining again computes everything about an arc anew, at all servers concerned."""
+
+def shell_line(*words: str, names: Sequence[str] = ()) -> str:
+    """A command of `shadowtree` for a shell: whatever the names hold, it is read as these words.
+
+    `names` come last. They are the words of others: one that begins like an option is told apart from one.
+    """
+    apart = ("--",) if any(name.startswith("-") for name in names) else ()
+    return shlex.join(("shadowtree", *words, *apart, *names))
+
+
+def rejoin(parent: str, child: str) -> str:
+    """Joining again computes everything about an arc anew, at all servers concerned."""
+    return f"{shell_line('leave', names=(parent, child))} && {shell_line('join', names=(parent, child))}"

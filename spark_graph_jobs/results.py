@@ -17,6 +17,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_graph_jobs.compare.not_judged import NotJudged
 from spark_graph_jobs.finding import Finding
 from spark_graph_jobs.snapshot.discovery import Collection
 
@@ -48,6 +49,10 @@ class Result:
     audits: tuple[AuditResult, ...]
     findings: tuple[Finding, ...]
     """Errors first."""
+    not_judged: tuple[NotJudged, ...] = ()
+    """What the servers without a snapshot keep from being judged."""
+    is_partial: bool = False
+    """Whether something could not be read, whatever was found in the rest."""
 
 
 _SCHEMA: Final = pa.schema(
@@ -77,6 +82,8 @@ def write(result: Result, collection: Collection, out: Path) -> None:
             {"server": snapshot.server, "revision": snapshot.revision, "rows": dict(snapshot.rows)}
             for snapshot in collection.snapshots
         ],
+        "partial": result.is_partial,
+        "not_judged": [asdict(each) for each in result.not_judged],
         "audits": [asdict(audit) for audit in result.audits],
     }
     (out / "summary.json").write_text(json.dumps(summary, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -20,7 +20,8 @@ from spark_graph_jobs.audits import (
     sink_pass,
     virtual_nodes,
 )
-from spark_graph_jobs.compare import side_by_side
+from spark_graph_jobs.compare import not_judged, side_by_side
+from spark_graph_jobs.compare.not_judged import NotJudged
 from spark_graph_jobs.compare.violations import Trouble, collect_troubles, name_troubles
 from spark_graph_jobs.engines.choice import Choice
 from spark_graph_jobs.finding import Finding, Severity
@@ -43,10 +44,10 @@ JUDGING: Final = "ancestor sets at every sink"
 """Stand among the audits for the time they take."""
 
 FIXES: Final = {
-    agreement.AUDIT: agreement.FIX,
-    ancestry.AUDIT: ancestry.FIX,
-    acyclic.AUDIT: ancestry.FIX,
-    virtual_nodes.AUDIT: ancestry.FIX,
+    agreement.AUDIT: agreement.fix,
+    ancestry.AUDIT: ancestry.fix,
+    acyclic.AUDIT: ancestry.fix,
+    virtual_nodes.AUDIT: ancestry.fix,
 }
 """What mends a node, by audit; arcs are joined again."""
 
@@ -66,19 +67,22 @@ def run(
 
     `inquiry`: also answer the questions of an auditor; None leaves them out.
     """
-    found = [*collection.findings, *in_flight.audit(collection)]
+    found: list[Finding] = []
+    left: tuple[NotJudged, ...] = ()
     seconds = {discovery.AUDIT: 0.0, in_flight.AUDIT: 0.0}
     answers: Answers | None = None
     if collection.snapshots:
         started = time.perf_counter()
         with load(spark, collection, out / WORK) as tables:
-            found += _judge(tables, progress, seconds, started)
+            troubles, left = _judge(tables, collection, progress, seconds, started)
+            found += troubles
             if inquiry is not None:
                 answers = _ask(tables, collection, inquiry, out / WORK_BEFORE, progress)
                 found += [finding for answer, _ in answers.answers for finding in answer.findings]
+    found += [*not_judged.told(collection.findings, left), *in_flight.audit(collection)]
     found.sort(key=_place)
     results = [_count(audit, found, elapsed) for audit, elapsed in seconds.items()]
-    result = Result(_verdict(collection, found), tuple(results), tuple(found))
+    result = Result(_verdict(collection, found), tuple(results), tuple(found), left, is_partial=collection.is_partial)
     write(result, collection, out)
     write_report(out, result, collection, answers)
     return result
@@ -89,6 +93,9 @@ def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, work_before: 
     if wishes.from_scratch and collection.is_partial:
         progress("the second opinion is left out: a loop through what is missing would look broken")
         wishes = replace(wishes, from_scratch=False)
+    if wishes.before is not None and (collection.lacks_servers or wishes.before.lacks_servers):
+        progress("what has changed is left out: all that a missing server has would look created or deleted")
+        wishes = replace(wishes, before=None)
     if wishes.before is None:
         return ask_all(tables, inquiry.choice, wishes, None, progress)
     with load(tables.nodes.sparkSession, wishes.before, work_before) as before:
@@ -108,8 +115,13 @@ def audits(tables: Tables) -> Mapping[str, Callable[[], DataFrame]]:
     return found
 
 
-def _judge(tables: Tables, progress: Progress, seconds: dict[str, float], started: float) -> list[Finding]:
-    """What Spark's audits found; how long each took goes to `seconds`. Reading began at `started`."""
+def _judge(
+    tables: Tables, collection: Collection, progress: Progress, seconds: dict[str, float], started: float
+) -> tuple[list[Finding], tuple[NotJudged, ...]]:
+    """What Spark's audits found, and what they could not judge; how long each took goes to `seconds`.
+
+    Reading began at `started`.
+    """
 
     def end(name: str, found: list[Trouble]) -> None:
         seconds[name] = time.perf_counter() - started
@@ -129,7 +141,7 @@ def _judge(tables: Tables, progress: Progress, seconds: dict[str, float], starte
     for name, audit in audits(tables).items():
         started = time.perf_counter()
         end(name, collect_troubles(audit(), name))
-    return name_troubles(troubles, tables, FIXES)
+    return name_troubles(troubles, tables, FIXES), not_judged.count(collection, tables, arcs)
 
 
 _SEVERITIES: Final = {severity: place for place, severity in enumerate(Severity)}

@@ -19,6 +19,7 @@ from zlib import crc32
 
 from namegraph import ServerId
 from storage.errors import DatabaseDamagedError, DatabaseUnavailableError, ServerIdentityError
+from storage.owned_file import open_owned
 
 _SIZE = 512
 """What a disk writes at once; hardly a name needs more."""
@@ -62,7 +63,8 @@ def mark_path(database: Path) -> Path:
 def read_mark(database: Path) -> Mark:
     """What the mark says; nothing where there is none, or where a loss of power spoilt it."""
     try:
-        content = mark_path(database).read_bytes().strip()
+        with os.fdopen(open_owned(mark_path(database), os.O_RDONLY), "rb") as file:
+            content = file.read(_SIZE).strip()
     except FileNotFoundError:
         return Mark()
     except OSError as error:
@@ -79,7 +81,7 @@ class MarkWriter:
 
     def __init__(self, database: Path) -> None:
         try:
-            self._descriptor = os.open(mark_path(database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = open_owned(mark_path(database), os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise _unusable(database, error) from error
 

@@ -11,10 +11,14 @@ from operator import itemgetter
 
 from sqlalchemy import Table
 
-from storage.models import ARCS, PROTOCOL_ROWS
+from storage.models import ARCS, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row
 
-_MARKS: Mapping[Table, tuple[str, object]] = {ARCS: ("version", 0), PROTOCOL_ROWS: ("value", None)}
+_MARKS: Mapping[Table, tuple[str, object]] = {
+    ARCS: ("version", 0),
+    PROTOCOL_ROWS: ("value", None),
+    VIRTUAL_NODES: ("present", False),
+}
 """Column and value of a row that deletes. In other tables no row does."""
 
 
@@ -27,7 +31,11 @@ def part_deletions(table: Table, rows: Sequence[Row]) -> tuple[Sequence[Row], Se
     mark_of = itemgetter(columns.index(column))
     if mark not in map(mark_of, rows):
         return rows, ()
-    key_of = itemgetter(*(columns.index(key.name) for key in table.primary_key))
+    places = [columns.index(key.name) for key in table.primary_key]
+
+    def key_of(row: Row) -> tuple[object, ...]:
+        return tuple(row[place] for place in places)
+
     deleted = {key_of(row) for row in rows if mark_of(row) == mark}
     # Only of these can it matter which row is the last.
     latest = {key_of(row): row for row in rows if key_of(row) in deleted}

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from storage.errors import DatabaseInUseError, DatabaseUnavailableError
+from storage.owned_file import open_owned
 
 
 class FileLock:
@@ -21,7 +22,7 @@ class FileLock:
         self.path = lock_path(database)
         self._database = database
         try:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = open_owned(self.path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise DatabaseUnavailableError(
                 database=str(database),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from namegraph import (
     ArcRecord,
+    ChangeRecord,
     NodeIndex,
     NodeRecord,
     OutcomeRecord,
@@ -22,6 +23,7 @@ from namegraph import (
 )
 from storage.errors import DatabaseInUseError
 from storage.identity import settle_identity
+from storage.store import ChangesFound, ChangesWanted
 
 
 @dataclass(slots=True)
@@ -35,6 +37,7 @@ class MemoryDatabase:
     virtual_nodes: dict[int, VirtualNodeRecord] = field(default_factory=dict)
     outcomes: dict[RequestId, OutcomeRecord] = field(default_factory=dict)
     protocol: dict[tuple[str, str], ProtocolRow] = field(default_factory=dict)
+    changes: dict[int, ChangeRecord] = field(default_factory=dict)
     holder: MemoryStore | None = None
 
 
@@ -68,6 +71,7 @@ class MemoryStore:
             arcs=list(database.arcs.values()),
             outcomes=sorted(database.outcomes.values(), key=lambda outcome: outcome.sequence),
             protocol=list(database.protocol.values()),
+            last_change=max(database.changes, default=0),
         )
 
     def commit(self, records: Records) -> None:
@@ -75,7 +79,11 @@ class MemoryStore:
         self._check_open()
         database = self._database
         database.nodes.update((record.node, record) for record in records.nodes)
-        database.virtual_nodes.update((record.number, record) for record in records.virtual_nodes)
+        for virtual_node in records.virtual_nodes:
+            if virtual_node.present:
+                database.virtual_nodes[virtual_node.number] = virtual_node
+            else:
+                database.virtual_nodes.pop(virtual_node.number, None)
         for arc in records.arcs:
             if arc.version == 0:
                 database.arcs.pop((arc.parent, arc.child), None)
@@ -93,8 +101,26 @@ class MemoryStore:
                 for request, outcome in database.outcomes.items()
                 if outcome.sequence > records.forget_outcomes_through
             }
+        database.changes.update((record.number, record) for record in records.changes)
+        if records.forget_changes_through is not None:
+            for number in [number for number in database.changes if number <= records.forget_changes_through]:
+                del database.changes[number]
         if records.counter is not None:
             database.counter = records.counter
+
+    def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
+        """See `Store`."""
+        self._check_open()
+        changes = self._database.changes
+        found = [
+            changes[number]
+            for number in sorted(changes)
+            if number > wanted.after
+            and changes[number].counter >= wanted.counter_from
+            and changes[number].told_at >= wanted.told_from
+            and wanted.revision in (None, changes[number].revision)
+        ]
+        return ChangesFound(found[: wanted.limit], min(changes, default=None), max(changes, default=None))
 
     def probe(self) -> None:
         """See `Store`."""

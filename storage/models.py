@@ -92,6 +92,24 @@ class OutcomeRow(Base):
     checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
+class ChangeRow(Base):
+    """`ChangeRecord`. In SQLite its number is the row's own, so the newest is appended."""
+
+    __tablename__ = "changes"
+
+    number: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False
+    )
+    counter: Mapped[int] = mapped_column(BigInteger)
+    revision: Mapped[str] = mapped_column(String)
+    request_id: Mapped[str] = mapped_column(String)
+    told_at: Mapped[int] = mapped_column(BigInteger)
+    caller: Mapped[str] = mapped_column(String)
+    server: Mapped[str] = mapped_column(String)
+    changes: Mapped[bytes] = mapped_column(LargeBinary)
+    checksum: Mapped[int | None] = mapped_column(BigInteger)
+
+
 class ProtocolTableRow(Base):
     """`ProtocolRow`. Its value may be a letter of several megabytes, so the index by key is apart in SQLite too: a
     table that is its own index reads the whole of each row whose key a search compares with.
@@ -119,4 +137,5 @@ NODES = table_of(NodeRow)
 ARCS = table_of(ArcRow)
 VIRTUAL_NODES = table_of(VirtualNodeRow)
 OUTCOMES = table_of(OutcomeRow)
+CHANGES = table_of(ChangeRow)
 PROTOCOL_ROWS = table_of(ProtocolTableRow)

@@ -57,5 +57,5 @@ def _require_psycopg(database: str) -> None:
         raise DriverMissingError(
             database=database,
             problem="PostgreSQL needs the package psycopg, which is not installed",
-            remedy="run: pip install 'shadowtree[postgres]'",
+            remedy="run, in the sources of Shadowtree: pip install '.[postgres]'",
         ) from error

@@ -11,18 +11,19 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Protocol
 
-from sqlalchemy import Connection, Select, Table, delete, insert, select, update
+from sqlalchemy import Connection, Select, Table, delete, func, insert, select, update
 
 from namegraph import Records, ServerId, StoredState
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.deletions import part_deletions
 from storage.errors import DatabaseInterruptedError, DatabaseLostError
 from storage.identity import settle_identity
-from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, SERVER_KEY, VIRTUAL_NODES
+from storage.models import ARCS, CHANGES, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, SERVER_KEY, VIRTUAL_NODES
 from storage.rows import (
     Row,
     Slice,
     read_arcs,
+    read_changes,
     read_nodes,
     read_outcomes,
     read_protocol_rows,
@@ -30,6 +31,7 @@ from storage.rows import (
     refuse_row,
 )
 from storage.schema import bring_up_to_date
+from storage.store import ChangesFound, ChangesWanted
 
 
 class SqlEngine(Protocol):
@@ -162,6 +164,11 @@ def state_of_slices(
     )
 
 
+def _newest_change(engine: SqlEngine) -> int:
+    newest = engine.connection.execute(select(func.max(CHANGES.c.number))).scalar_one()
+    return 0 if newest is None else int(newest)
+
+
 def stored_server(engine: SqlEngine) -> ServerState | None:
     """The row of the server; None in a new database."""
     row = engine.connection.execute(select(SERVER)).one_or_none()
@@ -199,7 +206,27 @@ class SqlStore:
         """See `Store`."""
         assert not self._is_closed, "the store is closed"
         self._engine.check_exclusive()
-        return stored_state(self._engine, self._state)
+        with self._engine.translate_errors(), self._engine.connection.begin():
+            newest = _newest_change(self._engine)
+        return replace(stored_state(self._engine, self._state), last_change=newest)
+
+    def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
+        """See `Store`."""
+        assert not self._is_closed, "the store is closed"
+        engine, columns = self._engine, CHANGES.c
+        conditions = [
+            columns.number > wanted.after,
+            columns.counter >= wanted.counter_from,
+            columns.told_at >= wanted.told_from,
+        ]
+        if wanted.revision is not None:
+            conditions.append(columns.revision == wanted.revision)
+        statement = select(CHANGES).where(*conditions).order_by(columns.number).limit(wanted.limit)
+        with engine.translate_errors(), engine.connection.begin():
+            rows = [tuple(row) for row in engine.connection.execute(statement)]
+            oldest = engine.connection.execute(select(func.min(columns.number))).scalar_one()
+            newest = engine.connection.execute(select(func.max(columns.number))).scalar_one()
+        return ChangesFound(list(read_changes([rows], database=engine.database)), oldest, newest)
 
     def commit(self, records: Records) -> None:
         """See `Store`."""
@@ -277,6 +304,7 @@ class SqlStore:
             (ARCS, records.arcs),
             (OUTCOMES, records.outcomes),
             (PROTOCOL_ROWS, records.protocol),
+            (CHANGES, records.changes),
         )
         for table, rows in tables:
             kept, gone = part_deletions(table, rows)
@@ -288,3 +316,5 @@ class SqlStore:
             self._engine.connection.execute(
                 delete(OUTCOMES).where(OUTCOMES.c.sequence <= records.forget_outcomes_through)
             )
+        if records.forget_changes_through is not None:
+            self._engine.connection.execute(delete(CHANGES).where(CHANGES.c.number <= records.forget_changes_through))

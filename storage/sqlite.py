@@ -38,7 +38,7 @@ from storage.errors import (
 )
 from storage.file_lock import FileLock, lock_path
 from storage.inspection import file_size, inspect, log_path, refuse_foreign
-from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
+from storage.models import ARCS, CHANGES, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row, Slice, sealed
 from storage.sql_store import Generation, ServerState, SqlStore, open_sql_store
 
@@ -331,6 +331,10 @@ def _plain_outcomes(records: Sequence[Row]) -> list[Row]:
     return sealed(OUTCOMES, records)
 
 
+def _plain_changes(records: Sequence[Row]) -> list[Row]:
+    return sealed(CHANGES, records)
+
+
 def _plain_protocol_rows(records: Sequence[Row]) -> list[Row]:
     return sealed(PROTOCOL_ROWS, records)
 
@@ -341,9 +345,10 @@ _WRITING: Mapping[Table, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
     VIRTUAL_NODES: (_upsert(VIRTUAL_NODES), _plain_virtual_nodes),
     OUTCOMES: (_upsert(OUTCOMES), _plain_outcomes),
     PROTOCOL_ROWS: (_upsert(PROTOCOL_ROWS), _plain_protocol_rows),
+    CHANGES: (_upsert(CHANGES), _plain_changes),
 }
 
-_DELETING: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS)}
+_DELETING: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES)}
 
 
 def _explain(error: BaseException | None, database: str) -> StorageError | None:

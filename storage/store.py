@@ -2,9 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
-from namegraph import Records, ServerId, StoredState
+from namegraph import ChangeRecord, Records, ServerId, StoredState
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesWanted:
+    """Which records of changes to read: all these conditions hold for each of them."""
+
+    limit: int
+    after: int = 0
+    """Larger numbers only."""
+    counter_from: int = 0
+    """Of this counter or a larger one."""
+    told_from: int = 0
+    """Told at this time or later, in milliseconds since 1970."""
+    revision: str | None = None
+
+
+class ChangesFound(NamedTuple):
+    """Records of changes, sorted by number."""
+
+    records: list[ChangeRecord]
+    oldest: int | None
+    """The number of the oldest that is kept; None where none is."""
+    newest: int | None
 
 
 class Store(Protocol):
@@ -25,6 +49,10 @@ class Store(Protocol):
         The rows are read from the database while the iterables are consumed: exhaust (or drop) them before
         the first `commit`. Reading may raise `StorageError`.
         """
+        ...
+
+    def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
+        """Return records of changes, the oldest first. Raises `StorageError`; not beside what `load` returned."""
         ...
 
     def commit(self, records: Records) -> None:

@@ -37,6 +37,18 @@ def parse_database_url(text: str) -> URL:
             raise DatabaseUrlError(database=shown, problem=f"the engine {other!r} is not known", remedy=_REMEDY)
 
 
+SHOWN_PARAMETERS = frozenset(
+    ("application_name", "connect_timeout", "dbname", "host", "passfile", "port", "sslmode", "sslrootcert", "user")
+)
+"""Of a URL. All others may hold a secret, and are shown without their values."""
+
+
+def has_password(url: URL) -> bool:
+    """Whether a URL holds a password, in one place or the other."""
+    return url.password is not None or not {"password", "sslpassword"}.isdisjoint(map(str.lower, url.query))
+
+
 def show_url(url: URL) -> str:
-    """The URL as people may see it: without its password, and as they write it."""
-    return url.set(drivername=url.get_backend_name()).render_as_string(hide_password=True)
+    """The URL as people may see it: without its secrets, and as they write it."""
+    query = {name: value if name in SHOWN_PARAMETERS else "..." for name, value in url.query.items()}
+    return url.set(drivername=url.get_backend_name(), query=query).render_as_string(hide_password=True)

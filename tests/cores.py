@@ -25,8 +25,10 @@ class QuestionsToOne(MembershipResolver):
 class CoreUnderTest(Verbs):
     """One core that owns the given subnets. `ask` returns `CommittedState` or `Refusal`."""
 
-    def __init__(self, *subnets):
+    def __init__(self, *subnets, forgets_at_once=True):
         self.core = ServerCore(server=ServerId(min(subnets)), subnets=map(Subnet, subnets))
+        self._forgets_at_once = forgets_at_once
+        self._begin()
         self.records = Records()
         self._numbers = count()
 
@@ -62,20 +64,23 @@ class CoreUnderTest(Verbs):
             server=self.core.server,
             counter=rows.counter or 0,
             nodes=[nodes[node] for node in sorted(nodes)],
-            virtual_nodes=list({row.number: row for row in rows.virtual_nodes}.values()),
+            virtual_nodes=[row for row in {row.number: row for row in rows.virtual_nodes}.values() if row.present],
             arcs=[row for row in arcs.values() if row.version != 0],
             outcomes=[row for row in outcomes.values() if row.sequence > forgotten],
             protocol=[row for row in protocol.values() if row.value is not None],
+            last_change=max((row.number for row in rows.changes), default=0),
         )
 
     def restart(self):
         """Go on with a core that knows only what was made durable."""
         self.core = ServerCore.restore(self.stored(), subnets=self.core.subnets)
+        self._begin()
 
     def copy(self):
         """Another server of the same state."""
-        copy = CoreUnderTest(*self.core.subnets)
+        copy = CoreUnderTest(*self.core.subnets, forgets_at_once=self._forgets_at_once)
         copy.core = ServerCore.restore(self.stored(), subnets=self.core.subnets)
+        copy._begin()
         copy._numbers = count(next(self._numbers))
         return copy
 
@@ -90,6 +95,10 @@ class CoreUnderTest(Verbs):
         rows = list(self.questions().export(subnet=None))
         arcs = {(row.parent, NodeId(row.child)): row.kind for row in rows if row.child}
         check_all(self.core, ExternalView(frozenset(row.parent for row in rows), arcs))
+
+    def _begin(self):
+        if self._forgets_at_once:
+            self.core.forget_at_once()
 
     def _step(self, command, now):
         effects = self.core.step(command, now)

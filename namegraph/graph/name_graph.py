@@ -1,9 +1,9 @@
 """The name graph as one server knows it: the external group view, and which virtual nodes its loops became.
 
-Every node has a dense number. The arcs of a node are two dictionaries, by child and by parent, that share one immutable
-`ArcRecord` an arc. A *derived node* is a virtual node or a group or process that is in none; its `representative` (the
-component of the smallest number) stands for it wherever a number is needed. Reading is free to everybody; only
-`namegraph.graph.apply_delta` changes a graph.
+Every node has a dense number; that of a name that is forgotten is given to another one later. The arcs of a node are
+two dictionaries, by child and by parent, that share one immutable `ArcRecord` an arc. A *derived node* is a virtual
+node or a group or process that is in none; its `representative` (the component of the smallest number) stands for it
+wherever a number is needed. Reading is free to everybody; only `namegraph.graph.apply_delta` changes a graph.
 
     external group view                  derived graph
 
@@ -20,7 +20,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
+from heapq import heappop, heappush
 from itertools import islice
+from typing import NamedTuple
 
 from namegraph.graph.spanning_tree import spanning_tree
 from namegraph.model.names import NodeId, ServerId
@@ -61,6 +63,16 @@ class VirtualNode:
 CHANGE_LOG_LIMIT = 20_000
 """Updates whose changed tails are remembered, so that readers can tell whether what they keep still holds."""
 
+NOBODY = NodeId("@")
+"""The id of a number that is free: never a legal name, and of no subnet that anybody owns."""
+
+
+class Mark(NamedTuple):
+    """A point in the interning of ids, within one step."""
+
+    length: int
+    taken: int
+
 
 _KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
 
@@ -77,21 +89,24 @@ class _Shared:
 class _IndexBefore(Mapping[NodeId, NodeIndex]):
     """The numbers of ids below a limit. The ids themselves stay where they are: there may be millions."""
 
-    def __init__(self, index: Mapping[NodeId, NodeIndex], limit: int) -> None:
+    def __init__(self, index: Mapping[NodeId, NodeIndex], limit: int, taken: Set[NodeIndex]) -> None:
+        """`taken`: free numbers that were given to ids since."""
         self._index = index
         self._limit = limit
+        self._taken = taken
+        self._length = len(index)
 
     def __getitem__(self, name: NodeId) -> NodeIndex:
         found = self._index[name]
-        if found >= self._limit:
+        if found >= self._limit or found in self._taken:
             raise KeyError(name)
         return found
 
     def __iter__(self) -> Iterator[NodeId]:
-        return islice(iter(self._index), self._limit)
+        return (name for name, node in self._index.items() if node < self._limit and node not in self._taken)
 
     def __len__(self) -> int:
-        return self._limit
+        return self._length
 
 
 class NameGraph:
@@ -109,6 +124,22 @@ class NameGraph:
         self.children: list[dict[NodeIndex, ArcRecord]] = []
         self.parents: list[dict[NodeIndex, ArcRecord]] = []
         self.tombstones: dict[ArcKey, ArcRecord] = {}
+        self.buried: dict[ArcKey, None] = {}
+        """Tombstones of which it was not decided yet whether they can be forgotten, the oldest first."""
+        self._tombstones_at: dict[NodeIndex, int] = {}
+        """How many tombstones a node is an end of."""
+        self.idle: dict[NodeIndex, None] = {}
+        """Nodes that may stand for nothing any more, so that their names can be forgotten."""
+        self._free: list[NodeIndex] = []
+        """Numbers without a name, as a heap: the smallest is taken first."""
+        self._taken: list[NodeIndex] = []
+        """Those that were taken in this step."""
+        self._hidden: list[set[NodeIndex]] = []
+        """The same since the graph was held, for each holder."""
+        self.renamed: deque[NodeIndex] = deque(maxlen=CHANGE_LOG_LIMIT)
+        """Numbers that were given to another name than before, the oldest first."""
+        self.renamed_count = 0
+        """How many ever were."""
         self.suspended: dict[ArcKey, ArcRecord] = {}
         """Suspended arcs: their ends are apart. They are kept for users, and left out of resolution."""
         self.suspended_from: dict[NodeIndex, dict[NodeIndex, None]] = {}
@@ -139,10 +170,11 @@ class NameGraph:
         node. Tombstones are no reader's concern: they are shared.
         """
         held = NameGraph()
+        taken: set[NodeIndex] = set()
         held.__dict__.update(
             self.__dict__,
             ids=self.ids.copy(),
-            index=_IndexBefore(self.index, len(self.ids)),
+            index=_IndexBefore(self.index, len(self.ids), taken),
             kinds=self.kinds.copy(),
             versions=self.versions[:],
             children=self.children.copy(),
@@ -154,9 +186,11 @@ class NameGraph:
             virtual_nodes=self.virtual_nodes.copy(),
             virtual_node_of=self.virtual_node_of.copy(),
             changed_tails=self.changed_tails.copy(),
+            renamed=self.renamed.copy(),
             _shadow_trees={},
         )
         self._holders += 1
+        self._hidden.append(taken)
         self._shared = _Shared(len(self.ids), set(), set())
         return held
 
@@ -165,6 +199,7 @@ class NameGraph:
         self._holders -= 1
         if not self._holders:
             self._shared = None
+            self._hidden.clear()
 
     @property
     def is_held(self) -> bool:
@@ -350,25 +385,141 @@ class NameGraph:
             if not self.divergent_children[parent]:
                 del self.divergent_children[parent]
 
+    def bury(self, tombstone: ArcRecord) -> None:
+        """Keep what is known of an arc that was left."""
+        ends = tombstone.parent, tombstone.child
+        if ends not in self.tombstones:
+            for end in ends:
+                self._tombstones_at[end] = self._tombstones_at.get(end, 0) + 1
+        self.tombstones[ends] = tombstone
+        self.buried.pop(ends, None)
+        self.buried[ends] = None
+
+    def unbury(self, ends: ArcKey) -> ArcRecord | None:
+        """Drop the tombstone of an arc, and return it; None where there is none."""
+        tombstone = self.tombstones.pop(ends, None)
+        if tombstone is not None:
+            self.buried.pop(ends, None)
+            for end in ends:
+                self._tombstones_at[end] -= 1
+                if not self._tombstones_at[end]:
+                    del self._tombstones_at[end]
+        return tombstone
+
+    def has_tombstone(self, node: NodeIndex) -> bool:
+        """Whether a node is an end of an arc that was left and is remembered."""
+        return node in self._tombstones_at
+
+    def set_kind(self, node: NodeIndex, kind: NodeKind) -> None:
+        """Say what a node stands for from now on."""
+        self.kinds[node] = kind
+        if kind is NodeKind.ABSENT:
+            self.idle[node] = None
+
+    def is_blank(self, node: NodeIndex) -> bool:
+        """Whether a node stands for nothing, and no arc that is known leads to it or from it, left ones included."""
+        return not (
+            self.kinds[node] != NodeKind.ABSENT
+            or self.children[node]
+            or self.parents[node]
+            or node in self._tombstones_at
+            or node in self.suspended_from
+            or node in self.suspended_into
+            or node in self.virtual_node_of
+            or any(node in children for children in self.divergent_children.values())
+        )
+
+    def forget_names(self, nodes: Iterable[NodeIndex]) -> None:
+        """Forget the names of blank nodes: their numbers are free. Not while the graph is held."""
+        assert not self.is_held
+        forgotten = list(nodes)
+        for node in forgotten:
+            self._numbers.pop(self.ids[node])
+            self._set_free(node)
+        if forgotten:
+            # Nothing that readers keep under these numbers holds any more.
+            self.update_count += 1
+            self.changed_tails.append((self.update_count, frozenset(forgotten)))
+
+    def _set_free(self, node: NodeIndex) -> None:
+        self.ids[node] = NOBODY
+        self.versions[node] = 0
+        self.version_servers.pop(node, None)
+        heappush(self._free, node)
+
+    @property
+    def free_count(self) -> int:
+        """How many numbers are free."""
+        return len(self._free)
+
+    def is_free(self, node: NodeIndex) -> bool:
+        """Whether a number has no name."""
+        return self.ids[node] == NOBODY
+
+    def restore(self, name: NodeId, kind: NodeKind) -> None:
+        """Take up the next number as it was stored, with its name or without."""
+        node = self._append(name)
+        if name == NOBODY:
+            heappush(self._free, node)
+        else:
+            self._numbers[name] = node
+            self.set_kind(node, kind)
+
     def intern(self, name: NodeId) -> NodeIndex:
         """The number of an id; a new one stands for nothing yet."""
         node = self.index.get(name)
         if node is None:
-            node = NodeIndex(len(self.ids))
+            node = self._take_free(name) if self._free else self._append(name)
             self._numbers[name] = node
-            self.ids.append(name)
-            self.kinds.append(NodeKind.ABSENT)
-            self.versions.append(0)
-            self.children.append({})
-            self.parents.append({})
         return node
 
-    def forget_interned(self, length: int) -> None:
-        """Forget the numbers from `length` on, of nodes that never stood for anything (a refused update)."""
-        for name in self.ids[length:]:
+    def _take_free(self, name: NodeId) -> NodeIndex:
+        node = heappop(self._free)
+        self.ids[node] = name
+        self._taken.append(node)
+        for taken in self._hidden:
+            taken.add(node)
+        self.renamed.append(node)
+        self.renamed_count += 1
+        return node
+
+    def renamed_since(self, count: int) -> list[NodeIndex] | None:
+        """The numbers that got another name since so many had; None where they are too many to be remembered."""
+        new = self.renamed_count - count
+        return None if new > len(self.renamed) else list(islice(reversed(self.renamed), new))
+
+    def _append(self, name: NodeId) -> NodeIndex:
+        self.ids.append(name)
+        self.kinds.append(NodeKind.ABSENT)
+        self.versions.append(0)
+        self.children.append({})
+        self.parents.append({})
+        return NodeIndex(len(self.ids) - 1)
+
+    def mark(self) -> Mark:
+        """Where the interning of ids is, for `interned_since` and `forget_interned`."""
+        return Mark(len(self.ids), len(self._taken))
+
+    def interned_since(self, mark: Mark) -> list[NodeIndex]:
+        """The numbers that ids got in this step since a mark."""
+        return [*self._taken[mark.taken :], *map(NodeIndex, range(mark.length, len(self.ids)))]
+
+    def forget_interned(self, mark: Mark) -> None:
+        """Forget the numbers given since a mark, of nodes that never stood for anything (a refused update)."""
+        for node in self._taken[mark.taken :]:
+            del self._numbers[self.ids[node]]
+            self._set_free(node)
+        del self._taken[mark.taken :]
+        for name in self.ids[mark.length :]:
             del self._numbers[name]
         for column in (self.ids, self.kinds, self.versions, self.children, self.parents):
-            del column[length:]
+            del column[mark.length :]
+
+    def take_interned(self, recorded: int) -> list[NodeIndex]:
+        """The numbers that got a name in this step, which ends: nodes below `recorded` were known before."""
+        found = self.interned_since(Mark(recorded, 0))
+        self._taken.clear()
+        return found
 
     def _inner_arcs(
         self, virtual_node: VirtualNode

@@ -1,7 +1,8 @@
 """What the core makes durable: the rows it writes and the state it starts from.
 
 A step's records become durable together or not at all, and before any message or reply of that step leaves. The core
-numbers nodes itself (`NodeIndex`, dense from 0, never used again), so that rows, bitmaps and arcs stay small.
+numbers nodes itself (`NodeIndex`, dense from 0), so that rows, bitmaps and arcs stay small. The number of a name that
+is forgotten is given to another one.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ class NodeKind(IntEnum):
 
 
 class NodeRecord(NamedTuple):
-    """One node. `virtual_node` is the number of the virtual node it is a component of, or None."""
+    """One node. `virtual_node` is the number of the virtual node it is a component of, or None.
+
+    A row whose `node_id` is `@` says that the number is free.
+    """
 
     node: NodeIndex
     node_id: NodeId
@@ -62,10 +66,13 @@ class ArcRecord(NamedTuple):
 
 
 class VirtualNodeRecord(NamedTuple):
-    """One virtual node: its id is (smallest component, final priority of the update that made it)."""
+    """One virtual node: its id is (smallest component, final priority of the update that made it).
+
+    A row that is not `present` says that it is gone: the row of its number is deleted.
+    """
 
     number: int
-    """Number on this server, never used again."""
+    """Number on this server, not used again while the server runs."""
     smallest: NodeId
     counter: int
     server: ServerId
@@ -82,6 +89,25 @@ class OutcomeRecord(NamedTuple):
     """Tells a repeated request from another one under the same id."""
     outcome: str
     """JSON, as `namegraph.state.request_log` writes and reads it."""
+
+
+class ChangeRecord(NamedTuple):
+    """What one update changed of the groups at home here. No answer about the graph rests on it."""
+
+    number: int
+    """Order in which this server committed them, from 1, without gaps; the oldest are forgotten first."""
+    counter: int
+    """Counter of the update's final priority."""
+    revision: str
+    request_id: RequestId
+    told_at: int
+    """Milliseconds since 1970 (UTC) on the clock of the server that was asked; 0 where it is not known."""
+    caller: str
+    """Who asked for it, as far as known; empty where not."""
+    server: ServerId
+    """The server that was asked."""
+    changes: bytes
+    """As `namegraph.model.changes` writes and reads them."""
 
 
 class ProtocolRow(NamedTuple):
@@ -105,6 +131,9 @@ class Records:
     protocol: list[ProtocolRow] = field(default_factory=list)
     forget_outcomes_through: int | None = None
     """Outcomes of this sequence number and below are forgotten."""
+    changes: list[ChangeRecord] = field(default_factory=list)
+    forget_changes_through: int | None = None
+    """Changes of this number and below are forgotten."""
     counter: int | None = None
     """The priority counter, where it rose."""
 
@@ -117,14 +146,18 @@ class Records:
         self.protocol += later.protocol
         if later.forget_outcomes_through is not None:
             self.forget_outcomes_through = later.forget_outcomes_through
+        self.changes += later.changes
+        if later.forget_changes_through is not None:
+            self.forget_changes_through = later.forget_changes_through
         if later.counter is not None:
             self.counter = later.counter
 
     def is_empty(self) -> bool:
         """Whether nothing needs to be made durable."""
         return (
-            not (self.nodes or self.arcs or self.virtual_nodes or self.outcomes or self.protocol)
+            not (self.nodes or self.arcs or self.virtual_nodes or self.outcomes or self.protocol or self.changes)
             and self.counter is None
+            and self.forget_changes_through is None
             and self.forget_outcomes_through is None
         )
 
@@ -144,3 +177,5 @@ class StoredState:
     outcomes: Iterable[OutcomeRecord]
     protocol: Iterable[ProtocolRow] = ()
     """In any order; without values that are None."""
+    last_change: int = 0
+    """The number of the newest `ChangeRecord`; the others are not read at a start."""

@@ -208,7 +208,7 @@ class Reconciliation:
             ours = known_arc(context, theirs.arc)
             if ours is not None and is_newer(ours, theirs):
                 answer.append(ours)
-            elif context.group_versions.is_deleted_since(theirs.arc.child, theirs.writer):
+            elif self._is_gone_here(theirs, sender):
                 answer.append(_gone_with_group(theirs))
             elif not can_be_child(context, theirs.arc.child, theirs.kind):
                 answer.append(theirs._replace(is_present=False, kind=NodeKind.ABSENT))
@@ -224,6 +224,13 @@ class Reconciliation:
         unconfirmed = tuple(arc for arc in context.unconfirmed if context.home_of(arc.parent) == sender)
         self._held_by.pop(sender, None)
         context.send(sender, DigestReply(tuple(answer), unconfirmed))
+
+    def _is_gone_here(self, theirs: KnownArc, sender: ServerId) -> bool:
+        """Whether an arc that another server holds was left, or went with its child, before the sender lost sight."""
+        context = self._context
+        if known_arc(context, theirs.arc) is None and context.forgotten.was_left(sender, theirs.writer):
+            return True
+        return context.group_versions.is_deleted_since(theirs.arc.child, theirs.writer)
 
     def held_too(self, sender: ServerId, held: DigestReply) -> None:
         """As the parents' home: settle each arc at its newest state."""
@@ -244,7 +251,9 @@ class Reconciliation:
                     theirs.arc, f"{theirs.arc.child} is not there, or something else than this arc takes it for"
                 )
             elif ours is None:
-                newest[theirs.arc] = theirs
+                is_sure = theirs.is_present and theirs.arc not in held.unconfirmed
+                was_left = is_sure and context.forgotten.was_left(sender, theirs.writer)
+                newest[theirs.arc] = _gone_with_group(theirs) if was_left else theirs
             else:
                 newer, older = (theirs, ours) if is_newer(theirs, ours) else (ours, theirs)
                 # Who left an arc may not know any more what its child was.
@@ -420,7 +429,11 @@ class Reconciliation:
         context = self._context
         steps: list[Step] = []
         for known in arcs:
-            if not is_newer(known, known_arc(context, known.arc)):
+            ours = known_arc(context, known.arc)
+            if not is_newer(known, ours):
+                continue
+            if ours is None and context.forgotten.is_as_old(context.other_home_of(known.arc), known.writer):
+                # It was told before that was forgotten: the sender has gone back to an older copy.
                 continue
             if context.is_in_view(context.home_below(parent=known.arc.parent, child=known.arc.child)):
                 steps.append(_settle(known))

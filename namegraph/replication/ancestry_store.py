@@ -195,12 +195,12 @@ class AncestryStore:
         graph.unsuspend(parent, child)
         arc = ArcRecord(parent, child, known.cost, known.version, known.writer, known.is_present, known.is_present)
         if known.is_present:
-            graph.tombstones.pop((parent, child), None)
+            graph.unbury((parent, child))
             graph.suspend(arc)
             if graph.kinds[child] == NodeKind.ABSENT:
                 self._set_kind(child, known.kind)
         else:
-            graph.tombstones[parent, child] = arc
+            graph.bury(arc)
         self.change.read_anew(parent)
         self._rows_of.arcs[parent, child] = None
 
@@ -209,9 +209,7 @@ class AncestryStore:
         graph = self._graph
         parent, child = ends = graph.index[left.arc.parent], graph.index[left.arc.child]
         graph.unsuspend(parent, child)
-        graph.tombstones[ends] = ArcRecord(
-            parent, child, left.cost, left.version, left.writer, present=False, suspended=False
-        )
+        graph.bury(ArcRecord(parent, child, left.cost, left.version, left.writer, present=False, suspended=False))
         self._rows_of.arcs[ends] = None
         if graph.kinds[child] == NodeKind.PROCESS and not graph.arcs_into(child):
             self._set_kind(child, NodeKind.ABSENT)
@@ -300,9 +298,9 @@ class AncestryStore:
         if not owns_parent and arc.present:
             self._set_kind(parent, NodeKind.GROUP)
         if arc.present:
-            graph.tombstones.pop(ends, None)
+            graph.unbury(ends)
         else:
-            graph.tombstones[ends] = arc
+            graph.bury(arc)
         self._rows_of.arcs[ends] = None
 
     def rename(self, name: NodeId, vnid: Vnid | None, *, final: Priority) -> None:
@@ -413,8 +411,34 @@ class AncestryStore:
         """Add the rows of the graph that changed since this was last asked."""
         self._rows_of.take(records)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that commits changed was followed: then no number is noted here but those of nodes that are."""
+        return not (self._renamed or self._dropped) and self.change.is_followed
+
+    def knows(self, node: NodeIndex) -> bool:
+        """Whether a node is above or below an owned one, and another server's."""
+        return node in self.above or node in self.leaving
+
+    def forget_arcs(self, arcs: Iterable[ArcKey]) -> None:
+        """Drop tombstones."""
+        graph = self._graph
+        for ends in arcs:
+            graph.unbury(ends)
+            self._rows_of.arcs[ends] = None
+            for end in ends:
+                if graph.kinds[end] == NodeKind.ABSENT:
+                    graph.idle[end] = None
+
+    def forget_names(self, nodes: list[NodeIndex]) -> None:
+        """Forget blank nodes: their numbers are free, in memory and in the rows."""
+        self._context.ancestors.forget(nodes)
+        self._graph.forget_names(nodes)
+        self._rows_of.nodes.update(dict.fromkeys(nodes))
+
     def all_recorded(self) -> None:
         """Say that every node has a row by now."""
+        self._graph.take_interned(self._rows_of.recorded)
         self._rows_of.recorded = len(self._graph.ids)
 
     def restore(self) -> None:
@@ -437,7 +461,7 @@ class AncestryStore:
 
     def _set_kind(self, node: NodeIndex, kind: NodeKind) -> None:
         if self._graph.kinds[node] != kind:
-            self._graph.kinds[node] = kind
+            self._graph.set_kind(node, kind)
             self._rows_of.nodes[node] = None
             self.change.read_anew(node)
 

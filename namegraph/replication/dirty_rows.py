@@ -36,9 +36,9 @@ class DirtyRows:
     def take(self, records: Records) -> None:
         """Add the rows of all that was noted."""
         graph = self._graph
-        if self.recorded == len(graph.ids) and not (self.nodes or self.arcs or self.records or self.virtual_nodes):
+        self.nodes.update(dict.fromkeys(graph.take_interned(self.recorded)))
+        if not (self.nodes or self.arcs or self.records or self.virtual_nodes):
             return
-        self.nodes.update(dict.fromkeys(map(NodeIndex, range(self.recorded, len(graph.ids)))))
         self.recorded = len(graph.ids)
         records.nodes += [self._node_row(node) for node in sorted(self.nodes)]
         for parent, child in self.arcs:

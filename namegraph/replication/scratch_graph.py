@@ -55,6 +55,6 @@ class ScratchGraph:
             changes,
             topology,
             final_priority=final,
-            interned_from=len(self.graph.ids),
+            since=self.graph.mark(),
             reports_control=False,
         )

@@ -16,7 +16,9 @@ from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority
 from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import ArcRecord, NodeIndex
-from namegraph.state.durable_maps import ARCS, PRESENCE, SERVERS, DurableMap, DurableState
+from namegraph.state.change_log import ChangeLog
+from namegraph.state.durable_maps import ARCS, PRESENCE, SERVERS, SUBNETS, DurableMap, DurableState
+from namegraph.state.forgotten_arcs import ForgottenArcs
 from namegraph.state.group_versions import GroupVersions
 from namegraph.state.in_doubt import UpdatesInDoubt
 from namegraph.state.view_phase import ViewPhase
@@ -29,6 +31,9 @@ UNCONFIRMED = "unconfirmed"
 """Rows: one for each arc that the home of its parent knows nothing of."""
 LEFT_APART = "left apart"
 """Rows: one for each arc that this server left while the home of its other end was in another view."""
+
+REMOVED = "removed subnet"
+"""Rows: one for each subnet of a server that was removed."""
 
 NEVER = Priority(0, ServerId(""))
 """Below every priority: the version of what no update has changed."""
@@ -47,11 +52,15 @@ class ServerContext:
         self.graph = graph
         self.ancestors = AncestorSets(graph)
         self.counter = 0
+        self.change_log = ChangeLog()
         self.has_gone_back = False
         """Whether the database of this server ever turned out to be an older copy of itself."""
         self.caught_up_with = DurableMap(durable, CAUGHT_UP, SERVERS, PRESENCE)
         """Where it did: the servers that it has healed with since."""
         self.group_versions = GroupVersions(durable)
+        self.forgotten = ForgottenArcs(durable)
+        self.removed = DurableMap(durable, REMOVED, SUBNETS, PRESENCE)
+        """Subnets of other servers that an operator has taken out of the table; what was left with them is kept."""
         self.doubts = UpdatesInDoubt(durable)
         self.unilateral_leaves = DurableMap(durable, LEFT_APART, ARCS, PRESENCE)
         """Arcs that this server left while the home of their other end was in another view, until both have healed.
@@ -209,6 +218,14 @@ class ServerContext:
         """The home of that end of an arc of this server which is not here; this server, where both are."""
         below = self.home_below(parent=arc.parent, child=arc.child)
         return self.home_of(arc.parent) if below == self.server else below
+
+    def version_before(self, arc: ArcId) -> int:
+        """The version of an arc with an end here that is not there: at which it was left, or above which it is new."""
+        graph = self.graph
+        parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
+        if parent is not None and child is not None and (parent, child) in graph.tombstones:
+            return graph.tombstones[parent, child].version
+        return self.forgotten.floor(self.other_home_of(arc))
 
     def home_of(self, node: NodeId) -> ServerId:
         """The home of a group, or of a node that is known here: what has no home lives here."""

@@ -16,7 +16,7 @@ import msgspec
 
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.rows import ProtocolRow
-from namegraph.wire.codec import compressed, decompressed
+from namegraph.wire.inflation import compressed, decompressed
 from namegraph.wire.message_parts import ArcId, UpdateId
 
 K = TypeVar("K")

@@ -8,6 +8,7 @@ Source: protocol.md section 7, *Views*.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from namegraph.model.names import ServerId
@@ -18,6 +19,13 @@ from namegraph.wire.message_parts import ViewId
 
 EARLY = "early letter"
 """Rows: a letter by the order in which they came."""
+
+
+LETTERS_LIMIT = 10_000
+"""Of one sender: what its clients and the healing of a view bring in the moments before the view is installed here."""
+
+BYTES_LIMIT = 32 * 1024 * 1024
+"""Of one sender: they are in memory and on disk."""
 
 
 class _Early(NamedTuple):
@@ -32,12 +40,22 @@ class FutureViewBuffer:
     def __init__(self, durable: DurableState) -> None:
         self._kept = DurableMap(durable, EARLY, NUMBERS, packed(_Early))
         self._next = max(self._kept, default=-1) + 1
+        self._letters: Counter[ServerId] = Counter(early.sender for early in self._kept.values())
+        self._bytes: Counter[ServerId] = Counter()
+        for early in self._kept.values():
+            self._bytes[early.sender] += len(early.encoded)
 
-    def keep(self, view: ViewId, sender: ServerId, encoded: bytes, *, context: ServerContext) -> None:
-        """Keep a letter, if its view may still be installed here."""
-        if view > context.view and view >= context.promised:
-            self._kept[self._next] = _Early(view, sender, encoded)
-            self._next += 1
+    def keep(self, view: ViewId, sender: ServerId, encoded: bytes, *, context: ServerContext) -> bool:
+        """Keep a letter, if its view may still be installed here; returns False where its sender has too many here."""
+        if not (view > context.view and view >= context.promised):
+            return True
+        if self._letters[sender] >= LETTERS_LIMIT or self._bytes[sender] + len(encoded) > BYTES_LIMIT:
+            return False
+        self._letters[sender] += 1
+        self._bytes[sender] += len(encoded)
+        self._kept[self._next] = _Early(view, sender, encoded)
+        self._next += 1
+        return True
 
     def has_come(self, context: ServerContext) -> bool:
         """Whether there is something to take, or to forget."""
@@ -55,6 +73,8 @@ class FutureViewBuffer:
         for number, early in list(self._kept.items()):
             if early.view <= context.view:
                 del self._kept[number]
+                self._letters[early.sender] -= 1
+                self._bytes[early.sender] -= len(early.encoded)
             if early.view == context.view:
                 found.append((early.sender, decode(early.encoded)))
         return found

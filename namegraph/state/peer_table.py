@@ -70,6 +70,8 @@ class PeerTable:
         self._owners.pop(subnet, None)
         server = self._context.table.owner_of(subnet)
         self._context.table.forget(subnet)
+        if server is not None:
+            self._context.removed[subnet] = None
         if server is not None and server not in self._context.table.subnets_by_server:
             # Whatever it has done, nobody learns it any more.
             self._context.doubts.healed((server,))
@@ -118,6 +120,7 @@ class PeerTable:
                 self.refused[server, subnet] += 1
             elif owner is None and (subnet in self._added or subnet in self._configured):
                 context.table.learn(subnet, server)
+                context.removed.pop(subnet, None)
                 self._owners[subnet] = server
 
     def require_all_met(self) -> None:

@@ -28,9 +28,9 @@ def restore_graph(state: StoredState, context: ServerContext) -> None:
 def _restore_nodes(graph: NameGraph, rows: Iterable[NodeRecord]) -> dict[int, list[NodeIndex]]:
     components: dict[int, list[NodeIndex]] = {}
     for index, node_id, kind, virtual_node, version, version_server in rows:
-        if graph.intern(node_id) != index:
+        if index != len(graph.ids) or node_id in graph.index:
             raise InconsistentStateError(f"node {index} ({node_id}) is not the next one: {len(graph.ids) - 1} is")
-        graph.kinds[index] = kind
+        graph.restore(node_id, kind)
         graph.versions[index] = version
         if version_server is not None:
             graph.version_servers[index] = version_server
@@ -79,4 +79,4 @@ def _restore_arcs(graph: NameGraph, rows: Iterable[ArcRecord], context: ServerCo
             children[parent][child] = arc
             parents[child][parent] = arc
         else:
-            graph.tombstones[parent, child] = arc
+            graph.bury(arc)

@@ -55,6 +55,8 @@ class Channels:
         self._beginnings: Counter[ServerId] = Counter()
         self.faults: Counter[tuple[ServerId, PeerFault]] = Counter()
         """What other servers did wrong, by server and kind; for operators."""
+        self.leaps_refused: dict[ServerId, int] = {}
+        """By server: the number that was last refused because it leaps too far. Its session is to end with that."""
 
     def met(self, server: ServerId) -> None:
         """A server is there, and what it has handled fits: letters to it may leave."""

@@ -131,8 +131,8 @@ class Collector:
                 f"the group {group} is in use: {self._in_words(parents, 'parent', 'parents')}, "
                 f"{self._in_words(children, 'member', 'members')}; leave them first, or delete with force",
                 group=group,
-                parents=",".join(self._named(parents)),
-                children=",".join(self._named(children)),
+                parents="\n".join(self._named(parents)),
+                children="\n".join(self._named(children)),
             )
         arcs = [(parent, node) for parent in parents] + [(node, child) for child in children]
         if arcs and not self._is_whole:

@@ -15,7 +15,7 @@ from namegraph.wire.codec import NotAMessageError, decode_outcome
 from namegraph.wire.columns import are_possible, concerning, fit_arcs, fit_records, nodes_in
 from namegraph.wire.message_parts import UpdateId
 from namegraph.wire.update_messages import UpdateOutcome
-from namegraph.wire.value_limits import are_legal
+from namegraph.wire.value_limits import highest_legal
 
 
 def read_share(encoded: bytes, context: ServerContext, *, update_id: UpdateId | None = None) -> UpdateOutcome:
@@ -27,7 +27,7 @@ def read_share(encoded: bytes, context: ServerContext, *, update_id: UpdateId | 
         raise NotAMessageError("an outcome with columns that do not fit together")
     if not are_possible(outcome.arcs):
         raise NotAMessageError("an outcome with an impossible arc")
-    if not are_legal(outcome, context.table):
+    if highest_legal(outcome, context.table) is None or not outcome.origin.is_legal():
         raise NotAMessageError("an outcome with an invalid name or number")
     return share_of(outcome, context)
 

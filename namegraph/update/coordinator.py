@@ -318,6 +318,10 @@ class Coordinator:
         """The updates that are not over, sorted."""
         return [running.update_id for running, _ in self.all_running()]
 
+    def phases(self) -> list[tuple[RequestId, str]]:
+        """The updates that are not over, by what they were asked for as, and how far each is."""
+        return [(running.request_id, running.phase.name.lower()) for running in list(self._running.values())]
+
     def all_running(self) -> list[tuple[Transaction, tuple[ServerId, ...]]]:
         """The updates that are not over, sorted, each with the servers it waits for."""
         return [
@@ -512,7 +516,7 @@ class Coordinator:
             self._finish_cut(running)
             return
         try:
-            decision = decide(running.update_id, running.readies, final=running.final)
+            decision = decide(running.update_id, running.readies, final=running.final, origin=running.plan.origin)
         except UnsaidError as error:
             server = self._context.home_of(error.node)
             self._context.faults.append((server, PeerFault.UNSAID))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from namegraph.graph.delta import GraphDelta
 from namegraph.graph.virtual_node_changes import Topology
+from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.outcomes import EffectKind
 from namegraph.model.priorities import Priority
@@ -46,7 +47,9 @@ class Decision:
     """Arcs that were to be joined if needed, and were there."""
 
 
-def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Priority) -> Decision:
+def decide(
+    update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Priority, origin: Origin = NO_ORIGIN
+) -> Decision:
     """Compute the outcome of an update for which everybody is ready; raises `UnsaidError`."""
     records: dict[NodeId, AncestryRecord] = {}
     for server in sorted(readies):
@@ -78,6 +81,7 @@ def decide(update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Pri
             renamed,
             relay,
             tuple(sorted(base for base in bases.items() if base[0] not in relayed)),
+            origin,
         ),
         after,
         [(kind, list(components)) for kind, components in topology.effects],

@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from namegraph.events import Cut
 from namegraph.graph.controlled_sinks import AFFECTED_COMPARED_LIMIT, Sinks, controlled_among
+from namegraph.model.changes import NO_ORIGIN
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import JoinArc, LeaveArc
 from namegraph.model.outcomes import Member
@@ -29,6 +30,7 @@ from namegraph.update.decision_log import DecisionLog
 from namegraph.update.import_plan import steps_in
 from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
+from namegraph.update.recorded_changes import changes_of_known, changes_of_share
 from namegraph.wire.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
 from namegraph.wire.message_parts import ArcChange, ArcId, KnownArc, PendingEntry, Update, UpdateId
 from namegraph.wire.update_messages import (
@@ -192,6 +194,9 @@ class Participant:
 
     def set_leaving(self, known: KnownArc) -> None:
         """Take over what was done to an arc from here while its child's home is away."""
+        context = self._context
+        changes = changes_of_known(context, known)
+        context.change_log.note(context.next_priority(), context.server, NO_ORIGIN, changes)
         self._records.set_leaving(known)
         self._note_left((known,))
         self._prune_and_follow()
@@ -238,6 +243,8 @@ class Participant:
 
     def _apply(self, share: UpdateOutcome) -> None:
         records = self._records
+        changes = changes_of_share(self._context, share)
+        self._context.change_log.note(share.final, share.update_id.coordinator, share.origin, changes)
         relayed = nodes_in(share.relay)
         records.install(share.relay)
         for node, base in share.bases:

@@ -78,7 +78,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
     if inner:
         arcs, children, declined = find_inner(context, records, inner)
         return Findings((), pack_arcs(arcs), children, 0, declined)
-    interned_from = len(graph.ids)
+    since = graph.mark()
     collector = Collector(context, is_whole=False, is_of_client=update.is_of_client)
     try:
         changes = collector.collect(operations_in(update), size=update.size)
@@ -99,7 +99,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
         refusal = Refusal(Reason.GROUP_IN_USE, str(error))
         raise CannotError(Refuse(update.update_id, collector.number, refusal, to_leave)) from None
     finally:
-        graph.forget_interned(interned_from)
+        graph.forget_interned(since)
 
 
 def _waiting_kinds(context: ServerContext, update: Update, collector: Collector) -> dict[ArcId, NodeKind]:
@@ -141,8 +141,7 @@ def _arc_changes(
         name = ArcId(graph.ids[parent], graph.ids[child])
         if name in waiting or context.owns(parent):
             left = found.get(name)
-            buried = graph.tombstones.get((parent, child))
-            version = left.version if left is not None else 0 if buried is None else buried.version
+            version = left.version if left is not None else context.version_before(name)
             if name in waiting:
                 found[name] = ArcChange(name, False, waiting[name], cost, version + 1, is_suspended=True)
             else:

@@ -20,7 +20,7 @@ from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.uncertainty import Uncertainty
 from namegraph.wire.columns import PRESENT, Numbers, column_of, place_array, renumbered, state_array
-from namegraph.wire.message_parts import ArcColumns, ChildTruth, GroupChange, OperationColumns
+from namegraph.wire.message_parts import ArcColumns, ArcId, ChildTruth, GroupChange, OperationColumns
 
 BroughtFindings = tuple[tuple[GroupChange, ...], ArcColumns, tuple[ChildTruth, ...], int]
 """Groups, arcs, children, and how many arcs are there already: as in `Findings`."""
@@ -62,7 +62,7 @@ def prepare_import(context: ServerContext, records: AncestryStore, columns: Oper
     versions = [NEVER if node is None else records.version_of(node) for node in numbers]
     return (
         tuple(GroupChange(name, is_present=True) for name in compress(names, is_created)),
-        _joined(graph, columns, is_new & owns_parent, numbers),
+        _joined(context, columns, is_new & owns_parent),
         tuple(
             ChildTruth(names[child], kind_after[child], versions[child])
             for child in np.unique(children[owns_child]).tolist()
@@ -85,17 +85,14 @@ def _are_new(graph: NameGraph, parents: Numbers, children: Numbers, numbers: lis
     return is_new
 
 
-def _joined(
-    graph: NameGraph, columns: OperationColumns, chosen: Numbers, numbers: list[NodeIndex | None]
-) -> ArcColumns:
+def _joined(context: ServerContext, columns: OperationColumns, chosen: Numbers) -> ArcColumns:
     """Some of the arcs, each with the version after that which it had when it was left."""
     parents, children = place_array(columns.parents)[chosen], place_array(columns.children)[chosen]
     versions = np.ones(len(parents), np.uint64)
-    if graph.tombstones:
+    if context.graph.tombstones or context.forgotten:
+        names = columns.names
         for arc, (parent, child) in enumerate(zip(parents.tolist(), children.tolist(), strict=True)):
-            buried = graph.tombstones.get((numbers[parent], numbers[child]))
-            if buried is not None:
-                versions[arc] = buried.version + 1
+            versions[arc] = context.version_before(ArcId(names[parent], names[child])) + 1
     names, (new_parents, new_children) = renumbered(columns.names, parents, children)
     count = len(parents)
     return ArcColumns(

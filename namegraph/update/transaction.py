@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.outcomes import GraphEffect, Outcome
 from namegraph.model.priorities import Priority
@@ -53,6 +54,7 @@ class Plan:
     cut: str | None = None
     without: ServerId | None = None
     """A server that must be out of reach: where it is back, nothing is done."""
+    origin: Origin = NO_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,9 @@ def _found_again(update: Update, context: ServerContext, records: AncestryStore)
     """
     if not (update.is_of_client and Uncertainty(context).is_graph_all):
         return None
-    if any(isinstance(step, JoinArc) and step.offline for _, step in update.operations):
+    joins = [step for _, step in update.operations if isinstance(step, JoinArc)]
+    # An arc is joined above the versions of what was forgotten, and that may be more by now.
+    if any(join.offline for join in joins) or (joins and context.forgotten):
         return None
     try:
         return prepare_update(context, records, update)

@@ -19,7 +19,7 @@ from namegraph.state.context import ServerContext
 from namegraph.update.order_queue import Entries, EntryPhase
 from namegraph.wire.codec import InView, Message
 from namegraph.wire.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcColumns, KnownArc, ReconcileArc
+from namegraph.wire.message_parts import ArcChange, ArcColumns, KnownArc, LeftArc, ReconcileArc
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -39,9 +39,11 @@ from namegraph.wire.view_messages import (
     Decline,
     DigestReply,
     ExcludedFromView,
+    ForgetLeft,
     HintedOutcome,
     IncomingSuspended,
     Install,
+    LeftForgotten,
     MemberReconciled,
     Open,
     Propose,
@@ -116,6 +118,14 @@ def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entr
             return _unless(
                 _are_between(arcs, parents=context.server, children=sender, context=context), PeerFault.NOT_ITS_NODE
             )
+        case ForgetLeft(arcs=left):
+            return _unless(
+                _are_between(left, parents=sender, children=context.server, context=context), PeerFault.NOT_ITS_NODE
+            )
+        case LeftForgotten(arcs=left):
+            return _unless(
+                _are_between(left, parents=context.server, children=sender, context=context), PeerFault.NOT_ITS_NODE
+            )
         case HintedOutcome(groups=groups, arcs=arcs):
             if not all(map(_can_be, arcs)):
                 return PeerFault.NO_ARC
@@ -153,7 +163,9 @@ def _can_be(known: KnownArc | ReconcileArc) -> bool:
     return parent != child and (known.kind is not NodeKind.ABSENT or not known.is_present)
 
 
-def _are_between(arcs: Iterable[KnownArc], *, parents: ServerId, children: ServerId, context: ServerContext) -> bool:
+def _are_between(
+    arcs: Iterable[KnownArc | LeftArc], *, parents: ServerId, children: ServerId, context: ServerContext
+) -> bool:
     return all(
         context.home_of(known.arc.parent) == parents and context.home_of(known.arc.child) == children for known in arcs
     )

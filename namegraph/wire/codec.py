@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from namegraph.wire.inflation import TooLargeError, compressed, inflated
 from namegraph.wire.message_parts import FIRST_VIEW, ViewId
 from namegraph.wire.update_messages import (
     Abort,
@@ -26,7 +27,9 @@ from namegraph.wire.update_messages import (
 from namegraph.wire.view_messages import (
     ArcDigest,
     DigestReply,
+    ForgetLeft,
     IncomingSuspended,
+    LeftForgotten,
     MemberReconciled,
     Open,
     SuspendIncoming,
@@ -51,6 +54,8 @@ InView = (
     | Open
     | ArcDigest
     | DigestReply
+    | ForgetLeft
+    | LeftForgotten
     | MemberReconciled
     | ViewReconciled
 )
@@ -65,17 +70,6 @@ class Enclosed(Struct, frozen=True, array_like=True, tag=True):
 
     view: ViewId
     encoded: bytes
-
-
-COMPRESSED_FROM_BYTES = 64 * 1024
-
-
-DECOMPRESSED_BYTES_LIMIT = 1024 * 1024 * 1024
-"""Fifty times what half a million arcs take."""
-
-
-_COMPRESSED = b"x"
-"""The first byte of what zlib writes; no array of MessagePack begins with it."""
 
 
 _DECODER = msgspec.msgpack.Decoder(Message | Enclosed)
@@ -135,27 +129,6 @@ def _decode(encoded: bytes) -> Message | Enclosed:
 
 def _read(decoder: msgspec.msgpack.Decoder[Any], encoded: bytes) -> Any:
     try:
-        return decoder.decode(decompressed(encoded))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, zlib.error) as error:
+        return decoder.decode(inflated(encoded))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TooLargeError, zlib.error) as error:
         raise NotAMessageError(str(error)) from None
-
-
-def compressed(encoded: bytes) -> bytes:
-    """An encoded array, compressed if it is long."""
-    return zlib.compress(encoded, 1) if len(encoded) > COMPRESSED_FROM_BYTES else encoded
-
-
-def decompressed(encoded: bytes) -> bytes | bytearray:
-    """What was given to `compressed`; raises `NotAMessageError` or `zlib.error`."""
-    if encoded[:1] != _COMPRESSED:
-        return encoded
-    decompressor = zlib.decompressobj()
-    found = bytearray()
-    # All at once would be copied as a whole, and no other thread could run meanwhile.
-    for start in range(0, len(encoded), COMPRESSED_FROM_BYTES):
-        found += decompressor.decompress(encoded[start : start + COMPRESSED_FROM_BYTES])
-        if len(found) > DECOMPRESSED_BYTES_LIMIT:
-            break
-    if not decompressor.eof or len(found) > DECOMPRESSED_BYTES_LIMIT:
-        raise NotAMessageError(f"a compressed message that is cut off, or larger than {DECOMPRESSED_BYTES_LIMIT} bytes")
-    return found

@@ -234,6 +234,14 @@ class GroupChange(NamedTuple):
     is_present: bool
 
 
+class LeftArc(NamedTuple):
+    """An arc that was left, as its tombstone has it."""
+
+    arc: ArcId
+    version: int
+    writer: int
+
+
 class KnownArc(NamedTuple):
     """What one end of an arc knows of it."""
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.names import NodeId
 from namegraph.model.outcomes import Member
 from namegraph.model.priorities import Priority
@@ -149,6 +150,7 @@ class UpdateOutcome(Struct, frozen=True, array_like=True):
     """The records above joined parents that a participant lacks, or holds in another version."""
     bases: tuple[tuple[NodeId, Priority], ...]
     """The version of each changed ancestry record to which the change applies, where the record is not relayed."""
+    origin: Origin = NO_ORIGIN
 
 
 class Commit(Struct, frozen=True, array_like=True, tag=True):

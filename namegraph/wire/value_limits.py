@@ -46,18 +46,22 @@ class _Finder(NamedTuple):
     in_many: Callable[[Collection[Any], _Values], None]
 
 
-def are_legal(message: Message | UpdateOutcome, table: OwnershipTable) -> bool:
-    """Whether all names and numbers are such as a correct server sends. Columns of numbers are not looked into."""
+def highest_legal(message: Message | UpdateOutcome, table: OwnershipTable) -> int | None:
+    """The highest number of a message, if all its names and numbers are such as a correct server sends; else None.
+
+    0 where it holds no number. Columns of numbers are not looked into.
+    """
     values = _Values()
     finder = _FINDERS[type(message)]
     if finder is not None:
         finder.in_one(message, values)
     numbers = values.numbers
-    return (
+    are_legal = (
         (not numbers or (min(numbers) >= 0 and max(numbers) <= NUMBER_LIMIT))
         and all(map(_is_server, values.servers))
         and all(are_canonical(table.never_looked_up(some)) for some in _in_pieces(chain.from_iterable(values.names)))
     )
+    return max(numbers, default=0) if are_legal else None
 
 
 def _in_pieces(names: Iterable[NodeId]) -> Iterator[list[NodeId]]:

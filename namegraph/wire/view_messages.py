@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from namegraph.model.names import ServerId
 from namegraph.model.priorities import Priority
-from namegraph.wire.message_parts import ArcId, Cohort, GroupChange, KnownArc, UpdateId, ViewId
+from namegraph.wire.message_parts import ArcId, Cohort, GroupChange, KnownArc, LeftArc, UpdateId, ViewId
 
 
 class Reach(Struct, frozen=True, array_like=True, tag=True):
@@ -91,6 +91,21 @@ class DigestReply(Struct, frozen=True, array_like=True, tag="HeldToo"):
     arcs: tuple[KnownArc, ...]
     unconfirmed: tuple[ArcId, ...] = ()
     """Of these, arcs that were joined at the sender: the parent may never have existed."""
+
+
+class ForgetLeft(Struct, frozen=True, array_like=True, tag=True):
+    """Home of parents to home of children: both can forget these arcs, as everybody knows that they were left."""
+
+    arcs: tuple[LeftArc, ...]
+    floor: int
+    """No arc between the two was forgotten at a higher version at the sender."""
+
+
+class LeftForgotten(Struct, frozen=True, array_like=True, tag=True):
+    """Home of children to home of parents: the sender knows nothing of these arcs any more; the others it keeps."""
+
+    arcs: tuple[LeftArc, ...]
+    floor: int
 
 
 class MemberReconciled(Struct, frozen=True, array_like=True, tag="Healed"):

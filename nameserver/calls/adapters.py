@@ -8,13 +8,15 @@ A method is a coroutine function of a request and a context: what it returns is 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
-from namegraph import RefusedError
+from namegraph import Reason, RefusedError, refuse
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
@@ -25,7 +27,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Context = grpc.aio.ServicerContext[Any, Any]
 RequestT = TypeVar("RequestT", bound=Message)
 Answer: TypeAlias = Message | bytes
-Chunks: TypeAlias = Iterable[bytes] | AsyncIterable[bytes]
+Chunks: TypeAlias = Iterable[bytes] | AsyncGenerator[bytes, None]
 """Serialized messages that no later update changes."""
 
 Method = Callable[[RequestT, Context], Awaitable[Answer]]
@@ -55,6 +57,10 @@ def never(_request: object) -> bool:
     return False
 
 
+async def at_once() -> None:
+    """For reads that wait for nothing."""
+
+
 def nobody(_request: object) -> Sequence[str]:
     """For reads that ask for no ancestors."""
     return ()
@@ -68,10 +74,12 @@ def read(
     *,
     of: Callable[[ReadT], Sequence[str]] = nobody,
     stands: Callable[[ReadT], bool] = never,
+    until_ready: Callable[[], Awaitable[None]] = at_once,
 ) -> Callable[[ReadT, Context], Awaitable[AnswerT]]:
     """A method that answers from the state as it is, once that reflects what is asked for.
 
-    `of` names the nodes whose ancestors it asks for. `stands` tells whether the answer holds whatever becomes of what
+    `of` names the nodes whose ancestors it asks for. `until_ready` waits, after a start, until the state can be told to
+    be that of others too. `stands` tells whether the answer holds whatever becomes of what
     cannot be written at present.
     """
 
@@ -79,6 +87,7 @@ def read(
         return not request.at_least_revision and stands(request)
 
     async def method(request: ReadT, context: Context) -> AnswerT:
+        await until_ready()
         if request.at_least_revision:
             await revisions.reflect(request.at_least_revision, context)
         was_failing = run_loop.storage_failure is not None
@@ -104,14 +113,30 @@ def unary_call(method: Method[RequestT], request_type: type[RequestT]) -> Handle
     )
 
 
-def stream_call(method: StreamMethod[RequestT], request_type: type[RequestT]) -> Handler:
-    """One request, many messages; other calls are served between them."""
+def stream_call(
+    method: StreamMethod[RequestT], request_type: type[RequestT], *, stalled_seconds: float | None = None
+) -> Handler:
+    """One request, many messages; other calls are served between them.
+
+    `stalled_seconds`: how long the caller may take none of them; None: for ever.
+    """
+
+    async def write(chunk: bytes, context: Context) -> None:
+        try:
+            async with asyncio.timeout(stalled_seconds):
+                await context.write(chunk)
+        except TimeoutError:
+            raise refuse(
+                Reason.DEADLINE_EXCEEDED, f"nothing was taken from this stream for {stalled_seconds} seconds"
+            ) from None
 
     async def handle(request: RequestT, context: Context) -> None:
         chunks = await method(request, context)
-        if isinstance(chunks, AsyncIterable):
-            async for chunk in chunks:
-                await context.write(chunk)
+        if isinstance(chunks, AsyncGenerator):
+            # What it holds is given up at once, however the call ends.
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    await write(chunk, context)
         else:
             for chunk in chunks:
                 await context.write(chunk)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from nameserver.calls.adapters import Answer, Chunks, Context, Method, RequestT, StreamMethod
 from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
+from nameserver.routing.origins import caller_of
 from nameserver.routing.ownership import OwnerKind, Routing
 from shadowtree.v1 import name_service_pb2 as messages
 
@@ -35,7 +36,15 @@ class HomeDispatch:
             self._require_own_call(of, context)
             home = await routing.home_of(of)
             path, seconds = f"/{NAME_SERVICE}/{name}", working_seconds(context)
-            return await self._forwarder.ask(home, path, request.SerializeToString(), seconds=seconds, changes=changes)
+            return await self._forwarder.ask(
+                home,
+                path,
+                request.SerializeToString(),
+                seconds=seconds,
+                changes=changes,
+                is_repeatable=not changes or bool(getattr(request, "request_id", "")),
+                caller=caller_of(context) if changes else "",
+            )
 
         return anywhere
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import unquote
+
 
 class InvalidAddressError(ValueError):
     """A text that is no address; the message is one line."""
@@ -16,6 +19,18 @@ def parse_address(text: str, *, lowest_port: int) -> str:
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and lowest_port <= int(port) <= 65535):
         raise InvalidAddressError(f"{_shown(text)} does not end in a port from {lowest_port} to 65535")
     return text
+
+
+def is_loopback(peer: str) -> bool:
+    """Whether a caller, as gRPC names it (``ipv4:HOST:PORT``), is on this machine."""
+    _, _, address = unquote(peer).partition(":")
+    try:
+        host = ip_address(address.rpartition(":")[0].removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    if isinstance(host, IPv6Address) and host.ipv4_mapped is not None:
+        return host.ipv4_mapped.is_loopback
+    return host.is_loopback
 
 
 def _shown(text: str) -> str:

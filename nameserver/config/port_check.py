@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import socket
+from ipaddress import ip_address
 
 
 class ListenError(Exception):
     """The address cannot be listened on; the message is one line."""
 
 
-def check_address(listen: str) -> None:
-    """Raise `ListenError` where ``HOST:PORT`` cannot be bound.
+def check_address(listen: str) -> bool:
+    """Raise `ListenError` where ``HOST:PORT`` cannot be bound; return whether other machines may reach it.
 
     gRPC would say that it failed, not why, and log several lines.
     """
@@ -31,3 +32,4 @@ def check_address(listen: str) -> None:
                 attempt.listen(1)
             except OSError as error:
                 raise ListenError(f"cannot listen on {listen}: {error.strerror}") from None
+    return not all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)

@@ -6,21 +6,26 @@ that says where it stands, even where something else overrides it.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from namegraph import InvalidNameError, ServerId, Subnet, parse_subnet
+from namegraph import CHANGES_KEPT, FORGET_EVERY, InvalidNameError, ServerId, Subnet, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
 from nameserver.detector.phi import DetectorLimits
 from storage.errors import DatabaseUrlError
-from storage.urls import parse_database_url
+from storage.urls import has_password, parse_database_url
 
 DEFAULT_LISTEN = "127.0.0.1:7400"
 DEFAULT_DRAIN_SECONDS = 10.0
 DRAIN_SECONDS_LIMIT = 3600.0
+CHANGES_KEPT_LIMIT = 1_000_000_000
 DEFAULT_DETECTOR = DetectorLimits()
 SHORTEST_HEARTBEAT_SECONDS = 0.05
 """More often would cost more than it tells."""
@@ -29,8 +34,47 @@ LONGEST_ACCEPTABLE_PAUSE_SECONDS = 3600.0
 LOWEST_THRESHOLD = 1.0
 HIGHEST_THRESHOLD = 100.0
 """Of phi: at 1 one loss in ten would be none; no silence is as unlikely as 100 says."""
+DEFAULT_RESTART_GRACE_SECONDS = 5.0
+"""A process that ends and starts again takes two or three."""
+RESTART_GRACE_SECONDS_LIMIT = 60.0
+"""Peers hold calls meanwhile: longer than this no caller waits."""
 ENVIRONMENT_PREFIX = "SHADOWTREE_"
+SUBNETS_LIMIT = 10_000
+"""What other servers accept of one (`session/frames.py`)."""
+VARIABLES_OF_OTHERS = frozenset(
+    (
+        "SHADOWTREE_SERVER",  # the command line's: which server to ask
+        "SHADOWTREE_DATABASE_PASSWORD",  # of docker-compose.yml
+        "SHADOWTREE_EXTRA_DATA",  # of the tests: where large graphs are
+        "SHADOWTREE_CHAOS_INSIDE",  # of the chaos runs
+    )
+)
+"""Variables that are no settings, but may stand in the environment of a server."""
 SUBNET_FILE_SIZE_LIMIT = 16 * 1024 * 1024
+
+
+class LogFormat(StrEnum):
+    """How a line of the log is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """From which weight on a line is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What may change while a server runs."""
+
+    format: LogFormat = LogFormat.TEXT
+    level: LogLevel = LogLevel.INFO
 
 
 class SettingsError(Exception):
@@ -43,6 +87,8 @@ class Settings:
 
     listen: str
     """``HOST:PORT``; port 0 lets the system choose one."""
+    admin_listen: str | None
+    """``HOST:PORT`` where operators of other machines call, too; None: those of this machine alone, at `listen`."""
     database: str
     subnets: tuple[Subnet, ...]
     """The subnets that this server owns, sorted; at least one."""
@@ -54,6 +100,13 @@ class Settings:
     """How long calls under way may take to finish after SIGTERM."""
     detector: DetectorLimits
     """When another server is lost."""
+    changes_kept: int
+    """Updates of which the record of changes is kept; the oldest are forgotten, a hundred at a time."""
+    log: LogSettings = LogSettings()
+    metrics_listen: str | None = None
+    """``HOST:PORT`` at which metrics can be read; None: nowhere."""
+    traces_endpoint: str | None = None
+    """Where spans are sent (OTLP over gRPC); None: nowhere."""
 
 
 def load_settings(
@@ -103,11 +156,35 @@ def _sources(
             raise SettingsError(str(error)) from None
         sources.append(_Source(file.values, file.place))
     variables = {key: f"{ENVIRONMENT_PREFIX}{key.upper()}" for key in _READERS}
+    _require_known(environment, [*variables.values(), *VARIABLES_OF_OTHERS])
     present = {key: environment[name] for key, name in variables.items() if environment.get(name)}
     sources.append(_Source(present, lambda key, _: variables[key]))
     given = {key: value for key, value in overrides.items() if value is not None and value not in ((), [], {})}
+    _require_no_password(given)
     sources.append(_Source(given, lambda key, _: f"--{_OPTIONS.get(key, key.replace('_', '-'))}"))
     return sources
+
+
+def _require_no_password(given: Mapping[str, object]) -> None:
+    """Everybody on a machine sees the options of its programs."""
+    try:
+        has_one = "database" in given and has_password(parse_database_url(str(given["database"])))
+    except DatabaseUrlError:
+        return
+    if has_one:
+        raise SettingsError(
+            "--database: a password must not be in an option, where all users of this machine can read it; give the "
+            f"URL in the configuration file or as {ENVIRONMENT_PREFIX}DATABASE, or the password in the file that "
+            "?passfile=FILE or PGPASSFILE names"
+        )
+
+
+def _require_known(environment: Mapping[str, str], known: list[str]) -> None:
+    """A variable that is misspelt would be passed over in silence, and the default hold."""
+    for name in sorted(environment):
+        if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
+            nearest = get_close_matches(name, known, n=1, cutoff=0)
+            raise SettingsError(f"{name}: there is no such variable; the nearest one is {nearest[0]}")
 
 
 _OPTIONS = {"subnets": "subnet", "peers": "peer"}
@@ -121,10 +198,12 @@ def _checked(values: Mapping[str, object]) -> Settings:
     subnets = values["subnets"]
     peers = values.get("peers", {})
     listen, database = values.get("listen", DEFAULT_LISTEN), values["database"]
+    admin_listen = values.get("admin_listen")
     name, drain_seconds = values.get("name"), values.get("drain_seconds", DEFAULT_DRAIN_SECONDS)
     assert isinstance(subnets, tuple)
     assert isinstance(peers, dict)
     assert isinstance(listen, str)
+    assert isinstance(admin_listen, str | None)
     assert isinstance(database, str)
     assert isinstance(name, str | None)
     assert isinstance(drain_seconds, float)
@@ -134,12 +213,35 @@ def _checked(values: Mapping[str, object]) -> Settings:
     assert isinstance(beat, float)
     assert isinstance(pause, float)
     assert isinstance(threshold, float)
-    detector = DetectorLimits(beat, pause, threshold)
     for subnet in subnets:
         if subnet in peers:
             raise SettingsError(f"peers: {subnet} is one of this server's own subnets; it cannot be a peer's as well")
     server = None if name is None else ServerId(name)
-    return Settings(listen, database, subnets, peers, server, drain_seconds, detector)
+    log_format, log_level = values.get("log_format", LogFormat.TEXT), values.get("log_level", LogLevel.INFO)
+    metrics_listen, traces_endpoint = values.get("metrics_listen"), values.get("traces_endpoint")
+    restart_grace_seconds = values.get("restart_grace_seconds", DEFAULT_RESTART_GRACE_SECONDS)
+    assert isinstance(log_format, LogFormat)
+    assert isinstance(log_level, LogLevel)
+    assert isinstance(metrics_listen, str | None)
+    assert isinstance(traces_endpoint, str | None)
+    assert isinstance(restart_grace_seconds, float)
+    detector = DetectorLimits(beat, pause, threshold, restart_grace_seconds)
+    changes_kept = values.get("changes_kept", CHANGES_KEPT)
+    assert isinstance(changes_kept, int)
+    return Settings(
+        listen,
+        admin_listen,
+        database,
+        subnets,
+        peers,
+        server,
+        drain_seconds,
+        detector,
+        changes_kept,
+        LogSettings(log_format, log_level),
+        metrics_listen,
+        traces_endpoint,
+    )
 
 
 def _read_listen(value: object) -> str:
@@ -156,7 +258,10 @@ def _read_database(value: object) -> str:
 
 
 def _read_subnets(value: object) -> tuple[Subnet, ...]:
-    return tuple(sorted({_subnet(text) for text in _list(value, "a list of subnets")}))
+    subnets = tuple(sorted({_subnet(text) for text in _list(value, "a list of subnets")}))
+    if len(subnets) > SUBNETS_LIMIT:
+        raise _WrongValueError(f"{len(subnets)} subnets are more than one server can own, which is {SUBNETS_LIMIT}")
+    return subnets
 
 
 def _read_peers(value: object) -> dict[Subnet, str]:
@@ -169,7 +274,7 @@ def _read_peers(value: object) -> dict[Subnet, str]:
             subnet, equals, address = text.partition("=")
             if not equals:
                 raise _WrongValueError(f"{_shown(text)} is not SUBNET=HOST:PORT", text)
-            pairs.append((subnet.strip(), address.strip(), text))
+            pairs.append((_part(subnet, text), _part(address, text), text))
     peers: dict[Subnet, str] = {}
     for subnet_text, address_value, culprit in pairs:
         subnet_name = _subnet(subnet_text)
@@ -182,6 +287,10 @@ def _read_peers(value: object) -> dict[Subnet, str]:
         if peers.setdefault(subnet_name, address) != address:
             raise _WrongValueError(f"{subnet_name} has two addresses, {peers[subnet_name]} and {address}", culprit)
     return peers
+
+
+def _part(part: str, whole: str) -> str:
+    return _LineOfFile(part.strip(), whole.place) if isinstance(whole, _LineOfFile) else part.strip()
 
 
 def _read_name(value: object) -> str:
@@ -204,11 +313,31 @@ def _read_number(value: object, *, lowest: float, highest: float, unit: str = ""
     return number
 
 
+def _read_word(value: object, *, words: type[StrEnum]) -> StrEnum:
+    text = _text(value).lower()
+    try:
+        return words(text)
+    except ValueError:
+        raise _WrongValueError(f"{_shown(text)} is none of {', '.join(words)}", text) from None
+
+
+def _read_called_address(value: object) -> str:
+    return _address(_text(value), lowest_port=1)
+
+
 _read_seconds = partial(_read_number, unit=" seconds")
+
+
+def _read_changes_kept(value: object) -> int:
+    number = _read_number(value, lowest=FORGET_EVERY, highest=CHANGES_KEPT_LIMIT, unit=" updates")
+    if number != int(number):
+        raise _WrongValueError(f"{value} is not a whole number of updates")
+    return int(number)
 
 
 _READERS: Mapping[str, Callable[[object], object]] = {
     "listen": _read_listen,
+    "admin_listen": _read_listen,
     "database": _read_database,
     "subnets": _read_subnets,
     "peers": _read_peers,
@@ -216,7 +345,13 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "drain_seconds": partial(_read_seconds, lowest=0, highest=DRAIN_SECONDS_LIMIT),
     "heartbeat_seconds": partial(_read_seconds, lowest=SHORTEST_HEARTBEAT_SECONDS, highest=LONGEST_HEARTBEAT_SECONDS),
     "acceptable_pause_seconds": partial(_read_seconds, lowest=0, highest=LONGEST_ACCEPTABLE_PAUSE_SECONDS),
+    "changes_kept": _read_changes_kept,
     "suspicion_threshold": partial(_read_number, lowest=LOWEST_THRESHOLD, highest=HIGHEST_THRESHOLD),
+    "restart_grace_seconds": partial(_read_seconds, lowest=0, highest=RESTART_GRACE_SECONDS_LIMIT),
+    "log_format": partial(_read_word, words=LogFormat),
+    "log_level": partial(_read_word, words=LogLevel),
+    "metrics_listen": _read_listen,
+    "traces_endpoint": _read_called_address,
 }
 
 
@@ -234,16 +369,36 @@ def _list(value: object, wanted: str) -> list[str]:
     return texts
 
 
+class _LineOfFile(str):
+    """A text that a file holds. It is shown by its place: a file that was named by mistake may hold secrets."""
+
+    __slots__ = ("place",)
+
+    def __new__(cls, text: str, place: str) -> _LineOfFile:
+        line = super().__new__(cls, text)
+        line.place = place
+        return line
+
+    place: str
+
+
 def _lines(path: Path) -> list[str]:
     try:
-        if path.stat().st_size > SUBNET_FILE_SIZE_LIMIT:
-            raise _WrongValueError(f"{path} is larger than {SUBNET_FILE_SIZE_LIMIT} bytes", str(path))
-        text = path.read_text(encoding="utf-8")
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _WrongValueError(f"{path} is no regular file", str(path))
+            content = file.read(SUBNET_FILE_SIZE_LIMIT + 1)
     except OSError as error:
         raise _WrongValueError(f"{path} cannot be read: {error.strerror}", str(path)) from None
+    if len(content) > SUBNET_FILE_SIZE_LIMIT:
+        raise _WrongValueError(f"{path} is larger than {SUBNET_FILE_SIZE_LIMIT} bytes", str(path))
+    try:
+        lines = content.decode("utf-8").splitlines()
     except UnicodeDecodeError:
         raise _WrongValueError(f"{path} is not UTF-8", str(path)) from None
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return [
+        _LineOfFile(line.strip(), f"line {number} of {path}") for number, line in enumerate(lines, 1) if line.strip()
+    ]
 
 
 def _text(value: object) -> str:
@@ -256,14 +411,16 @@ def _subnet(text: str) -> Subnet:
     try:
         return parse_subnet(text)
     except InvalidNameError as error:
-        raise _WrongValueError(f"{_shown(text)} is no subnet: {error.why}", text) from None
+        why = "" if isinstance(text, _LineOfFile) else f": {error.why}"
+        raise _WrongValueError(f"{_shown(text)} is no subnet{why}", text) from None
 
 
 def _address(text: str, *, lowest_port: int) -> str:
     try:
         return parse_address(text, lowest_port=lowest_port)
     except InvalidAddressError as error:
-        raise _WrongValueError(str(error), text) from None
+        why = f"{_shown(text)} has no HOST:PORT" if isinstance(text, _LineOfFile) else str(error)
+        raise _WrongValueError(why, text) from None
 
 
 def _kind(value: object) -> str:
@@ -272,4 +429,6 @@ def _kind(value: object) -> str:
 
 
 def _shown(text: str) -> str:
+    if isinstance(text, _LineOfFile):
+        return text.place
     return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -8,10 +8,13 @@
              RESTART_SECONDS; or it says that it does not hear this server (a link must carry both ways), or that it
              cannot write its database
 
+                          goodbye with a grace                      not back in time
+    UP or SUSPECTED ------------------------> RESTARTING ------------------------------> STOPPED
+
 A lost connection is a hint: a new one is tried at once, and if that works in time, nothing was lost. A server that says
-that it ends is STOPPED at once. LOST and STOPPED last until a session is opened. A server that cannot write keeps its
-session, and is LOST until it says, over this session or another one, that it can. Nothing here reads a clock;
-times are waking seconds (`waking`).
+that it ends is STOPPED at once, unless it asks to be waited for. LOST and STOPPED last until a session is opened. A
+server that cannot write keeps its session, and is LOST until it says, over this session or another one, that it can.
+Nothing here reads a clock; times are waking seconds (`waking`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ class Life(StrEnum):
     NEVER_MET = "never met"
     UP = "up"
     SUSPECTED = "suspected"
+    RESTARTING = "restarting"
+    """It was told to end, said so, and that it comes back: it is waited for."""
     LOST = "lost"
     STOPPED = "stopped"
     """Lost, because it was told to end, and said so."""
@@ -49,6 +54,11 @@ class Liveness:
         self._limits = limits
         self._arrivals = PhiAccrual(limits, now)
         self._is_met = False
+        self.is_leaving = False
+        """Whether it has said that it will end, and come back."""
+        self._back_by = 0.0
+        """Until when it is waited for, while it restarts."""
+        self._begun = now
         self._refused_since: float | None = None
         """From when until when it said that it might be silent."""
 
@@ -56,6 +66,7 @@ class Liveness:
         """A session with it is open; returns whether it is met: not while it cannot write, as it last said."""
         self._arrivals.resume(now)
         self._refused_since = None
+        self.is_leaving = False
         self._is_met = self.was_heard = True
         if self.cannot_write:
             self.life, self.why = Life.LOST, self.cannot_write
@@ -80,8 +91,8 @@ class Liveness:
 
     def parted(self, why: str) -> None:
         """The session has ended."""
-        self._is_met = False
-        if not self.is_gone:
+        self._is_met = self.is_leaving = False
+        if not self.is_gone and self.life is not Life.RESTARTING:
             self.life, self.why = Life.SUSPECTED, why
 
     def refused(self, now: float, why: str) -> None:
@@ -90,12 +101,27 @@ class Liveness:
             return
         if self._refused_since is None:
             self._refused_since = now
-        if not self.is_gone:
+        if not self.is_gone and self.life is not Life.RESTARTING:
             self.why = why
 
     def unanswered(self) -> None:
         """The address was dialled; a server may be there, and has not answered yet."""
         self._refused_since = None
+
+    @property
+    def is_coming_back(self) -> bool:
+        """Whether it has said that it ends and comes back, and is waited for."""
+        return self.is_leaving or self.life is Life.RESTARTING
+
+    def leaves(self) -> None:
+        """It says that it will end, and come back."""
+        self.is_leaving = not self.is_gone
+
+    def restarts(self, now: float, grace_seconds: float, why: str) -> None:
+        """It has ended, and asks to be waited for."""
+        self._is_met = self.is_leaving = False
+        self._back_by = now + grace_seconds
+        self.life, self.why = Life.RESTARTING, why
 
     @property
     def is_gone(self) -> bool:
@@ -104,12 +130,12 @@ class Liveness:
 
     def stop(self, why: str) -> None:
         """It was told to end, and said so."""
-        self._is_met = False
+        self._is_met = self.is_leaving = False
         self.life, self.why = Life.STOPPED, why
 
     def lose(self, why: str) -> None:
         """It is lost, whatever was heard."""
-        self._is_met = False
+        self._is_met = self.is_leaving = False
         self.life, self.why = Life.LOST, why
 
     def silence(self, now: float) -> float:
@@ -128,6 +154,13 @@ class Liveness:
     def look(self, now: float) -> bool:
         """Judge anew; returns whether it was lost just now."""
         if self.is_gone and not self._is_met:
+            return False
+        if self.life is Life.RESTARTING:
+            if now < self._back_by:
+                return False
+            self.stop(f"{self.why}, and is not back")
+            return True
+        if not self.was_heard and now - self._begun < self._limits.restart_grace_seconds:
             return False
         if self._refused_since is not None and now - self._refused_since >= RESTART_SECONDS:
             self.lose(self.why)

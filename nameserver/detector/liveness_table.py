@@ -72,13 +72,17 @@ class LivenessTable:
         has heard that this server can write again.
         """
         watch, confirmed_at = self._watches.get(server), self._confirmed_at.get(server)
-        if watch is None or confirmed_at is None or watch.life is not Life.UP:
+        if watch is None or confirmed_at is None or watch.life not in (Life.UP, Life.RESTARTING):
             return True
         if self._given_up_at is not None and confirmed_at <= self._given_up_at:
             return True
         # In the first view nobody needs to say so: it ends only where somebody is lost.
         if self._view_of[server] != view and (view or self._view_of[server]):
             return True
+        if watch.life is Life.RESTARTING:
+            # It was in this view when it said goodbye, and after its start it loses nobody for as long as it is waited
+            # for here (`restart_grace_seconds`).
+            return False
         limits = self._limits
         return self._clock() - confirmed_at > limits.acceptable_pause_seconds + limits.heartbeat_seconds
 

@@ -41,6 +41,9 @@ class DetectorLimits:
     """For how much longer a server may be silent, because it is busy or paused."""
     threshold: float = 8.0
     """The phi at which a server is lost."""
+    restart_grace_seconds: float = 0.0
+    """For how long others wait for this server after it was told to end, and so for how long after its start it loses
+    none that it has not heard of yet: they may still count on it."""
 
 
 class PhiAccrual:

@@ -12,6 +12,7 @@ from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import _async, reflection_pb2
 
 HEALTH_SERVICE: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
@@ -84,3 +85,15 @@ class Health:
     def _wake_watchers(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def reflection_handlers(services: Sequence[str]) -> dict[str, Any]:
+    """The handler of each method of gRPC's server reflection, by its name; `services` are those that it tells of."""
+    servicer = _async.ReflectionServicer(services)
+    return {
+        "ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(
+            servicer.ServerReflectionInfo,
+            request_deserializer=reflection_pb2.ServerReflectionRequest.FromString,
+            response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
+        )
+    }

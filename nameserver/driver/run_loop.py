@@ -62,7 +62,9 @@ from namegraph import (
 )
 from nameserver.driver.gc_tuning import growing_graph
 from nameserver.driver.group_commit import Batch, Batches, outcome_unknown, unavailable
+from nameserver.driver.observer import Observer
 from storage.errors import DatabaseLostError, StorageError
+from storage.store import ChangesFound, ChangesWanted
 
 WAITING_ROWS_LIMIT = 1_000_000
 """Rows that may wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
@@ -133,6 +135,9 @@ class DurableStore(Protocol):
     def probe(self) -> None:
         """Raise `StorageError` where a commit would, as far as that can be told."""
 
+    def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
+        """Read the record of changes; raises `StorageError`."""
+
 
 class Unfinished(NamedTuple):
     """What must not leave while a step is carried out in another thread."""
@@ -194,11 +199,13 @@ class RunLoop:
         self._armed_for: float | None = None
         """The deadline of the core that the timer is for."""
         self._bug: BaseException | None = None
-        self._refuses_updates_because: str | None = None
+        self._refuses_updates_because: Refusal | None = None
         self._durable_revision = core.revision
         self._ends = False
         self._stepped: asyncio.Future[None] | None = None
         """Done at the next step; present while a caller waits for it."""
+        self._changes_recorded: asyncio.Future[None] | None = None
+        """Done when more of the record of changes is durable; present while a reader waits for it."""
         self.step_count = 0
         """Tells a reader that yields in between whether the graph may have changed, or is about to in another thread.
 
@@ -207,8 +214,14 @@ class RunLoop:
         self.storage_failure: str | None = None
         self.followers: list[Callable[[Effects], None]] = []
         """Told what each step did, at once: readers that go on over several steps."""
+        self.observers: list[Observer] = []
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
         """Told for which servers there are letters or receipts that may leave."""
+
+    @property
+    def server(self) -> ServerId:
+        """Whose core this is."""
+        return self._core.server
 
     @property
     def newest_batch(self) -> Batch | None:
@@ -226,14 +239,39 @@ class RunLoop:
     def require_accepting(self) -> None:
         """Raise `RefusedError` where an update would be refused whatever it says."""
         if self._refuses_updates_because is not None:
-            raise refuse(Reason.UNAVAILABLE, self._refuses_updates_because)
+            raise RefusedError(self._refuses_updates_because)
         if self.storage_failure is not None:
             raise RefusedError(unavailable(self.storage_failure))
         if self._is_full():
             raise refuse(Reason.UNAVAILABLE, "the server is busy writing earlier updates; try again in a moment")
 
+    @property
+    def callers_waiting(self) -> int:
+        """How many commands are under way."""
+        return len(self._waiting)
+
+    @property
+    def rows_waiting(self) -> int:
+        """How much there is to write after what is being written."""
+        return self._batches.rows_waiting()
+
     async def carry_out(self, command: Command) -> Committed:
         """Take the command, and return once its outcome is durable; raise `RefusedError` where it is refused."""
+        for observer in self.observers:
+            observer.asked(command)
+        try:
+            committed = await self._carry_out(command)
+        except RefusedError as error:
+            self._tell_answered(command, error.refusal)
+            raise
+        self._tell_answered(command, committed)
+        return committed
+
+    def _tell_answered(self, command: Command, outcome: Outcome) -> None:
+        for observer in self.observers:
+            observer.answered(command, outcome)
+
+    async def _carry_out(self, command: Command) -> Committed:
         self.require_accepting()
         deadline = None if isinstance(command, AddPeer | RemovePeer) else command.deadline
         if deadline is not None and deadline <= self._clock():
@@ -329,6 +367,30 @@ class RunLoop:
         while self._long_step is not None:
             await asyncio.wait((self._long_step,))
 
+    async def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
+        """Read the record of changes; raises `RefusedError` where the database fails, or the server is about to end."""
+        if self._refuses_updates_because is not None:
+            raise RefusedError(self._refuses_updates_because)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, self._store.read_changes, wanted)
+        except StorageError as error:
+            raise RefusedError(unavailable(str(error))) from None
+
+    async def newest_change(self) -> int:
+        """The number of the newest record of changes; 0 where none is kept."""
+        return (await self.read_changes(ChangesWanted(0))).newest or 0
+
+    def next_changes(self) -> asyncio.Future[None]:
+        """Done once more changes are recorded, or none will be."""
+        if self._changes_recorded is None or self._changes_recorded.cancelled():
+            self._changes_recorded = asyncio.get_running_loop().create_future()
+        return asyncio.shield(self._changes_recorded)
+
+    def _tell_changes(self) -> None:
+        if self._changes_recorded is not None:
+            self._changes_recorded.set_result(None)
+            self._changes_recorded = None
+
     async def next_step(self, seconds: float) -> None:
         """Wait until another step was taken, but not longer than this."""
         if self._stepped is None:
@@ -354,9 +416,10 @@ class RunLoop:
             if self._ends and self._long_step is None and self._batches.newest is None:
                 return
 
-    def refuse_updates(self, why: str) -> None:
+    def refuse_updates(self, why: str, **facts: str) -> None:
         """Take no update from now on; those taken are finished, reads go on."""
-        self._refuses_updates_because = why
+        self._refuses_updates_because = Refusal(Reason.UNAVAILABLE, why, facts)
+        self._tell_changes()
 
     def finish(self) -> None:
         """Let `flush_forever` return once everything taken is durable."""
@@ -388,12 +451,15 @@ class RunLoop:
             self._long_step.add_done_callback(lambda step: step.cancelled() or step.exception())
         else:
             is_first_meeting = self._is_first_meeting(event)
+            began = self._clock()
             try:
-                effects = self._core.step(event, self._clock())
+                effects = self._core.step(event, began)
             except BaseException as bug:
                 self._end_because_of(bug)
                 raise
+            seconds = self._clock() - began
             self._take_effects(event, effects, is_first_meeting=is_first_meeting)
+            self._tell_stepped(event, effects, seconds, was_long=False)
 
     def _unfinished_of(self, event: Event) -> Unfinished:
         channels, servers = self._core.channels, (*self._core.servers_met, self._core.server)
@@ -418,6 +484,7 @@ class RunLoop:
         finally:
             self._long_step = None
         self._take_effects(event, effects, is_first_meeting=is_first_meeting)
+        self._tell_stepped(event, effects, self._clock() - now, was_long=True)
         if self._batches.collecting is None:
             long_steps.let_go(earliest=False)
         else:
@@ -426,6 +493,10 @@ class RunLoop:
         while self._later and self._long_step is None:
             self._step(self._later.popleft())
         self._wake.set()
+
+    def _tell_stepped(self, event: Event, effects: Effects, seconds: float, *, was_long: bool) -> None:
+        for observer in self.observers:
+            observer.stepped(event, effects, seconds, was_long=was_long)
 
     def _end_because_of(self, bug: BaseException) -> None:
         """The core may be half changed: the server ends, and starts again from what is durable."""
@@ -537,6 +608,9 @@ class RunLoop:
         batch = self._batches.take_next()
         retry_seconds = FIRST_RETRY_SECONDS
         event_loop = asyncio.get_running_loop()
+        began = self._clock()
+        for observer in self.observers:
+            observer.commit_began(batch.row_count())
         while True:
             try:
                 await event_loop.run_in_executor(self._worker, self._store.commit, batch.records)
@@ -550,6 +624,10 @@ class RunLoop:
             else:
                 break
         self._batches.written()
+        if batch.records.changes:
+            self._tell_changes()
+        for observer in self.observers:
+            observer.committed(self._clock() - began)
         self._durable_revision = batch.revision
         if batch.is_of_long_step and self._long_steps is not None:
             self._long_steps.let_go(earliest=True)
@@ -587,6 +665,8 @@ class RunLoop:
         self._core.told_revision = self._durable_revision
         if self.storage_failure is None:
             self._on_storage_state(why)
+            for observer in self.observers:
+                observer.database_failed(why)
         self.storage_failure = why
         for batch in self._batches:
             batch.fail(why)

@@ -22,7 +22,7 @@ from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.fan_out import newest
 from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
-from nameserver.wire.resolve_part import NotAPartError, read_part
+from nameserver.wire.resolve_part import NotAPartError, PartReader, read_part
 from resolver.membership import MembershipResolver
 from resolver.parts import PartAnswer, PartRequest, Parts
 from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain
@@ -95,13 +95,13 @@ class DistributedResolutions:
             with_steps=request.with_steps,
             at_least_revision=at_least_revision,
         )
-        chunks = []
+        part = PartReader()
         async with asyncio.timeout(PART_SECONDS):
             async for chunk in self._forwarder.stream(
                 request.server, f"/{PEER_SERVICE}/ResolvePart", message.SerializeToString(), seconds=seconds
             ):
-                chunks.append(messages.ResolvePartChunk.FromString(chunk))
-        return read_part(chunks), chunks[0].revision
+                part.take(chunk)
+        return read_part(part.chunks), part.chunks[0].revision
 
     def now(self) -> float:
         """The time on the clock of deadlines."""

@@ -6,7 +6,7 @@ its parent. Where its child may have been deleted at a server that is away, the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 
 from namegraph import ServerId
 from nameserver.calls.adapters import Chunks, Context
@@ -52,7 +52,7 @@ class ExportCalls:
 
     async def _united(
         self, own: list[bytes], apart: Iterable[str], request: messages.ExportRequest, context: Context
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         servers, never_met = await self._routing.others()
         silent = {*apart, *never_met}
         parts = [self._part_of(server, request, context, silent) for server in servers]

@@ -132,17 +132,20 @@ def peer_question_handlers(
         whole_groups=WholeGroups(core=core, resolutions=resolutions, routing=Routing(known=core, directory=directory)),
         parts=parts,
     )
+    ready = directory.until_all_met
     return {
         "Identify": unary_call(questions.identify, messages.IdentifyRequest),
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
         "ResolvePart": stream_call(
-            read(questions.resolve_part, revisions, run_loop, filling), messages.ResolvePartRequest
+            read(questions.resolve_part, revisions, run_loop, filling, until_ready=ready), messages.ResolvePartRequest
         ),
         "CheckPart": unary_call(
-            read(questions.check_part, revisions, run_loop, filling, of=_members), messages.CheckPartRequest
+            read(questions.check_part, revisions, run_loop, filling, of=_members, until_ready=ready),
+            messages.CheckPartRequest,
         ),
         "DescribeArcs": unary_call(
-            read(questions.describe_arcs, revisions, run_loop, filling, of=_children), messages.DescribeArcsRequest
+            read(questions.describe_arcs, revisions, run_loop, filling, of=_children, until_ready=ready),
+            messages.DescribeArcsRequest,
         ),
     }
 

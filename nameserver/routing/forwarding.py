@@ -19,8 +19,10 @@ from typing import Any, NoReturn
 import grpc
 
 from namegraph import Reason, RefusedError, ServerId, refuse
+from nameserver.routing.planned_restarts import RESTARTS_LIMIT, is_outlasted, outlast_restarts
 from nameserver.transport.peer_directory import PeerDirectory
-from nameserver.wire.metadata import FORWARDED_KEY
+from nameserver.transport.relayed_channel import CallChannel, Metadata
+from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, TRACE_CONTEXT
 from nameserver.wire.status_mapping import refusal_of
 
 PART_SECONDS = 10.0
@@ -66,26 +68,77 @@ class Forwarder:
         self._directory = directory
         self._mark = ((FORWARDED_KEY, server),)
 
+    def _metadata(self, caller: str = "") -> Metadata:
+        asked_by = ((CALLER_KEY, caller),) if caller.isascii() and caller else ()
+        return (*self._mark, *asked_by, *TRACE_CONTEXT.get())
+
     async def require_reachable(self, home: ServerId) -> None:
         """Raise `RefusedError` where it is known that a call to this server would not arrive."""
         await self._directory.channel_to(home)
 
     async def ask(
-        self, home: ServerId, method: str, request: bytes, *, seconds: float | None, changes: bool = False
+        self,
+        home: ServerId,
+        method: str,
+        request: bytes,
+        *,
+        seconds: float | None,
+        changes: bool = False,
+        is_repeatable: bool = True,
+        caller: str = "",
     ) -> bytes:
-        """One message out, one back. `changes`: an answer that is lost leaves in doubt whether it was done."""
-        channel = await self._directory.channel_to(home)
-        call = channel.unary_unary(method, None, None)(request, timeout=seconds, metadata=self._mark)
-        with self._until_lost(home, call, changes=changes):
-            answer: bytes = await call
-        return answer
+        """One message out, one back, also where the server restarts meanwhile.
+
+        `changes`: an answer that is lost leaves in doubt whether it was done; unless it `is_repeatable`, by its request
+        id, it is not asked again then.
+        """
+        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+
+        async def attempt() -> bytes:
+            channel = await self._channel_to(home, deadline)
+            call = channel.unary_unary(method, None, None)(
+                request, timeout=_left(deadline), metadata=self._metadata(caller)
+            )
+            with self._until_lost(home, call, changes=changes):
+                answer: bytes = await call
+            return answer
+
+        return await outlast_restarts(attempt, self._directory, seconds=seconds, may_be_done=is_repeatable)
+
+    async def _channel_to(self, home: ServerId, deadline: float | None) -> CallChannel:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._directory.channel_to(home)
+        except TimeoutError:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"the server {home} cannot be reached: it has not come back in the time given",
+                server=home,
+                unreachable=home,
+            ) from None
 
     async def stream(
         self, home: ServerId, method: str, request: bytes, *, seconds: float | None
     ) -> AsyncGenerator[bytes, None]:
-        """One message out, many back, each when the one before was taken."""
-        channel = await self._directory.channel_to(home)
-        call = channel.unary_stream(method, None, None)(request, timeout=seconds, metadata=self._mark)
+        """One message out, many back, each when the one before was taken; asked again where the server restarts."""
+        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        for _ in range(1 + RESTARTS_LIMIT):
+            has_begun, comebacks = False, self._directory.comebacks
+            try:
+                async for message in self._stream_once(home, method, request, deadline):
+                    has_begun = True
+                    yield message
+            except (RefusedError, grpc.aio.AioRpcError) as error:
+                if has_begun or not await is_outlasted(error, self._directory, comebacks, deadline=deadline):
+                    raise
+            else:
+                return
+
+    async def _stream_once(
+        self, home: ServerId, method: str, request: bytes, deadline: float | None
+    ) -> AsyncGenerator[bytes, None]:
+        channel = await self._channel_to(home, deadline)
+        call = channel.unary_stream(method, None, None)(request, timeout=_left(deadline), metadata=self._metadata())
         try:
             with self._until_lost(home, call, changes=False):
                 async for message in call:
@@ -94,11 +147,11 @@ class Forwarder:
             call.cancel()
 
     async def send(
-        self, home: ServerId, method: str, requests: AsyncIterator[bytes], *, seconds: float | None
+        self, home: ServerId, method: str, requests: AsyncIterator[bytes], *, seconds: float | None, caller: str
     ) -> bytes:
         """Many messages out, one back, for a change."""
         channel = await self._directory.channel_to(home)
-        call = channel.stream_unary(method, None, None)(requests, timeout=seconds, metadata=self._mark)
+        call = channel.stream_unary(method, None, None)(requests, timeout=seconds, metadata=self._metadata(caller))
         with self._until_lost(home, call, changes=True):
             answer: bytes = await call
         return answer
@@ -116,6 +169,10 @@ class Forwarder:
             if task is None or task.cancelling() or not call.cancelled():
                 raise
             raise_silence(home, "it was lost while the call was under way", changes=changes)
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
 
 
 def raise_failure(error: grpc.aio.AioRpcError, home: ServerId, *, changes: bool) -> NoReturn:

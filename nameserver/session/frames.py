@@ -5,7 +5,7 @@ Whatever bytes come, `decode` returns a frame: those that mean nothing are `Malf
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, assert_never
@@ -22,8 +22,17 @@ TEXT_LIMIT = 500
 """Characters of a reason that are kept: it is shown to operators, whoever wrote it."""
 
 
-KNOWN_SERVERS_LIMIT = 10_000
+OWN_SUBNETS_LIMIT = 10_000
+"""Subnets of one server, and those that it may expect at one address."""
+
+GRACE_MS_LIMIT = 60_000
+"""For how long another server can ask to be waited for: callers wait meanwhile."""
+
+KNOWN_SERVERS_LIMIT = 1_000
 """Servers that one can say it has met: far more than there are, few enough to be compared with the table here."""
+
+KNOWN_SUBNETS_LIMIT = 20_000
+"""Of all these together."""
 
 
 class GoodbyeReason(IntEnum):
@@ -168,6 +177,8 @@ class Leaving:
     """The other server is being stopped: it finishes what is under way, and begins nothing new."""
 
     session: int
+    grace_ms: int = 0
+    """For how long, from its goodbye on, it asks others to wait for it; 0: not at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +187,8 @@ class Goodbye:
 
     reason: GoodbyeReason
     message: str
+    grace_ms: int = 0
+    """As of `Leaving`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,10 +258,10 @@ def encode(frame: Frame) -> bytes:
             )
         case Acquaintances(session, known):
             wire = message(acquaintances=message.Acquaintances(session=session, known=map(_wire_of_known, known)))
-        case Leaving(session):
-            wire = message(leaving=message.Leaving(session=session))
-        case Goodbye(reason, text):
-            wire = message(goodbye=message.Goodbye(reason=reason.value, message=text))
+        case Leaving(session, grace_ms):
+            wire = message(leaving=message.Leaving(session=session, grace_ms=grace_ms))
+        case Goodbye(reason, text, grace_ms):
+            wire = message(goodbye=message.Goodbye(reason=reason.value, message=text, grace_ms=grace_ms))
         case _:
             assert_never(frame)
     return wire.SerializeToString()
@@ -290,7 +303,7 @@ def decode(data: bytes) -> Frame | Malformed:
         case "acquaintances":
             return _acquaintances(wire.acquaintances)
         case "leaving":
-            return Leaving(wire.leaving.session)
+            return Leaving(wire.leaving.session, _grace_ms(wire.leaving))
         case "goodbye":
             return _goodbye(wire.goodbye)
         case _:
@@ -301,6 +314,10 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
     if hello.protocol_version != PROTOCOL_VERSION:
         # What else another version says cannot be judged here.
         return Hello(hello.protocol_version, ServerId(""), (), 0, 0, ())
+    if max(len(hello.subnets), len(hello.addressed_subnets)) > OWN_SUBNETS_LIMIT:
+        return Malformed(f"a hello with more than {OWN_SUBNETS_LIMIT} subnets")
+    if _are_too_many(hello.known):
+        return Malformed(f"a hello with more than {KNOWN_SERVERS_LIMIT} acquaintances, or too many subnets of theirs")
     try:
         server = ServerId(parse_subnet(hello.server))
         subnets = _subnets(hello.subnets)
@@ -310,8 +327,6 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
         return Malformed(f"a hello with an {error}")
     if not subnets or not hello.session:
         return Malformed("a hello without subnets or without a session")
-    if len(known) > KNOWN_SERVERS_LIMIT:
-        return Malformed(f"a hello with more than {KNOWN_SERVERS_LIMIT} acquaintances")
     return Hello(
         hello.protocol_version,
         server,
@@ -325,12 +340,16 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
 
 
 def _acquaintances(frame: peer_pb2.PeerFrame.Acquaintances) -> Acquaintances | Malformed:
-    if len(frame.known) > KNOWN_SERVERS_LIMIT:
-        return Malformed(f"more than {KNOWN_SERVERS_LIMIT} acquaintances")
+    if _are_too_many(frame.known):
+        return Malformed(f"more than {KNOWN_SERVERS_LIMIT} acquaintances, or too many subnets of theirs")
     try:
         return Acquaintances(frame.session, _known(frame.known))
     except InvalidNameError as error:
         return Malformed(f"acquaintances with an {error}")
+
+
+def _are_too_many(known: Sequence[peer_pb2.PeerFrame.KnownServer]) -> bool:
+    return len(known) > KNOWN_SERVERS_LIMIT or sum(len(each.subnets) for each in known) > KNOWN_SUBNETS_LIMIT
 
 
 def _wire_of_known(known: KnownServer) -> peer_pb2.PeerFrame.KnownServer:
@@ -348,7 +367,11 @@ def _subnets(texts: Iterable[str]) -> tuple[Subnet, ...]:
 def _goodbye(goodbye: peer_pb2.PeerFrame.Goodbye) -> Goodbye:
     reasons = GoodbyeReason._value2member_map_
     reason = GoodbyeReason(goodbye.reason) if goodbye.reason in reasons else GoodbyeReason.UNSPECIFIED
-    return Goodbye(reason, _printable(goodbye.message))
+    return Goodbye(reason, _printable(goodbye.message), _grace_ms(goodbye))
+
+
+def _grace_ms(frame: peer_pb2.PeerFrame.Leaving | peer_pb2.PeerFrame.Goodbye) -> int:
+    return min(frame.grace_ms, GRACE_MS_LIMIT)
 
 
 def _relay(relay: peer_pb2.PeerFrame.Relay) -> Relay | Malformed:

@@ -49,8 +49,8 @@ At a megabit a second it takes less time than the pause that is accepted; only w
 FRAME_LETTERS_LIMIT = 1_000
 """Letters in one frame: the receiver handles them in one go, and serves nobody else meanwhile."""
 
-LETTER_BYTES_LIMIT = 1024 * 1024 * 1024
-"""A letter is put together in memory: room for the part of the largest import that concerns one server."""
+LETTER_BYTES_LIMIT = 256 * 1024 * 1024
+"""A letter is put together in memory: room for the part of the largest import that concerns one server, compressed."""
 
 _OVERTAKEN = Goodbye(GoodbyeReason.REPLACED, "another session has gone further")
 
@@ -131,6 +131,9 @@ class AcquaintancesCame:
 class LeavingCame:
     """The other server is being stopped."""
 
+    grace_ms: int = 0
+    """For how long, from its goodbye on, it asks to be waited for."""
+
 
 SessionEvent = (
     Opened | LettersCame | ReceiptCame | HeartbeatCame | RelayCame | AcquaintancesCame | LeavingCame | Faulted
@@ -144,6 +147,8 @@ class Ending:
     reason: GoodbyeReason | None
     message: str
     is_by_peer: bool = False
+    grace_ms: int = 0
+    """For how long the other server asks to be waited for, as it is coming back."""
     has_gone_back: bool = False
     """Whether it showed that this server's database is an older copy of itself."""
 
@@ -202,8 +207,8 @@ class Session:
         self._goodbye: Goodbye | None = None
         self._last_receipt: Receipt | None = None
         """To be given before the goodbye: it shows the peer whether its database, too, is an older copy."""
-        self._leaves = False
-        """Whether the peer is still to be told that this server is being stopped."""
+        self._leaves: int | None = None
+        """The grace, in milliseconds, where the peer is still to be told that this server is being stopped."""
         self._known = () if self._greeting is None else self._greeting.known
         """What the peer is told of the servers that were met here, by the hello or later."""
         self._has_met_others = False
@@ -248,9 +253,9 @@ class Session:
             return greeting
         if self.state not in (State.RESUMING, State.OPEN):
             return None
-        if self._leaves and self.is_open_there:
-            self._leaves = False
-            return Leaving(self.number)
+        if self._leaves is not None and self.is_open_there:
+            grace_ms, self._leaves = self._leaves, None
+            return Leaving(self.number, grace_ms)
         if self._has_met_others and self.is_open_there:
             self._has_met_others = False
             return Acquaintances(self.number, self._known)
@@ -315,10 +320,10 @@ class Session:
                 return self._while_open(session, RelayCame(frame))
             case Acquaintances(session, known):
                 return self._while_open(session, AcquaintancesCame(known))
-            case Leaving(session):
-                return self._while_open(session, LeavingCame())
-            case Goodbye(reason, message):
-                self._end(Ending(reason, message, is_by_peer=True))
+            case Leaving(session, grace_ms):
+                return self._while_open(session, LeavingCame(grace_ms))
+            case Goodbye(reason, message, grace_ms):
+                self._end(Ending(reason, message, is_by_peer=True, grace_ms=grace_ms))
                 return []
             case Malformed(why):
                 return self._fault(FaultKind.GARBAGE, Goodbye(GoodbyeReason.MALFORMED, why))
@@ -329,9 +334,9 @@ class Session:
         """Learn that the connection is gone."""
         self._end(Ending(None, why))
 
-    def leave(self) -> None:
-        """Tell the peer that this server is being stopped; letters go on."""
-        self._leaves = True
+    def leave(self, grace_ms: int = 0) -> None:
+        """Tell the peer that this server is being stopped, and for how long to wait for it; letters go on."""
+        self._leaves = grace_ms
 
     def tell_known(self, known: tuple[KnownServer, ...]) -> None:
         """Tell the peer which other servers were met here, unless it was told just that."""
@@ -463,10 +468,10 @@ class Session:
             return self._gap(number)
         if number < self._next_expected:
             return self._fault(FaultKind.REPEATED)
-        self._parts += part
-        if len(self._parts) > LETTER_BYTES_LIMIT:
+        if len(self._parts) + len(part) > LETTER_BYTES_LIMIT:
             why = Goodbye(GoodbyeReason.MALFORMED, f"a letter of more than {LETTER_BYTES_LIMIT} bytes")
             return self._fault(FaultKind.TOO_LARGE, why)
+        self._parts += part
         if not is_last:
             return []
         letter, self._parts = bytes(self._parts), bytearray()

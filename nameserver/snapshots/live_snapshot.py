@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -29,6 +29,12 @@ CUT_NAME_LENGTH_LIMIT: Final = 200
 
 CUT_SECONDS: Final = 30.0
 """How long a cut may take where its caller sets no deadline: updates wait for it."""
+
+CUT_WAIT_SECONDS: Final = 60.0
+"""How long a snapshot waits for its cut once the server has been read: it holds one of few places."""
+
+STALLED_SECONDS: Final = 60.0
+"""How long the reader of a snapshot may take nothing of it, for the same reason."""
 
 FOLLOWING_SECONDS: Final = 0.1
 """How often changes are read while a cut is waited for."""
@@ -72,14 +78,19 @@ class SnapshotCalls:
         made = await run_loop.carry_out(CutCommand(run_loop.new_ticket(), request.name, deadline))
         return messages.MakeCutResponse(revision=made.revision)
 
-    async def _chunks(self, cut: str) -> AsyncIterator[bytes]:
+    async def _chunks(self, cut: str) -> AsyncGenerator[bytes, None]:
         with self._followed(cut) as reading:
             async for chunk in _paced(reading, reading.snapshot.read()):
                 yield chunk
             if cut:
                 reading.is_caught_up = True
                 yield _CAUGHT_UP
+                until = self._run_loop.now() + CUT_WAIT_SECONDS
                 while not reading.last:
+                    if self._run_loop.now() > until:
+                        raise refuse(
+                            Reason.DEADLINE_EXCEEDED, f"no cut {cut!r} was made within {CUT_WAIT_SECONDS:g} seconds"
+                        )
                     async for chunk in _paced(reading, reading.snapshot.keep_up()):
                         yield chunk
                     with suppress(TimeoutError):
@@ -142,7 +153,7 @@ class _Reading:
         self.ended.set()
 
 
-async def _paced(reading: _Reading, pieces: Iterator[Piece]) -> AsyncIterator[bytes]:
+async def _paced(reading: _Reading, pieces: Iterator[Piece]) -> AsyncGenerator[bytes, None]:
     """Encode pieces until the cut comes; others are served in between for as long as these took."""
     encoded: list[bytes] = []
     encoded_bytes, worked = 0, 0.0

@@ -36,6 +36,11 @@ class PeerDirectory:
         """All other servers that were met, sorted."""
         return self._transport.others()
 
+    def is_connected(self, server: ServerId) -> bool:
+        """Whether a session with a server is open, without a third one between."""
+        link = self._transport.link_of(server)
+        return link is not None and link.is_direct
+
     def unheard(self) -> list[ServerId]:
         """The servers of the view that may have lost this one by now, sorted."""
         return self._transport.unheard()
@@ -48,12 +53,36 @@ class PeerDirectory:
         """The subnets that others know, and this server does not."""
         return self._transport.heard_owners()
 
+    @property
+    def comebacks(self) -> int:
+        """How often a server that was waited for came back."""
+        return self._transport.comebacks
+
+    def is_coming_back(self, server: ServerId) -> bool:
+        """Whether a server has said that it ends and comes back, and is waited for."""
+        return self._transport.is_coming_back(server)
+
+    def heard_that_it_leaves(self, server: ServerId) -> None:
+        """A server has said, in answer to a call, that it ends and comes back."""
+        self._transport.heard_that_it_leaves(server)
+
+    async def until_back(self, server: ServerId) -> None:
+        """Wait until a server that restarts is back, or is not waited for any more."""
+        while self._transport.is_coming_back(server):
+            await self._transport.until_change()
+
+    async def until_all_met(self) -> None:
+        """Wait, for a moment after the start, until the servers that were met before are heard."""
+        await self._transport.until_all_met()
+
     async def channel_to(self, server: ServerId) -> CallChannel:
-        """The channel to a server, directly or through one that reaches it.
+        """The channel to a server, directly or through one that reaches it; one that restarts is waited for.
 
         Raises `RefusedError` (UNAVAILABLE) where the server is out of reach.
         """
         transport = self._transport
+        while transport.is_restarting(server):
+            await transport.until_change()
         await self._wait_while(lambda: (link := transport.link_of(server)) is not None and link.may_come_soon)
         link = transport.link_of(server)
         is_direct = link is not None and link.is_direct and await _is_dialled(link)

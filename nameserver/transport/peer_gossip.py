@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import islice
 
 from namegraph import ServerId, Subnet
-from nameserver.session.frames import KnownServer
+from nameserver.session.frames import KNOWN_SERVERS_LIMIT, KNOWN_SUBNETS_LIMIT, KnownServer
 from nameserver.session.handshake_policy import SubnetKnowledge
 
 
@@ -37,13 +38,14 @@ class HeardOwner:
 
 
 def servers_known(known: SubnetKnowledge) -> tuple[KnownServer, ...]:
-    """The other servers that this one has met, with their subnets in its table; sorted."""
+    """The other servers that this one has met, with their subnets in its table; sorted. As many as a frame holds."""
     found: dict[ServerId, list[Subnet]] = {}
-    for subnet in known.peer_addresses:
+    for subnet in islice(known.peer_addresses, KNOWN_SUBNETS_LIMIT):
         owner = known.owner_of(subnet)
         if owner is not None:
             found.setdefault(owner, []).append(subnet)
-    return tuple(KnownServer(server, tuple(sorted(subnets))) for server, subnets in sorted(found.items()))
+    servers = sorted(found.items())[:KNOWN_SERVERS_LIMIT]
+    return tuple(KnownServer(server, tuple(sorted(subnets))) for server, subnets in servers)
 
 
 class PeerGossip:

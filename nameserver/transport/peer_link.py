@@ -20,13 +20,16 @@ from nameserver.session.backoff import Backoff
 from nameserver.session.frames import GoodbyeReason
 from nameserver.session.session import Ending
 
+ANSWER_BYTES_LIMIT = 64 * 1024 * 1024
+"""Of one message: what clients take too (`shadowtree/client/channel.py`)."""
+
 CHANNEL_OPTIONS = (
     # Two servers in one process (in tests) must not share a connection.
     ("grpc.use_local_subchannel_pool", 1),
     # Name servers are addressed directly; a web proxy of the environment cannot serve them.
     ("grpc.enable_http_proxy", 0),
-    # Calls that are forwarded over this channel may bring answers of any size.
-    ("grpc.max_receive_message_length", -1),
+    # Answers to forwarded calls come over this channel too.
+    ("grpc.max_receive_message_length", ANSWER_BYTES_LIMIT),
     ("grpc.max_send_message_length", -1),
     # The pauses between attempts are ours; those of gRPC only must not be longer.
     ("grpc.initial_reconnect_backoff_ms", 100),

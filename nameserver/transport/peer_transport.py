@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Protocol, assert_never
 
 from namegraph import Channels, Event, Incarnations, PeerLeaving, PeerLost, PeerMet, PeerReceived, ServerId, Subnet
+from nameserver.detector.liveness import Life
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.detector.phi import DetectorLimits
 from nameserver.detector.write_health import Writing
@@ -57,6 +58,9 @@ from nameserver.transport.session_runner import PARTING_SECONDS, SessionRunner
 from nameserver.transport.stale_database import StaleDatabase
 
 DEFAULT_LIMITS = DetectorLimits()
+
+MEETING_SECONDS = 1.0
+"""For how long questions wait after the start until other servers are heard; these dial at once if they are there."""
 
 
 class PeerCore(Protocol):
@@ -188,7 +192,14 @@ class PeerTransport:
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
+        self.comebacks = 0
+        """How often a server that was waited for came back."""
         self._is_leaving = False
+        self._leaving_grace_ms = 0
+        self._has_met_all = asyncio.Event()
+        """Whether each server that was met before this one started was heard since, or is not waited for."""
+        if not core.servers_met:
+            self._has_met_all.set()
         run_loop.notify_peers = self._wake
 
     # -- life
@@ -230,11 +241,12 @@ class PeerTransport:
         self._hearsay.forget_all_but(others)
         self._notify()
 
-    def leave(self) -> None:
-        """Tell all that this server is being stopped, so that they begin nothing new with it."""
+    def leave(self, grace_seconds: float = 0.0) -> None:
+        """Tell all that this server is being stopped, so that they begin nothing new with it, but wait so long."""
         self._is_leaving = True
+        self._leaving_grace_ms = round(1e3 * grace_seconds)
         for conversation in self._open.values():
-            conversation.leave()
+            conversation.leave(self._leaving_grace_ms)
 
     def is_delivering(self) -> bool:
         """Whether servers that are connected, and not lost, have not confirmed all letters to them."""
@@ -246,7 +258,8 @@ class PeerTransport:
         """Say goodbye to all, and end."""
         self._closing.set()
         for conversation in list(self._conversations):
-            conversation.part(Goodbye(GoodbyeReason.LEAVING, f"{self._core.server} is shutting down"))
+            why = f"{self._core.server} is shutting down"
+            conversation.part(Goodbye(GoodbyeReason.LEAVING, why, self._leaving_grace_ms))
         with suppress(TimeoutError):
             async with asyncio.timeout(2 * PARTING_SECONDS):
                 while self._conversations:
@@ -298,6 +311,28 @@ class PeerTransport:
             for server in core.servers_met
             if (not core.members or server in core.members) and self._watches.may_have_parted(server, core.view)
         ]
+
+    def is_coming_back(self, server: ServerId) -> bool:
+        """Whether a server has said that it ends and comes back, and is waited for."""
+        watch = self._watches.get(server)
+        return watch is not None and watch.is_coming_back
+
+    def is_restarting(self, server: ServerId) -> bool:
+        """As `is_coming_back`, of one that has ended and is not back."""
+        return self._watches.life_of(server) is Life.RESTARTING
+
+    def heard_that_it_leaves(self, server: ServerId) -> None:
+        """A server has said, in answer to a call, that it ends and comes back."""
+        if server in self._open:
+            self._watches.of(server).leaves()
+
+    async def until_all_met(self) -> None:
+        """Wait, for a moment after the start, until the servers that were met before are heard."""
+        if not self._has_met_all.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MEETING_SECONDS):
+                    await self._has_met_all.wait()
+            self._has_met_all.set()
 
     def link_of(self, server: ServerId) -> Link | None:
         """The way to a server that was met."""
@@ -416,8 +451,11 @@ class PeerTransport:
                 hello = conversation.session.hello
                 assert hello is not None
                 self._hearsay.take(hello.server, hello.subnets, known)
-            case LeavingCame():
+            case LeavingCame(grace_ms):
+                if grace_ms:
+                    self._watches.of(conversation.session.peer).leaves()
                 self._run_loop.take(PeerLeaving(conversation.session.peer, "it is being stopped"))
+                self._notify()
             case _:
                 assert_never(event)
 
@@ -434,13 +472,17 @@ class PeerTransport:
         self._starts[peer] = hello.start
         self._hearsay.take(peer, hello.subnets, hello.known)
         conversation.tell_known(self._told_known)
+        if self._watches.life_of(peer) is Life.RESTARTING:
+            self.comebacks += 1
+            for link in self._links.to(peer):
+                link.renew_unless_ready()
         is_met = self._watches.of(peer).opened(self._watches.now())
         self._watches.heard(peer)
         self._confirmed(conversation)
         if is_met:
             self._run_loop.take(PeerMet(peer, hello.subnets))
         if self._is_leaving:
-            conversation.leave()
+            conversation.leave(self._leaving_grace_ms)
         self._mark_connected(conversation)
         self._complaints.settle(peer)
         self._notify()
@@ -462,6 +504,12 @@ class PeerTransport:
                 why = f"it does not hear this server: {ending.message}"
                 self._watches.of(hello.server).lose(why)
                 self._lost(hello.server, why)
+            elif ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer and ending.grace_ms:
+                grace_seconds = ending.grace_ms / 1e3
+                self._watches.of(hello.server).restarts(self._watches.now(), grace_seconds, ending.message)
+                if not self.is_closed():
+                    # Its goodbye may have overtaken the word that it leaves.
+                    self._run_loop.take(PeerLeaving(hello.server, f"{ending.message}; waited for {grace_seconds:g} s"))
             elif ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer:
                 why = f"stopped: {ending.message}"
                 self._watches.of(hello.server).stop(ending.message)
@@ -497,6 +545,13 @@ class PeerTransport:
         peer = conversation.session.peer
         if self._open.get(peer) is conversation:
             self._watches.confirmed(peer, conversation.pulse.confirmed_at, conversation.pulse.view_there)
+            self._look_whether_all_are_met()
+
+    def _look_whether_all_are_met(self) -> None:
+        if not self._has_met_all.is_set():
+            waited_for = [server for server in self.unheard() if not self._watches.of(server).is_gone]
+            if not waited_for:
+                self._has_met_all.set()
 
     def _take_word_of_writing(self, conversation: SessionRunner, cannot_write: str) -> None:
         """A server says why it cannot write its database, or that it can: it is lost, or met."""
@@ -535,6 +590,7 @@ class PeerTransport:
         self._look_at_own_writing()
         self._tell_known()
         self._detours.look()
+        self._look_whether_all_are_met()
         for server, conversation in self._open.items():
             conversation.wake_to_beat()
             if conversation.is_handling:
@@ -542,12 +598,23 @@ class PeerTransport:
                 self._watches.heard(server)
         for server, watch in self._watches.look():
             self._lost(server, watch.why)
+        self._end_leaping()
         now = self._watches.now()
         for server in list(self._open):
             watch = self._watches.of(server)
             if watch.is_worth_a_detour(now) and self._relays.reaches(server) and self._relays.between(server):
                 watch.parted(watch.why)
                 self._give_up(server, Goodbye(GoodbyeReason.SUSPECTED, watch.why))
+
+    def _end_leaping(self) -> None:
+        """End the sessions with servers whose numbers leap too far: operators are to see why nothing goes on."""
+        refused = self._core.channels.leaps_refused
+        while refused:
+            server, number = refused.popitem()
+            conversation = self._open.get(server)
+            if conversation is not None:
+                why = f"{server} counts to {number}, too far above all that {self._core.server} knows"
+                conversation.part(Goodbye(GoodbyeReason.MALFORMED, why))
 
     def _lost(self, server: ServerId, why: str) -> None:
         """Tell the core and all waiting calls that a server is lost, and that server too, if it can hear."""

@@ -90,9 +90,9 @@ class SessionRunner:
         self.session.tell_known(known)
         self.wake()
 
-    def leave(self) -> None:
-        """Tell the peer that this server is being stopped."""
-        self.session.leave()
+    def leave(self, grace_ms: int) -> None:
+        """Tell the peer that this server is being stopped, and for how long to wait for it."""
+        self.session.leave(grace_ms)
         self.wake()
 
     def part(self, goodbye: Goodbye) -> None:

@@ -132,12 +132,12 @@ def leave_operation(request: ArcRequest, known: KnownIds) -> LeaveArc:
     )
 
 
-def apply_operations(request: messages.ApplyUpdatesRequest, known: KnownIds) -> tuple[Operation, ...]:
-    """Read the operations of a request."""
-    return tuple(
+def apply_operations(request: messages.ApplyUpdatesRequest, known: KnownIds, some: slice) -> list[Operation]:
+    """Read some of the operations of a request."""
+    return [
         leave_operation(operation, known) if operation.leave else join_operation(operation, known)
-        for operation in request.operations
-    )
+        for operation in request.operations[some]
+    ]
 
 
 def change(committed: Committed) -> values.Change:

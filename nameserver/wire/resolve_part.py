@@ -19,12 +19,41 @@ from shadowtree.v1 import peer_pb2 as messages
 
 ONWARD_NODES_OF_A_MESSAGE = 8_000
 
+MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
+"""Of one message of a part; those of correct servers are smaller."""
+
+PART_BYTES_LIMIT = 256 * 1024 * 1024
+PART_NAMES_LIMIT = 5_000_000
+"""Names and steps of one part: as many as one import brings, some 500 MB."""
+
 _KINDS = {values.CHILD_KIND_GROUP: NodeKind.GROUP, values.CHILD_KIND_PROCESS: NodeKind.PROCESS}
 _ARC_STATES = {number: state for state, number in conversion.WIRE_ARC_STATES.items()}
 
 
 class NotAPartError(ValueError):
     """An answer that no server of this version gives."""
+
+
+class PartReader:
+    """Takes the messages of a part as they come, and no more of them than are good for this server."""
+
+    def __init__(self) -> None:
+        self.chunks: list[messages.ResolvePartChunk] = []
+        self._bytes = self._names = 0
+
+    def take(self, message: bytes) -> None:
+        """Raises `NotAPartError`, or `DecodeError`."""
+        self._bytes += len(message)
+        if len(message) > MESSAGE_BYTES_LIMIT or self._bytes > PART_BYTES_LIMIT:
+            raise NotAPartError(
+                f"it is longer than {PART_BYTES_LIMIT} bytes, or has a message above {MESSAGE_BYTES_LIMIT}"
+            )
+        chunk = messages.ResolvePartChunk.FromString(message)
+        self._names += len(chunk.processes) + len(chunk.groups) + len(chunk.steps)
+        self._names += sum(len(one.groups) + len(one.processes) for one in chain(chunk.onward, chunk.apart))
+        if self._names > PART_NAMES_LIMIT:
+            raise NotAPartError(f"it has more than {PART_NAMES_LIMIT} names")
+        self.chunks.append(chunk)
 
 
 def part_chunks(answer: PartAnswer, revision: str) -> Iterator[bytes]:

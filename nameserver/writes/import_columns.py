@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import NoReturn
 
-from namegraph import ImportCommand, NodeId, Reason, RequestId, refuse
+from namegraph import ImportCommand, NodeId, Origin, Reason, refuse
 from nameserver.wire import conversion
 from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import name_service_pb2 as messages
@@ -57,7 +57,7 @@ class ImportColumns:
         self._groups.extend(chunk.groups)
         self._check_size()
 
-    def command(self, *, ticket: int, request_id: RequestId, deadline: float | None) -> ImportCommand:
+    def command(self, *, ticket: int, origin: Origin, deadline: float | None) -> ImportCommand:
         """All chunks as one command; refuses numbers that no name has."""
         count = len(self._names)
         for field, column in (("parents", self._parents), ("children", self._children), ("groups", self._groups)):
@@ -66,13 +66,14 @@ class ImportColumns:
         self._unite_equal_names()
         return ImportCommand(
             ticket=ticket,
-            request_id=request_id,
+            request_id=origin.request_id,
             names=self._names,
             parents=self._parents,
             children=self._children,
             kinds=bytes(self._kinds),
             groups=self._groups,
             deadline=deadline,
+            origin=origin,
         )
 
     def _unite_equal_names(self) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
-from namegraph import ImportCommand, NameGraph, Reason, ServerId, refuse
+from namegraph import Committed, ImportCommand, NameGraph, Reason, ServerId, refuse
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.calls.home_dispatch import NAME_SERVICE
+from nameserver.calls.places import Places
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.forwarding import Forwarder, is_forwarded, working_seconds
 from nameserver.routing.import_chunks import first_parent, pieces, subnets_in
+from nameserver.routing.origins import origin_of
 from nameserver.routing.ownership import OwnerKind, Routing
+from nameserver.routing.planned_restarts import Restarting, outlast_restarts
 from nameserver.routing.subnet_guard import SubnetGuard
 from nameserver.wire import conversion
 from nameserver.writes.import_columns import ImportColumns
@@ -19,6 +23,12 @@ from nameserver.writes.updates import RequestIds
 from shadowtree.v1 import name_service_pb2 as messages
 
 METHOD = f"/{NAME_SERVICE}/Import"
+
+SENDING_SECONDS = 600.0
+"""How long the stream of one import may last: it holds one of few places."""
+
+FORWARDED_WAITING_LIMIT = 16
+"""Imports of other servers that may wait for a place."""
 
 IMPORTS_AT_ONCE_LIMIT = 2
 """An import waits in memory until its last chunk is there. Those that other servers forward have as many places of
@@ -37,7 +47,9 @@ class ImportCalls:
         routing: Routing,
         forwarder: Forwarder,
         listed: SubnetGuard,
+        restarting: Restarting,
     ) -> None:
+        self._restarting = restarting
         self._listed = listed
         self._run_loop = run_loop
         self._graph = graph
@@ -46,14 +58,16 @@ class ImportCalls:
         self._forwarder = forwarder
         self._under_way = 0
         self._places_for_forwarded = asyncio.Semaphore(IMPORTS_AT_ONCE_LIMIT)
+        self._waiting = Places(FORWARDED_WAITING_LIMIT)
 
     async def import_graph(
         self, chunks: AsyncIterator[messages.ImportChunk], context: Context
     ) -> messages.ImportSummary:
         """Read the stream to its end, then add all of it or nothing."""
         if is_forwarded(context):
-            async with self._places_for_forwarded:
-                return await self._carry_out(await self._receive(chunks, context))
+            with self._waiting.one():
+                async with self._places_for_forwarded:
+                    return await self._carry_out(await self._receive(chunks, context))
         if self._under_way >= IMPORTS_AT_ONCE_LIMIT:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -72,21 +86,34 @@ class ImportCalls:
 
     async def _receive(self, chunks: AsyncIterator[messages.ImportChunk], context: Context) -> ImportCommand:
         columns = ImportColumns(self._graph.index)
-        async for chunk in chunks:
-            # Nobody should send the rest of a large graph to a server that will refuse it.
-            self._run_loop.require_accepting()
-            columns.add(chunk)
+        try:
+            async with asyncio.timeout(SENDING_SECONDS):
+                async for chunk in chunks:
+                    # Nobody should send the rest of a large graph to a server that will refuse it.
+                    self._run_loop.require_accepting()
+                    columns.add(chunk)
+        except TimeoutError:
+            raise refuse(
+                Reason.DEADLINE_EXCEEDED, f"an import has to be sent within {SENDING_SECONDS:g} seconds"
+            ) from None
+        request_id = self._request_ids.given_or_new(columns.request_id)
         # Of a million arcs that takes a second: others are served meanwhile.
         return await asyncio.to_thread(
             columns.command,
             ticket=self._run_loop.new_ticket(),
-            request_id=self._request_ids.given_or_new(columns.request_id),
             deadline=deadline_of(context, self._run_loop),
+            origin=origin_of(context, request_id=request_id, server=self._routing.server),
         )
 
     async def _carry_out(self, command: ImportCommand) -> messages.ImportSummary:
         self._listed.require_for_import(command)
-        return conversion.import_summary(await self._run_loop.carry_out(command))
+        run_loop = self._run_loop
+
+        async def attempt() -> Committed:
+            return await run_loop.carry_out(replace(command, ticket=run_loop.new_ticket()))
+
+        seconds = None if command.deadline is None else command.deadline - run_loop.now()
+        return conversion.import_summary(await outlast_restarts(attempt, self._restarting, seconds=seconds))
 
     async def _coordinator(self, command: ImportCommand) -> ServerId:
         """The same through whatever server the import comes, so that a repeated one is known."""
@@ -101,7 +128,8 @@ class ImportCalls:
         return routing.server if routing.owner_kind(first) is OwnerKind.UNOWNED else await routing.home_of(first)
 
     async def _forward(self, home: ServerId, command: ImportCommand, context: Context) -> messages.ImportSummary:
-        answer = await self._forwarder.send(home, METHOD, _chunks(command), seconds=working_seconds(context))
+        seconds, caller = working_seconds(context), command.origin.caller
+        answer = await self._forwarder.send(home, METHOD, _chunks(command), seconds=seconds, caller=caller)
         return messages.ImportSummary.FromString(answer)
 
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import secrets
 from typing import Protocol
 
 from msgspec import structs
 
-from namegraph import NameGraph, Operation, Reason, RequestId, UpdateCommand, refuse
+from namegraph import Committed, NameGraph, Operation, Reason, RequestId, UpdateCommand, refuse
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
+from nameserver.routing.origins import origin_of
+from nameserver.routing.planned_restarts import Restarting, outlast_restarts
 from nameserver.routing.subnet_guard import SubnetGuard
 from nameserver.wire import conversion
 from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import names_pb2 as values
 
 APPLY_OPERATIONS_LIMIT = 100_000
-"""Operations of one atomic update: the core takes about a second over so many, and serves nobody else meanwhile."""
+"""Operations of one atomic update: the core takes about a second over so many, and other updates wait meanwhile."""
+
+
+OPERATIONS_READ_AT_ONCE = 500
+"""Reading so many takes some milliseconds, after which others are served."""
 
 
 class _Update(Protocol):
@@ -47,7 +54,16 @@ class RequestIds:
 class UpdateCalls:
     """Answers the calls that change a few arcs or groups."""
 
-    def __init__(self, *, run_loop: RunLoop, graph: NameGraph, request_ids: RequestIds, listed: SubnetGuard) -> None:
+    def __init__(
+        self,
+        *,
+        run_loop: RunLoop,
+        graph: NameGraph,
+        request_ids: RequestIds,
+        listed: SubnetGuard,
+        restarting: Restarting,
+    ) -> None:
+        self._restarting = restarting
         self._listed = listed
         self._run_loop = run_loop
         self._known = graph.index
@@ -80,16 +96,30 @@ class UpdateCalls:
                 limit=str(APPLY_OPERATIONS_LIMIT),
                 field="operations",
             )
-        return await self._update(conversion.apply_operations(request, self._known), request, context)
+        operations: list[Operation] = []
+        while len(operations) < count:
+            some = slice(len(operations), len(operations) + OPERATIONS_READ_AT_ONCE)
+            operations += conversion.apply_operations(request, self._known, some)
+            await asyncio.sleep(0)
+        return await self._update(tuple(operations), request, context)
 
     async def _update(self, operations: tuple[Operation, ...], request: _Update, context: Context) -> values.Change:
         self._listed.require_for(operations, request.request_id)
         run_loop = self._run_loop
-        command = UpdateCommand(
-            run_loop.new_ticket(),
-            self._request_ids.given_or_new(request.request_id),
-            operations,
-            deadline_of(context, run_loop),
-            reports_control=request.report_control,
-        )
-        return conversion.change(await run_loop.carry_out(command))
+        request_id = self._request_ids.given_or_new(request.request_id)
+        deadline = deadline_of(context, run_loop)
+        origin = origin_of(context, request_id=request_id, server=run_loop.server)
+
+        async def attempt() -> Committed:
+            command = UpdateCommand(
+                run_loop.new_ticket(),
+                request_id,
+                operations,
+                deadline,
+                reports_control=request.report_control,
+                origin=origin,
+            )
+            return await run_loop.carry_out(command)
+
+        seconds = None if deadline is None else deadline - run_loop.now()
+        return conversion.change(await outlast_restarts(attempt, self._restarting, seconds=seconds))

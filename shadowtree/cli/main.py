@@ -15,9 +15,10 @@ from typing import Final, NamedTuple, NoReturn
 import click
 
 from shadowtree.cli.support.exit_codes import BROKEN_PIPE, FAILED, INTERRUPTED, UNCERTAIN, WRONG_USAGE
+from shadowtree.cli.support.hints import what_helps
 from shadowtree.cli.support.options import Session, everywhere
 from shadowtree.cli.support.standard_streams import OutputError, has_output, let_go_of_streams, prepare_streams
-from shadowtree.errors import OutcomeUnknown, ShadowtreeError, Unavailable
+from shadowtree.errors import InvalidName, OutcomeUnknown, ShadowtreeError, Unavailable
 
 _CLEAN_UP_SECONDS: Final = 5
 
@@ -42,11 +43,16 @@ COMMANDS: Final[dict[str, _Command]] = {
     "check": _Command("check", "Say whether somebody is in a group, and by which path."),
     "memberships": _Command("memberships", "Say which groups somebody is in."),
     "describe": _Command("describe", "Show one group and its place in the graph."),
+    "changes": _Command("changes", "Say who changed what, and when."),
+    "watch": _Command("changes", "Print changes as they are committed."),
     "validate": _Command("validate", "Run a file of steps and expectations."),
     "audit": _Command("audit", "Have all that the servers hold judged offline."),
     "simulate": _Command("simulate", "Run many name servers under a seed and check them."),
     "peers": _Command("peers", "Show, add and remove the servers of other subnets."),
     "status": _Command("status", "Show how the server is."),
+    "repair": _Command("repair", "Mend the database of a server that does not run."),
+    "top": _Command("top", "Watch how the server and its peers are."),
+    "drain": _Command("drain", "End the server as planned, with nothing lost."),
     "completion": _Command("completion", "Print what makes the shell complete these commands."),
 }
 
@@ -86,7 +92,7 @@ Exit status: 0 done, or yes; 1 no; 2 wrong usage; 3 an incomplete or uncertain a
 
 @click.command(cls=LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="shadowtree", message="%(prog)s %(version)s")
-@everywhere(hidden=False)
+@everywhere(is_root=True)
 def shadowtree_command() -> None:
     """A name service for nested groups: who is in this group, is X in it, which groups is X in.
 
@@ -153,7 +159,8 @@ def status_of(arguments: Sequence[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     except ShadowtreeError as error:
-        return _complain(error.message, _status_for(error, is_write=session.is_write))
+        status = _status_for(error, is_write=session.is_write)
+        return _complain(error.message, status, what_helps(error, session.command))
     except OutputError as error:
         return _tell_unwritten(error, is_write=session.is_write)
     return status if isinstance(status, int) else 0
@@ -161,6 +168,8 @@ def status_of(arguments: Sequence[str]) -> int:
 
 def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
     """A write that was refused because a server is out of reach was not done: nothing about it is uncertain."""
+    if isinstance(error, InvalidName):
+        return WRONG_USAGE
     is_missing_a_part = isinstance(error, Unavailable) and bool(error.unreachable)
     is_uncertain = isinstance(error, OutcomeUnknown) or (is_missing_a_part and not is_write)
     return UNCERTAIN if is_uncertain else FAILED

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from shadowtree import results
+from shadowtree.client.foreign_text import are_printable, printable
 from shadowtree.errors import ServerFault, Unavailable
 from shadowtree.updates import Arc
 from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
@@ -104,7 +105,8 @@ def read_bulk_checks(
     The constructor of a frozen dataclass takes three times as long as filling a draft and giving it its class; and a
     check that is made only when its turn comes costs the garbage collector nothing if the caller drops it.
     """
-    revision, nothing, unreachable = message.revision, (), tuple(sorted(message.unreachable))
+    revision, nothing = printable(message.revision), ()
+    unreachable = tuple(sorted(map(printable, message.unreachable)))
     make, check_class = object.__new__, results.Check
     for group, member, answer in zip(groups, members, message.answers, strict=False):
         draft = make(_Draft)
@@ -177,6 +179,9 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         processes=message.processes,
         arcs=message.arcs,
         virtual_nodes=message.virtual_nodes,
+        tombstones=message.tombstones,
+        node_numbers=message.node_numbers,
+        free_node_numbers=message.free_node_numbers,
         revision=message.revision,
         database_failure=message.database_failure,
         view=tuple(sorted(message.view)),
@@ -270,8 +275,18 @@ def incomplete_export(unreachable: tuple[str, ...], *, file: str | None = None) 
     return Unavailable(f"{nothing}the export is incomplete: out of reach: {', '.join(unreachable)}", facts)
 
 
+def incomplete_resolution(group: GroupId, unreachable: Sequence[str]) -> Unavailable:
+    """The error for processes that were told one by one, and are not all. Without `unreachable`: an update is why."""
+    why = f"out of reach: {', '.join(unreachable)}" if unreachable else "an update was under way all the time"
+    return Unavailable(
+        f"not everybody in {group} was told: {why}", {"group": group, "unreachable": "\n".join(unreachable)}
+    )
+
+
 def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:
-    """Read the arcs of one message of an export."""
+    """Read the arcs of one message of an export: each of its names ends up on a line of a file."""
+    if not (are_printable(message.parents) and are_printable(message.children)):
+        raise ServerFault("the server sent a name that is none")
     for parent, child, kind in zip(message.parents, message.children, message.kinds, strict=True):
         yield Arc(parent=parent, child=child, kind=_word(_NODE_KINDS, kind))
 

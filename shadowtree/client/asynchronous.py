@@ -1,13 +1,15 @@
-"""The asynchronous client: the verbs of the synchronous one, awaited. It belongs to one event loop."""
+"""The asynchronous client: the verbs of the synchronous one, awaited, in whatever event loop they are called."""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,11 +17,13 @@ import grpc
 import grpc.aio
 
 from shadowtree import results
-from shadowtree.client import answers, calls
-from shadowtree.client.bulk_check import BulkCheck
-from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, checked_address
-from shadowtree.client.failures import read_failure
-from shadowtree.client.retry import Attempts
+from shadowtree.client import answers, calls, change_record
+from shadowtree.client.bulk_check import BulkCheck, awaited_batches, batches
+from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
+from shadowtree.client.failures import Failure, client_closed, outcome_unknown, read_failure
+from shadowtree.client.foreign_text import cleaned
+from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit
+from shadowtree.errors import ShadowtreeError
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
@@ -37,28 +41,80 @@ from shadowtree.vocabulary import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from shadowtree.client.imports import ImportCall, ImportProgress
 
 Answer = TypeVar("Answer")
 
 
-class Client:
-    """Asks one name server, which answers for all of them.
+class _Connection:
+    """The channel to one address, for calls of one event loop: the one that runs."""
 
-    Every call takes `timeout` in seconds (without one: that of the client, else none); writes take `request_id`, reads
-    `at_least_revision`. What can be tried again is tried again while the time lasts. Errors are `ShadowtreeError`.
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.channel = grpc.aio.insecure_channel(address, options=OPTIONS)
+        names, admin = NameServiceStub(self.channel), AdminServiceStub(self.channel)  # type: ignore[no-untyped-call]
+        self._stubs: Any = (names, admin)
+
+    def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
+        """Make a call of either service, to be awaited, or begin a stream."""
+        stub = self._stubs[method in calls.ADMIN_METHODS]
+        try:
+            return getattr(stub, method)(request, timeout=timeout)
+        except grpc.aio.UsageError:
+            # So gRPC refuses a channel that was closed.
+            raise client_closed() from None
+
+
+class Client:
+    """Asks one name server, which answers for all of them. May be made anywhere, and used in several event loops.
+
+    Every call takes `timeout`: how many seconds it may take, with all that is tried again, an iterator from its first
+    step to its last. Without one, that of the client holds; where that is None too, a call may take 60 seconds, and
+    those that move whole graphs or any number of pairs (`import_*`, `export*`, `check_many`, `snapshot`) as long as
+    they like. Writes take `request_id`, reads `at_least_revision`. Errors are `ShadowtreeError`.
     """
 
-    def __init__(self, address: Address = DEFAULT_ADDRESS, *, timeout: Seconds | None = None) -> None:
-        self.address = checked_address(address)
+    def __init__(
+        self,
+        address: Address | Iterable[Address] = DEFAULT_ADDRESS,
+        *,
+        timeout: Seconds | None = None,
+        patience: Seconds = PATIENCE_S,
+        on_wait: Callable[[ShadowtreeError], None] | None = None,
+    ) -> None:
+        """Several addresses (a list, or one text with commas): the next is asked where one cannot be reached.
+
+        `patience`: for how many seconds servers that cannot be reached are tried again where there is no timeout; with
+        one, as long as that lasts. `on_wait` is told why, before each pause.
+        """
+        self._addresses = Addresses(address)
         self._timeout = timeout
-        self._channel = grpc.aio.insecure_channel(self.address, options=OPTIONS)
-        self._names: Any = NameServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._admin: Any = AdminServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._patience = patience
+        self._on_wait = on_wait
+        self._lock = Lock()
+        self._connections: dict[asyncio.AbstractEventLoop, dict[Address, _Connection]] = {}
+        self._is_closed = False
+
+    @property
+    def address(self) -> Address:
+        """Where the next call goes first."""
+        return self._addresses.current
 
     async def close(self) -> None:
-        """End the connection; calls under way are cancelled."""
-        await self._channel.close(None)
+        """End the connections of all event loops; calls under way, and later ones, raise `ClientClosed`."""
+        with self._lock:
+            self._is_closed = True
+            connections, self._connections = self._connections, {}
+        here = asyncio.get_running_loop()
+        for loop, of_loop in connections.items():
+            for connection in of_loop.values():
+                if loop is here:
+                    await connection.channel.close(None)
+                elif loop.is_running():
+                    closing = asyncio.run_coroutine_threadsafe(connection.channel.close(None), loop)
+                    await asyncio.wrap_future(closing)
 
     async def __aenter__(self) -> Client:
         return self
@@ -169,7 +225,8 @@ class Client:
         """
         from shadowtree.client.imports import import_of_file, known_subnets
 
-        subnets = known_subnets(await self.status(timeout=timeout))
+        limit, status_limit = self._limit(timeout, otherwise=math.inf), self._limit(timeout)
+        subnets = known_subnets(await self._call_within(calls.status(), status_limit))
         call = await asyncio.to_thread(
             import_of_file,
             path,
@@ -180,7 +237,7 @@ class Client:
             request_id=request_id,
             progress=progress,
         )
-        return await self._import(call, timeout)
+        return await self._import(call, limit)
 
     async def import_arcs(
         self,
@@ -193,10 +250,10 @@ class Client:
         """Bring a graph to the server as one atomic update; missing groups are created, arcs that exist skipped."""
         from shadowtree.client.imports import import_of_arcs, known_subnets
 
-        subnets = known_subnets(await self.status(timeout=timeout))
-        return await self._import(
-            import_of_arcs(arcs, subnets=subnets, request_id=request_id, progress=progress), timeout
-        )
+        limit, status_limit = self._limit(timeout, otherwise=math.inf), self._limit(timeout)
+        subnets = known_subnets(await self._call_within(calls.status(), status_limit))
+        call = import_of_arcs(arcs, subnets=subnets, request_id=request_id, progress=progress)
+        return await self._import(call, limit)
 
     # -- reads
 
@@ -216,6 +273,28 @@ class Client:
         )
         return await self._collect(call, timeout)
 
+    async def processes(
+        self,
+        group: GroupId,
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> AsyncIterator[MemberId]:
+        """Yield everybody in a group, each once, sorted, as they come: for groups too large to hold.
+
+        Raises `Unavailable` after the last one where a part of the graph was out of reach, whose members are missing.
+        """
+        unreachable, in_transition = list[GroupId](), False
+        stream = self._stream(*calls.processes(group, at_least_revision), self._limit(timeout))
+        async with aclosing(stream) as chunks:
+            async for chunk in chunks:
+                for process in chunk.processes:
+                    yield process
+                unreachable += chunk.unreachable
+                in_transition = in_transition or chunk.in_transition
+        if unreachable or in_transition:
+            raise answers.incomplete_resolution(group, unreachable)
+
     async def check(
         self,
         group: GroupId,
@@ -234,36 +313,20 @@ class Client:
 
     async def check_many(
         self,
-        pairs: Iterable[tuple[GroupId, MemberId]],
+        pairs: Iterable[tuple[GroupId, MemberId]] | AsyncIterable[tuple[GroupId, MemberId]],
         *,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncIterator[results.Check]:
         """Check many pairs of (group, member) over one stream; yields the answers in order, as they come.
 
-        An uncertain one has `is_member` None. A pair that cannot be asked ends the iteration with its error, after
-        the answers before it.
+        Pairs are sent 3,000 at a time, and the rest when the last one has come. An uncertain answer has `is_member`
+        None. A pair that cannot be asked ends the iteration with its error, after the answers before it.
         """
-        bulk = BulkCheck(pairs, at_least_revision)
-        requests: asyncio.Queue[name_service_pb2.CheckBulkRequest | None] = asyncio.Queue()
-        stream = self._names.CheckBulk(_until_none(requests), timeout=self._time(timeout))
-        responses = aiter(stream)
-        try:
-            while True:
-                for request in bulk.next_requests():
-                    requests.put_nowait(request)
-                if bulk.is_sent:
-                    requests.put_nowait(None)
-                response = await anext(responses, None)
-                if response is None:
-                    break
-                for check in bulk.read(response):
-                    yield check
-        except grpc.aio.AioRpcError as error:
-            raise read_failure(error, self.address).error from None
-        finally:
-            stream.cancel()
-        bulk.end_of_stream()
+        source = awaited_batches(pairs) if isinstance(pairs, AsyncIterable) else _awaited(batches(pairs))
+        async with aclosing(source) as coming, aclosing(self._check(coming, at_least_revision, timeout)) as checks:
+            async for check in checks:
+                yield check
 
     async def memberships(
         self,
@@ -295,12 +358,54 @@ class Client:
         timeout: Seconds | None = None,
     ) -> results.GroupList:
         """List all groups, or those of one subnet."""
-        pages, token = answers.Pages(), ""
+        pages, token, limit = answers.Pages(), "", self._limit(timeout)
         while True:
             call = calls.list_groups(subnet, page_token=token, at_least_revision=at_least_revision)
-            token = pages.add(await self._call(call, timeout))
+            token = pages.add(await self._call_within(call, limit))
             if not token:
-                return pages.finish()
+                return cleaned(pages.finish())
+
+    async def changes(
+        self,
+        group: GroupId | None = None,
+        *,
+        subnet: SubnetName | None = None,
+        since: datetime | None = None,
+        after_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> AsyncIterator[results.RecordedUpdate]:
+        """Yield what updates changed, oldest first, as far as it is kept.
+
+        Of one group, or of all groups of the server that owns `subnet`, or else of the server asked. Raises
+        `HistoryForgotten` where more came after `after_revision` than is kept.
+        """
+        request = change_record.list_request(group, subnet, since, after_revision)
+        limit = self._limit(timeout, otherwise=math.inf)
+        async with aclosing(self._stream("ListChanges", request, limit)) as chunks:
+            async for chunk in chunks:
+                for update in change_record.read_updates(chunk):
+                    yield update
+
+    async def watch(
+        self,
+        group: GroupId | None = None,
+        *,
+        subnet: SubnetName | None = None,
+        after_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> change_record.AsyncChangeStream:
+        """Follow what updates change, from now on or after a revision: an iterator that waits for the next one.
+
+        What is committed after this returned is told. `revision` of the iterator is what to give as `after_revision`
+        to go on where it ended. As `changes` otherwise.
+        """
+        limit = self._limit(timeout, otherwise=math.inf)
+        stream = change_record.AsyncChangeStream(
+            lambda after: self._stream("Watch", change_record.watch_request(group, subnet, after), limit),
+            after_revision,
+        )
+        await stream.open()
+        return stream
 
     async def export(
         self,
@@ -314,7 +419,7 @@ class Client:
         Raises `Unavailable` after the last one where servers were out of reach, whose groups are missing.
         """
         unreachable: tuple[str, ...] = ()
-        async with aclosing(self._export(calls.export(subnet, at_least_revision), timeout)) as chunks:
+        async with aclosing(self._export(subnet, at_least_revision, timeout)) as chunks:
             async for chunk in chunks:
                 for arc in answers.read_export_chunk(chunk):
                     yield arc
@@ -339,13 +444,13 @@ class Client:
         written to a file whose name ends with `.partial`, and the summary names them; so it does for standard output
         and pipes.
         """
-        from shadowtree.client.files.formats import format_of
+        from shadowtree.client.files.formats import checked_path, format_of
         from shadowtree.client.files.graph_writer import graph_writer, is_stream
 
-        lines, file = 0, fspath(path)
+        lines, file = 0, checked_path(path)
         unreachable: tuple[str, ...] = ()
         with graph_writer(file, format_of(file, file_format), is_partial=lambda: bool(unreachable)) as write:
-            async for chunk in self._export(calls.export(subnet, at_least_revision), timeout):
+            async for chunk in self._export(subnet, at_least_revision, timeout):
                 for arc in answers.read_export_chunk(chunk):
                     write(arc)
                     lines += 1
@@ -377,7 +482,7 @@ class Client:
 
         With `cut`, the revision is that of the cut of this name, which somebody must make (`make_cut`) once
         `on_caught_up` was called for every server. `progress` is told how many rows have come. Needs
-        ``shadowtree[audit]``.
+        the extra ``audit``.
         """
         from shadowtree.client.snapshots.files import write_tables
         from shadowtree.client.snapshots.tables import SnapshotCollector
@@ -412,72 +517,176 @@ class Client:
         """
         return await self._call(calls.remove_peer(subnet, force=force), timeout)
 
+    async def drain(self, *, restart_grace: Seconds | None = None, timeout: Seconds | None = None) -> bool:
+        """End the server as planned; returns whether all that was under way is finished.
+
+        `restart_grace`: for how many seconds other servers wait for it, as it is coming back; 0: not at all; None: as
+        it is configured.
+        """
+        return await self._call(calls.drain(restart_grace=restart_grace), timeout)
+
     # -- how calls are carried out
 
-    def _time(self, timeout: Seconds | None) -> Seconds | None:
-        return self._timeout if timeout is None else timeout
+    def _limit(self, timeout: Seconds | None, *, otherwise: Seconds = DEFAULT_TIMEOUT_S) -> TimeLimit:
+        given = self._timeout if timeout is None else timeout
+        return TimeLimit.of(now=time.monotonic(), timeout=given, otherwise=otherwise, patience=self._patience)
+
+    def _attempts(self, limit: TimeLimit, request_id: RequestId | None = None) -> Attempts:
+        servers = len(self._addresses.all)
+        return Attempts(limit=limit, servers=servers, request_id=request_id)
 
     async def _call(self, call: calls.UnaryCall[Answer], timeout: Seconds | None) -> Answer:
-        method = getattr(self._admin if call.method in calls.ADMIN_METHODS else self._names, call.method)
+        return await self._call_within(call, self._limit(timeout))
+
+    async def _call_within(self, call: calls.UnaryCall[Answer], limit: TimeLimit) -> Answer:
         message = await self._attempt(
-            lambda remaining: method(call.request, timeout=remaining), timeout, call.request_id
+            lambda connection, remaining: connection.call(call.method, call.request, remaining), limit, call.request_id
         )
-        return call.read(message)
+        return cleaned(call.read(message))
 
     async def _collect(self, call: calls.StreamCall[Answer], timeout: Seconds | None) -> Answer:
-        method = getattr(self._names, call.method)
-
-        async def attempt(remaining: Seconds | None) -> Answer:
+        async def attempt(connection: _Connection, remaining: Seconds | None) -> Answer:
             collector = call.collect()
-            async for message in method(call.request, timeout=remaining):
+            async for message in connection.call(call.method, call.request, remaining):
                 collector.add(message)
-            return collector.finish()
+            return cleaned(collector.finish())
 
-        return await self._attempt(attempt, timeout, None)
+        return await self._attempt(attempt, self._limit(timeout), None)
 
-    async def _export(
-        self, request: name_service_pb2.ExportRequest, timeout: Seconds | None
+    async def _check(
+        self,
+        coming: AsyncIterator[list[tuple[GroupId, MemberId]]],
+        at_least_revision: Revision | None,
+        timeout: Seconds | None,
+    ) -> AsyncGenerator[results.Check, None]:
+        bulk = BulkCheck(at_least_revision)
+        limit = self._limit(timeout, otherwise=math.inf)
+        attempts = self._attempts(limit)
+        while True:
+            connection = self._connected()
+            requests: asyncio.Queue[name_service_pb2.CheckBulkRequest | None] = asyncio.Queue()
+            stream = connection.call("CheckBulk", _until_none(requests), attempts.timeout(time.monotonic()))
+            responses = aiter(stream)
+            try:
+                for request in bulk.begin_stream():
+                    requests.put_nowait(request)
+                while True:
+                    while bulk.has_room:
+                        for request in bulk.ask(await anext(coming)):
+                            requests.put_nowait(request)
+                    if bulk.is_sent:
+                        requests.put_nowait(None)
+                    response = await anext(responses, None)
+                    if response is None:
+                        bulk.end_of_stream()
+                        return
+                    attempts = self._attempts(limit)
+                    for check in bulk.read(response):
+                        yield check
+            except grpc.aio.AioRpcError as error:
+                failure = self._failure(error, connection)
+            except asyncio.CancelledError:
+                self._tell_if_closed()
+                raise
+            finally:
+                stream.cancel()
+            await self._wait(attempts, failure)
+
+    def _export(
+        self, subnet: SubnetName | None, at_least_revision: Revision | None, timeout: Seconds | None
     ) -> AsyncGenerator[name_service_pb2.ExportChunk, None]:
-        stream = self._names.Export(request, timeout=self._time(timeout))
-        try:
-            async for chunk in stream:
-                yield chunk
-        except grpc.aio.AioRpcError as error:
-            raise read_failure(error, self.address).error from None
-        finally:
-            stream.cancel()
+        limit = self._limit(timeout, otherwise=math.inf)
+        return self._stream("Export", calls.export(subnet, at_least_revision), limit)
 
-    async def _snapshot(
-        self, cut: str | None, timeout: Seconds | None
-    ) -> AsyncGenerator[admin_pb2.SnapshotChunk, None]:
-        stream = self._admin.ExportSnapshot(calls.snapshot(cut or ""), timeout=self._time(timeout))
-        try:
-            async for chunk in stream:
-                yield chunk
-        except grpc.aio.AioRpcError as error:
-            raise read_failure(error, self.address).error from None
-        finally:
-            stream.cancel()
+    def _snapshot(self, cut: str | None, timeout: Seconds | None) -> AsyncGenerator[admin_pb2.SnapshotChunk, None]:
+        limit = self._limit(timeout, otherwise=math.inf)
+        return self._stream("ExportSnapshot", calls.snapshot(cut or ""), limit)
 
-    async def _import(self, call: ImportCall, timeout: Seconds | None) -> results.ImportSummary:
+    async def _import(self, call: ImportCall, limit: TimeLimit) -> results.ImportSummary:
         message = await self._attempt(
-            lambda remaining: self._names.Import(iter(call.messages()), timeout=remaining), timeout, call.request_id
+            lambda connection, remaining: connection.call("Import", iter(call.messages()), remaining),
+            limit,
+            call.request_id,
         )
-        return call.read(message)
+        return cleaned(call.read(message))
+
+    async def _stream(self, method: str, request: Any, limit: TimeLimit) -> AsyncGenerator[Any, None]:
+        """Yield the messages of a stream; it is tried again until the first of them has come."""
+        attempts = self._attempts(limit)
+        while True:
+            connection, has_begun = self._connected(), False
+            stream = connection.call(method, request, attempts.timeout(time.monotonic()))
+            try:
+                async for message in stream:
+                    has_begun = True
+                    yield message
+            except grpc.aio.AioRpcError as error:
+                failure = self._failure(error, connection)
+                if has_begun:
+                    raise failure.error from None
+            except asyncio.CancelledError:
+                self._tell_if_closed()
+                raise
+            else:
+                return
+            finally:
+                stream.cancel()
+            await self._wait(attempts, failure)
 
     async def _attempt(
         self,
-        attempt: Callable[[Seconds | None], Awaitable[Answer]],
-        timeout: Seconds | None,
+        attempt: Callable[[_Connection, Seconds | None], Awaitable[Answer]],
+        limit: TimeLimit,
         request_id: RequestId | None,
     ) -> Answer:
-        attempts = Attempts(now=time.monotonic(), timeout=self._time(timeout), request_id=request_id)
+        attempts = self._attempts(limit, request_id)
         while True:
+            connection = self._connected()
             try:
-                return await attempt(attempts.timeout(time.monotonic()))
+                return await attempt(connection, attempts.timeout(time.monotonic()))
             except grpc.aio.AioRpcError as error:
-                failure = read_failure(error, self.address)
-            await asyncio.sleep(attempts.pause_after(failure, time.monotonic()))
+                failure = self._failure(error, connection)
+            except asyncio.CancelledError:
+                self._tell_if_closed(request_id)
+                raise
+            await self._wait(attempts, failure)
+
+    def _connected(self) -> _Connection:
+        """The connection to use in the event loop that runs. Those of loops that are over go."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._is_closed:
+                raise client_closed()
+            if loop not in self._connections:
+                self._connections = {one: mine for one, mine in self._connections.items() if not one.is_closed()}
+            of_loop = self._connections.setdefault(loop, {})
+            address = self._addresses.current
+            if address not in of_loop:
+                of_loop[address] = _Connection(address)
+            return of_loop[address]
+
+    def _tell_if_closed(self, request_id: RequestId | None = None) -> None:
+        """Raise what a call is told that ended because the client was closed, not because its task was cancelled."""
+        task = asyncio.current_task()
+        if self._is_closed and not (task is not None and task.cancelling()):
+            raise client_closed() if request_id is None else outcome_unknown(client_closed(), request_id)
+
+    def _failure(self, error: grpc.aio.AioRpcError, connection: _Connection) -> Failure:
+        failure = read_failure(error, connection.address)
+        if failure.may_pass:
+            self._addresses.leave(connection.address)
+        return failure
+
+    async def _wait(self, attempts: Attempts, failure: Failure) -> None:
+        pause = attempts.pause_after(failure, time.monotonic())
+        if self._on_wait is not None and pause:
+            self._on_wait(failure.error)
+        await asyncio.sleep(pause)
+
+
+async def _awaited(items: Iterable[Answer]) -> AsyncGenerator[Answer, None]:
+    for item in items:
+        yield item
 
 
 async def _until_none(

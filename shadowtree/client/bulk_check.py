@@ -4,17 +4,18 @@
     user <- checks  <-  answers of the oldest batch  <-
 
 The pairs are taken in the caller's own thread, and never more of them than a few batches ahead of what was answered.
+Batches without an answer are kept, to be asked again over another stream where one breaks.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
 from shadowtree.client.answers import read_bulk_checks
-from shadowtree.errors import InvalidName, ServerFault
+from shadowtree.errors import InvalidName, InvalidRequest, ServerFault
 from shadowtree.results import Check
 from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import GroupId, MemberId, Revision
@@ -25,29 +26,63 @@ BATCH_PAIRS: Final = 3000
 WINDOW_BATCHES: Final = 8
 """So that the server has work while the answers are read."""
 
+Pair = tuple[GroupId, MemberId]
 _Batch = tuple[tuple[GroupId, ...], tuple[MemberId, ...]]
 
 
-class BulkCheck:
-    """The state of one stream of checks; does no input or output."""
+def batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+    """Cut pairs into batches; the last one is shorter than the others, or empty."""
+    if not isinstance(pairs, Iterable):
+        raise _no_pairs(f"not {pairs!r:.80}")
+    iterator = iter(pairs)
+    while True:
+        batch = list(islice(iterator, BATCH_PAIRS))
+        yield batch
+        if len(batch) < BATCH_PAIRS:
+            return
 
-    def __init__(self, pairs: Iterable[tuple[GroupId, MemberId]], at_least_revision: Revision | None) -> None:
-        self._pairs: Iterator[tuple[GroupId, MemberId]] = iter(pairs)
+
+async def awaited_batches(pairs: AsyncIterable[Pair]) -> AsyncGenerator[list[Pair], None]:
+    """The same, of pairs that come one after the other."""
+    batch: list[Pair] = []
+    async for pair in pairs:
+        batch.append(pair)
+        if len(batch) == BATCH_PAIRS:
+            yield batch
+            batch = []
+    yield batch
+
+
+class BulkCheck:
+    """The state of many checks; does no input or output."""
+
+    def __init__(self, at_least_revision: Revision | None) -> None:
         self._at_least_revision = at_least_revision or ""
+        self._is_first = True
         self._under_way: deque[_Batch] = deque()
         self._is_exhausted = False
         self._was_cut_short = False
 
-    def next_requests(self) -> Iterator[name_service_pb2.CheckBulkRequest]:
-        """Take pairs until the window is full or there are no more, one request for each batch."""
-        while not self._is_exhausted and len(self._under_way) < WINDOW_BATCHES:
-            batch = list(islice(self._pairs, BATCH_PAIRS))
-            if len(batch) < BATCH_PAIRS:
-                self._is_exhausted = True
-            if batch:
-                groups, members = zip(*batch, strict=True)
-                self._under_way.append((groups, members))
-                yield self._request(groups, members)
+    def begin_stream(self) -> Iterator[name_service_pb2.CheckBulkRequest]:
+        """Ask again, over a new stream, what was asked and not answered."""
+        if self._was_cut_short:
+            raise _ended_early()
+        self._is_first = True
+        for groups, members in self._under_way:
+            yield self._request(groups, members)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the next batch should be asked now."""
+        return not self._is_exhausted and len(self._under_way) < WINDOW_BATCHES
+
+    def ask(self, batch: Sequence[Pair]) -> Iterator[name_service_pb2.CheckBulkRequest]:
+        """Take the next batch; gives the request for it, or nothing where it is empty."""
+        self._is_exhausted = len(batch) < BATCH_PAIRS
+        if batch:
+            groups, members = _columns(batch)
+            self._under_way.append((groups, members))
+            yield self._request(groups, members)
 
     @property
     def is_sent(self) -> bool:
@@ -72,10 +107,11 @@ class BulkCheck:
     def end_of_stream(self) -> None:
         """Make sure, after the last response, that every pair was answered."""
         if not self.is_finished or self._was_cut_short:
-            raise ServerFault("the server ended the stream before all checks were answered")
+            raise _ended_early()
 
     def _request(self, groups: tuple[GroupId, ...], members: tuple[MemberId, ...]) -> name_service_pb2.CheckBulkRequest:
-        at_least_revision, self._at_least_revision = self._at_least_revision, ""
+        at_least_revision = self._at_least_revision if self._is_first else ""
+        self._is_first = False
         try:
             return name_service_pb2.CheckBulkRequest(
                 groups=groups, members=members, at_least_revision=at_least_revision
@@ -83,3 +119,21 @@ class BulkCheck:
         except UnicodeEncodeError as error:
             text = str(error.object)[:80]
             raise InvalidName(f"invalid name {text!r}: it is no Unicode text", {"name": text}) from None
+        except TypeError as error:
+            raise _no_pairs(str(error)) from None
+
+
+def _columns(batch: Sequence[Pair]) -> _Batch:
+    try:
+        groups, members = zip(*batch, strict=True)
+    except (TypeError, ValueError) as error:
+        raise _no_pairs(str(error)) from None
+    return groups, members
+
+
+def _no_pairs(why: str) -> InvalidRequest:
+    return InvalidRequest(f"what is checked are pairs of a group and a member: {why}")
+
+
+def _ended_early() -> ServerFault:
+    return ServerFault("the server ended the stream before all checks were answered")

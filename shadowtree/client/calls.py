@@ -6,7 +6,7 @@ The synchronous and the asynchronous client carry out the same calls; nothing he
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -114,6 +114,7 @@ def apply(
 ) -> UnaryCall[results.Change]:
     """Carry out all operations as one atomic update."""
     request_id = request_id or new_request_id()
+    operations = list(all_of(operations, (Join, Leave), "operation"))
     request = _message(
         name_service_pb2.ApplyUpdatesRequest,
         operations=[
@@ -176,7 +177,13 @@ def resolve(
         walk=walk,
         at_least_revision=at_least_revision or "",
     )
-    return StreamCall("Resolve", request, partial(answers.ResolutionCollector, group))
+    return StreamCall("Resolve", request, partial(answers.ResolutionCollector, as_kept(group)))
+
+
+def processes(group: GroupId, at_least_revision: Revision | None) -> tuple[str, Any]:
+    """Ask who is in a group, to be read as they come."""
+    call = resolve(group, groups=False, consistency="datagram", walk=False, at_least_revision=at_least_revision)
+    return call.method, call.request
 
 
 def check(
@@ -190,7 +197,7 @@ def check(
         explain=explain,
         at_least_revision=at_least_revision or "",
     )
-    return UnaryCall("Check", request, partial(answers.read_check, group=group, member=member))
+    return UnaryCall("Check", request, partial(answers.read_check, group=as_kept(group), member=as_kept(member)))
 
 
 def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamCall[results.Memberships]:
@@ -198,7 +205,7 @@ def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamC
     request = _message(
         name_service_pb2.ListMembershipsRequest, member=member, at_least_revision=at_least_revision or ""
     )
-    return StreamCall("ListMemberships", request, partial(answers.MembershipsCollector, member))
+    return StreamCall("ListMemberships", request, partial(answers.MembershipsCollector, as_kept(member)))
 
 
 def export(subnet: SubnetName | None, at_least_revision: Revision | None) -> name_service_pb2.ExportRequest:
@@ -238,7 +245,27 @@ def remove_peer(subnet: SubnetName, *, force: bool) -> UnaryCall[results.PeerLis
     return UnaryCall("RemovePeer", request, answers.read_peers)
 
 
-ADMIN_METHODS: Final = frozenset({"GetStatus", "ListPeers", "AddPeer", "RemovePeer", "MakeCut"})
+def drain(*, restart_grace: float | None) -> UnaryCall[bool]:
+    """End a server as planned."""
+    request = _message(admin_pb2.DrainRequest, restart_grace_seconds=restart_grace)
+    return UnaryCall("Drain", request, lambda answer: answer.is_finished)
+
+
+def as_kept(name: str) -> str:
+    """The name as servers keep it, its domain in lower case. What is no name stays: the server says what is wrong."""
+    from namegraph import InvalidNameError, parse_name
+
+    if not isinstance(name, str):
+        raise InvalidRequest(f"a name is text, not {name!r}")
+    try:
+        return parse_name(name)
+    except InvalidNameError:
+        return name
+
+
+ADMIN_METHODS: Final = frozenset(
+    {"GetStatus", "ListPeers", "AddPeer", "RemovePeer", "MakeCut", "ExportSnapshot", "Drain"}
+)
 """Those of the AdminService; all others are of the NameService."""
 
 Message = TypeVar("Message")
@@ -253,10 +280,27 @@ def _message(message_type: Callable[..., Message], /, **fields: object) -> Messa
         raise InvalidName(
             f"invalid name {text[:80]!r}: character {error.start + 1} is no Unicode character", {"name": text[:80]}
         ) from None
+    except (TypeError, ValueError):
+        given = ", ".join(f"{name}={str(value)[:80]!r} ({type(value).__name__})" for name, value in fields.items())
+        raise InvalidRequest(f"a value of the wrong type, or out of range: {given}") from None
+
+
+Item = TypeVar("Item")
+
+
+def all_of(items: Iterable[Item], kinds: tuple[type, ...], what: str) -> Iterator[Item]:
+    """The items, each of one of these kinds; raises `InvalidRequest` naming the first other one, from 1."""
+    names = " or ".join(kind.__name__ for kind in kinds)
+    if not isinstance(items, Iterable):
+        raise InvalidRequest(f"{what}s are wanted, each a {names}, not {items!r:.80}")
+    for number, item in enumerate(items, start=1):
+        if not isinstance(item, kinds):
+            raise InvalidRequest(f"{what} {number} is no {names}, but {item!r:.80}")
+        yield item
 
 
 def _choice(choices: dict[str, Any], chosen: str, what: str) -> Any:
-    if chosen not in choices:
+    if not isinstance(chosen, str) or chosen not in choices:
         raise InvalidRequest(f"{what} must be one of {', '.join(choices)}, not {chosen!r}", {what: chosen})
     return choices[chosen]
 

@@ -1,7 +1,8 @@
-"""Where a client connects to and with which options."""
+"""Where a client connects to and with which options: one server of several, until it cannot be reached."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from shadowtree.errors import InvalidRequest
@@ -23,9 +24,40 @@ OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
 )
 
 
+class Addresses:
+    """The servers that a client may ask. It stays with one until that cannot be reached, then goes on to the next."""
+
+    def __init__(self, addresses: Address | Iterable[Address]) -> None:
+        """One address, several with commas between them, or a list; raises `InvalidRequest`."""
+        if not isinstance(addresses, Iterable):
+            raise _no_address(addresses)
+        listed = addresses.split(",") if isinstance(addresses, str) else addresses
+        self.all: tuple[Address, ...] = tuple(dict.fromkeys(map(checked_address, listed)))
+        if not self.all:
+            raise _no_address(addresses)
+        self._position = 0
+
+    @property
+    def current(self) -> Address:
+        """The one to ask."""
+        return self.all[self._position]
+
+    def leave(self, address: Address) -> None:
+        """Go on to the next, unless somebody else did already."""
+        if address == self.current:
+            self._position = (self._position + 1) % len(self.all)
+
+
 def checked_address(address: Address) -> Address:
     """Return the address if it is ``HOST:PORT`` (``[v6]:PORT``), else raise `InvalidRequest`."""
+    if not isinstance(address, str):
+        raise _no_address(address)
+    address = address.strip()
     host, colon, port = address.rpartition(":")
     if not colon or not host or "/" in address or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise InvalidRequest(f"the address of a server is HOST:PORT, not {address!r}", {"address": address})
+        raise _no_address(address)
     return address
+
+
+def _no_address(given: object) -> InvalidRequest:
+    return InvalidRequest(f"the address of a server is HOST:PORT, not {given!r}", {"address": str(given)})

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
+from shadowtree.client.foreign_text import printable
 from shadowtree.errors import (
     ERROR_OF_REASON,
+    ClientClosed,
     DeadlineExceeded,
     InvalidRequest,
     LimitExceeded,
@@ -16,8 +18,8 @@ from shadowtree.errors import (
     OutcomeUnknownAtDeadline,
     PermissionDenied,
     ServerFault,
+    ServerUnreachable,
     ShadowtreeError,
-    Unavailable,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +31,12 @@ DOMAIN: Final = "shadowtree"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 _NEVER_SENT: Final = ("failed to connect to all addresses", "DNS resolution failed", "Failed to create secure")
 _CANCELLED_HERE: Final = ("Channel closed!", "Locally cancelled")
+_BROKEN_WHILE_SENT: Final = "Internal error from Core"
+"""What gRPC says of a stream that broke, or ended, while a request was being written to it."""
 _WHY_AFTER: Final = ("last error: ", "Failed to connect to remote host: ")
+
+_IDLE_FACT: Final = "idle_seconds"
+"""In the refusal of a server that ended a stream on which nothing came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +58,15 @@ def read_failure(error: Any, address: Address) -> Failure:
     code, details = error.code(), error.details() or ""
     info = _error_info(error.trailing_metadata())
     if info is not None:
-        reason, facts = info
+        reason = info[0]
+        # Several values of one fact are divided by lines.
+        facts = {key: "\n".join(map(printable, value.split("\n"))) for key, value in info[1].items()}
         known = ERROR_OF_REASON.get(reason, ServerFault)
-        return Failure(known(details, facts), is_answer=known is not OutcomeUnknown, was_sent=True, may_pass=False)
+        failure = known(printable(details), facts)
+        if _IDLE_FACT in facts:
+            # Whoever gives requests, or takes answers, was slower than the server waits.
+            return Failure(failure, is_answer=False, was_sent=True, may_pass=True)
+        return Failure(failure, is_answer=known is not OutcomeUnknown, was_sent=True, may_pass=False)
     if code is grpc.StatusCode.UNAVAILABLE or (
         # Seen under load while servers were stopped: the call was dropped, and not by this client.
         code is grpc.StatusCode.CANCELLED and not details.startswith(_CANCELLED_HERE)
@@ -63,12 +76,20 @@ def read_failure(error: Any, address: Address) -> Failure:
         for lead in _WHY_AFTER:
             why = why.rpartition(lead)[2]
         return Failure(
-            Unavailable(f"cannot reach the name server at {address}: {_one_line(why)}", {"server": address}),
+            ServerUnreachable(f"cannot reach the name server at {address}: {_one_line(why)}", {"server": address}),
             is_answer=False,
             was_sent=not never_sent,
             may_pass=True,
         )
-    return Failure(_without_reason(code, details, address), is_answer=False, was_sent=True, may_pass=False)
+    if code is grpc.StatusCode.CANCELLED:
+        return Failure(client_closed(), is_answer=False, was_sent=True, may_pass=False)
+    may_pass = code is grpc.StatusCode.INTERNAL and details.startswith(_BROKEN_WHILE_SENT)
+    return Failure(_without_reason(code, details, address), is_answer=False, was_sent=True, may_pass=may_pass)
+
+
+def client_closed() -> ClientClosed:
+    """The error for whoever calls a client that was closed, or has a call under way then."""
+    return ClientClosed("the client is closed")
 
 
 def outcome_unknown(failure: ShadowtreeError, request_id: RequestId) -> OutcomeUnknown:
@@ -111,4 +132,4 @@ def _error_info(trailing_metadata: Any) -> tuple[str, Mapping[str, str]] | None:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))

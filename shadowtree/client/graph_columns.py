@@ -24,7 +24,9 @@ _GROUP_BYTE: Final[int] = names_pb2.CHILD_KIND_GROUP
 _PROCESS_BYTE: Final[int] = names_pb2.CHILD_KIND_PROCESS
 
 _GROUP: Final = "group"
+_PROCESS: Final = "process"
 _MEMBER: Final = "member"
+"""What files say for a process."""
 
 OnBadRow = Callable[[int, str], None]
 
@@ -92,8 +94,10 @@ class GraphColumns:
 
     def add(self, parent: str, child: str, kind: str) -> None:
         """Add one arc, or with an empty `child` a group without members; `BadRowError` says what is wrong with it."""
+        if kind == _PROCESS:
+            kind = _MEMBER
         if kind not in self._numbers:
-            raise BadRowError(f"the kind is {_short(kind)} instead of 'group' or 'member'")
+            raise BadRowError(f"the kind is {_short(kind)} instead of 'group' or 'process' (in files also 'member')")
         if child == "" and kind == _MEMBER:
             raise BadRowError("the child is empty; only a group without members is written so, with kind 'group'")
         found_parent = self._find(parent, _GROUP)

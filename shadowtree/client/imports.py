@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
+from os import PathLike
 
 from shadowtree import results
 from shadowtree.client.answers import read_import_summary
-from shadowtree.client.calls import new_request_id
-from shadowtree.client.files.formats import format_of
-from shadowtree.client.files.graph_reader import read_graph
+from shadowtree.client.calls import all_of, new_request_id
+from shadowtree.client.files.formats import checked_path, format_of
+from shadowtree.client.files.graph_reader import Skipped, read_graph
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
 from shadowtree.errors import InvalidRequest
 from shadowtree.updates import Arc
@@ -28,7 +28,7 @@ class ImportCall:
     """One import, checked and ready to be sent, more than once if need be."""
 
     columns: GraphColumns
-    skipped: tuple[results.SkippedLine, ...]
+    skipped: Skipped
     request_id: RequestId
     progress: ImportProgress | None
 
@@ -44,7 +44,7 @@ class ImportCall:
 
     def read(self, message: name_service_pb2.ImportSummary) -> results.ImportSummary:
         """Read the answer."""
-        return replace(read_import_summary(message), skipped=self.skipped)
+        return replace(read_import_summary(message), skipped=self.skipped.lines, skipped_count=self.skipped.total)
 
 
 def known_subnets(status: results.ServerStatus) -> set[SubnetName]:
@@ -63,7 +63,7 @@ def import_of_file(
     progress: ImportProgress | None,
 ) -> ImportCall:
     """Read and check a file; raises `BadFile`."""
-    path = fspath(path)
+    path = checked_path(path)
     columns = GraphColumns(subnets=set(subnets), only_subnet=only_subnet)
     skipped = read_graph(
         path,
@@ -84,9 +84,9 @@ def import_of_arcs(
 ) -> ImportCall:
     """Check arcs; raises `InvalidRequest` naming the first bad one by its number, from 1."""
     columns = GraphColumns(subnets=set(subnets))
-    for number, arc in enumerate(arcs, start=1):
+    for number, arc in enumerate(all_of(arcs, (Arc,), "arc"), start=1):
         try:
             columns.add(arc.parent, arc.child, _FILE_KINDS.get(arc.kind, arc.kind))
         except BadRowError as error:
             raise InvalidRequest(f"arc {number}: {error}", {"arc": str(number)}) from None
-    return ImportCall(columns, (), request_id or new_request_id(), progress)
+    return ImportCall(columns, Skipped((), 0), request_id or new_request_id(), progress)

@@ -1,15 +1,17 @@
 """Decides, after a failed attempt, whether to try again and when. Pure: the clients sleep and call.
 
 Reads are safe to repeat, and so are writes, which carry a request id. Only a server that cannot be reached is tried
-again; an answer, whatever it says, is one.
+again, or the next one of those that the client knows; an answer, whatever it says, is one.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from shadowtree.client.failures import Failure, outcome_unknown
-from shadowtree.errors import DeadlineExceeded, OutcomeUnknown, Unavailable
+from shadowtree.errors import ClientClosed, DeadlineExceeded, InvalidRequest, OutcomeUnknown, ServerFault, Unavailable
 
 if TYPE_CHECKING:
     from shadowtree.vocabulary import RequestId, Seconds
@@ -19,22 +21,50 @@ LONGEST_PAUSE_S: Final = 2.0
 """So that a server that comes back is found soon, and many clients do not drown it."""
 
 PATIENCE_S: Final = 0.5
-"""How long to try where the caller gave no timeout: enough for a lost connection, short for a person who waits."""
+"""How long to try where the caller gave no timeout: enough for a lost connection, short for a program that waits."""
+
+DEFAULT_TIMEOUT_S: Final = 60.0
+"""For calls that give one answer, where the caller gave no timeout: longer than servers wait for one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """How long all that one verb of a client does may take, on the clock that the client reads."""
+
+    deadline: Seconds
+    """The instant at which it must be over; infinite where it may take as long as it likes."""
+    patience: Seconds
+    """How long a server that cannot be reached is tried again, at most until the deadline."""
+
+    @classmethod
+    def of(
+        cls, *, now: Seconds, timeout: Seconds | None, otherwise: Seconds, patience: Seconds = PATIENCE_S
+    ) -> TimeLimit:
+        """`timeout` is what the caller gave: then patience lasts as long. `otherwise` holds where it gave none."""
+        if timeout is None:
+            return cls(now + otherwise, patience)
+        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout):
+            raise InvalidRequest(f"timeout is a number of seconds, not {timeout!r}", {"timeout": repr(timeout)})
+        return cls(now + timeout, math.inf)
 
 
 class Attempts:
     """The attempts of one call, on the clock that the caller reads."""
 
-    def __init__(self, *, now: Seconds, timeout: Seconds | None, request_id: RequestId | None = None) -> None:
-        self._deadline = None if timeout is None else now + timeout
-        self._give_up = now + (PATIENCE_S if timeout is None else timeout)
+    def __init__(self, *, limit: TimeLimit, servers: int = 1, request_id: RequestId | None = None) -> None:
+        """`servers`: how many can be asked. All are tried before the first pause, and between two pauses."""
+        self._deadline = limit.deadline
+        self._patience = limit.patience
+        self._give_up: Seconds | None = None
+        self._servers = servers
+        self._failures = 0
         self._pause = FIRST_PAUSE_S
         self._request_id = request_id
         self._may_be_done = False
 
     def timeout(self, now: Seconds) -> Seconds | None:
-        """How long the next attempt may take."""
-        return None if self._deadline is None else max(self._deadline - now, 0.0)
+        """How long the next attempt may take; None: as long as it likes."""
+        return None if math.isinf(self._deadline) else max(self._deadline - now, 0.0)
 
     def pause_after(self, failure: Failure, now: Seconds) -> Seconds:
         """Return how long to wait before the next attempt, or raise what the caller is told."""
@@ -45,13 +75,25 @@ class Attempts:
             raise failure.error
         if failure.was_sent:
             self._may_be_done = True
-        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_S)
+        if self._give_up is None:
+            self._give_up = min(self._deadline, now + self._patience)
+        pause = self._next_pause()
         if failure.may_pass and now + pause < self._give_up:
             return pause
         if self._request_id is not None and self._may_be_done and _leaves_doubt(failure):
             raise outcome_unknown(failure.error, self._request_id)
+        if failure.may_pass and isinstance(failure.error, ServerFault) and now + pause >= self._deadline:
+            # A stream that its deadline breaks off while a request is being written to it says no more than that.
+            raise DeadlineExceeded(f"no answer in the time given: {failure.error.message}", failure.error.facts)
         raise failure.error
+
+    def _next_pause(self) -> Seconds:
+        self._failures += 1
+        if self._failures % self._servers:
+            return 0.0
+        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_S)
+        return pause
 
 
 def _leaves_doubt(failure: Failure) -> bool:
-    return failure.may_pass or isinstance(failure.error, DeadlineExceeded | OutcomeUnknown)
+    return failure.may_pass or isinstance(failure.error, DeadlineExceeded | OutcomeUnknown | ClientClosed)

@@ -55,13 +55,13 @@ def take_snapshots(
     """Write a snapshot of each server into `folder`, whose earlier snapshots are taken away.
 
     With `cut` all are of one instant, or none is written and `Unavailable` raised. `timeout` is for each server. Raises
-    `ShadowtreeError` where the first one does not answer.
+    `ShadowtreeError` where `first` does not answer, one address or several with commas between them.
     """
     names = _find_servers(first, timeout)
     folder.mkdir(parents=True, exist_ok=True)
     forget_snapshots(folder)
     if cut:
-        return Taken(_take_at_cut(first, names, folder, timeout, progress), ())
+        return Taken(_take_at_cut(names, folder, timeout, progress), ())
     snapshots: dict[str, Snapshot] = {}
     missing = []
     with ThreadPoolExecutor(AT_ONCE_LIMIT) as workers:
@@ -84,9 +84,9 @@ def _take(address: Address, folder: Path, timeout: Seconds | None, progress: Pro
 
 
 def _take_at_cut(
-    first: Address, names: dict[Address, str], folder: Path, timeout: Seconds | None, progress: Progress | None
+    names: dict[Address, str], folder: Path, timeout: Seconds | None, progress: Progress | None
 ) -> tuple[Snapshot, ...]:
-    """All servers are read at the same time; when each has caught up, the cut is made."""
+    """All servers are read at the same time; when each has caught up, the first one is asked for the cut."""
     cut = os.urandom(16).hex()
     events: SimpleQueue[Address | None] = SimpleQueue()
     with ExitStack() as stack:
@@ -109,7 +109,7 @@ def _take_at_cut(
             if failed is not None:
                 # Leaving closes the clients, which ends the other snapshots.
                 failed.result()
-        clients[first].make_cut(cut)
+        next(iter(clients.values())).make_cut(cut)
         return tuple(sorted((one.result() for one in taking.values()), key=lambda found: found.server))
 
 
@@ -118,12 +118,18 @@ def _told(progress: Progress | None, address: Address) -> Callable[[int], None] 
 
 
 def _find_servers(first: Address, timeout: Seconds | None) -> dict[Address, str]:
-    """The addresses of all servers, with their names where these are known: peers of peers too, each name once."""
+    """The addresses of all servers, with their names where these are known: peers of peers too, each name once.
+
+    `first` is the address of one, or of several with commas between them, of which the first that answers is asked.
+    """
 
     def ask(address: Address) -> tuple[str, list[tuple[Address, str]]]:
         with Client(address, timeout=timeout or ASKING_SECONDS) as client:
             return client.status().server, [(peer.address, peer.server) for peer in client.peers()]
 
+    with Client(first, timeout=timeout or ASKING_SECONDS) as client:
+        client.status()
+        first = client.address
     own_name, peers = ask(first)
     names = {first: own_name}
     with ThreadPoolExecutor(AT_ONCE_LIMIT) as workers:

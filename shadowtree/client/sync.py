@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator
-from os import PathLike, fspath
+from collections.abc import Callable, Generator, Iterable, Iterator
+from os import PathLike
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
 from shadowtree import results
-from shadowtree.client import answers, calls
-from shadowtree.client.bulk_check import BulkCheck
-from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, checked_address
-from shadowtree.client.failures import read_failure
-from shadowtree.client.retry import Attempts
+from shadowtree.client import answers, calls, change_record
+from shadowtree.client.bulk_check import BulkCheck, batches
+from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
+from shadowtree.client.failures import Failure, client_closed, read_failure
+from shadowtree.client.foreign_text import cleaned
+from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit
+from shadowtree.errors import ShadowtreeError
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
@@ -35,28 +39,74 @@ from shadowtree.vocabulary import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from shadowtree.client.imports import ImportCall, ImportProgress
 
 Answer = TypeVar("Answer")
 
 
-class Client:
-    """Asks one name server, which answers for all of them.
+class _Connection:
+    """The channel to one address."""
 
-    Every call takes `timeout` in seconds (without one: that of the client, else none); writes take `request_id`, reads
-    `at_least_revision`. What can be tried again is tried again while the time lasts. Errors are `ShadowtreeError`.
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.channel = grpc.insecure_channel(address, options=OPTIONS)
+        names, admin = NameServiceStub(self.channel), AdminServiceStub(self.channel)  # type: ignore[no-untyped-call]
+        self._stubs: Any = (names, admin)
+
+    def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
+        """Make a call of either service, or begin a stream."""
+        stub = self._stubs[method in calls.ADMIN_METHODS]
+        try:
+            return getattr(stub, method)(request, timeout=timeout)
+        except ValueError:
+            # So gRPC refuses a channel that was closed.
+            raise client_closed() from None
+
+
+class Client:
+    """Asks one name server, which answers for all of them. May be made before it is needed, and shared by threads.
+
+    Every call takes `timeout`: how many seconds it may take, with all that is tried again, an iterator from its first
+    step to its last. Without one, that of the client holds; where that is None too, a call may take 60 seconds, and
+    those that move whole graphs or any number of pairs (`import_*`, `export*`, `check_many`, `snapshot`) as long as
+    they like. Writes take `request_id`, reads `at_least_revision`. Errors are `ShadowtreeError`.
     """
 
-    def __init__(self, address: Address = DEFAULT_ADDRESS, *, timeout: Seconds | None = None) -> None:
-        self.address = checked_address(address)
+    def __init__(
+        self,
+        address: Address | Iterable[Address] = DEFAULT_ADDRESS,
+        *,
+        timeout: Seconds | None = None,
+        patience: Seconds = PATIENCE_S,
+        on_wait: Callable[[ShadowtreeError], None] | None = None,
+    ) -> None:
+        """Several addresses (a list, or one text with commas): the next is asked where one cannot be reached.
+
+        `patience`: for how many seconds servers that cannot be reached are tried again where there is no timeout; with
+        one, as long as that lasts. `on_wait` is told why, before each pause.
+        """
+        self._addresses = Addresses(address)
         self._timeout = timeout
-        self._channel = grpc.insecure_channel(self.address, options=OPTIONS)
-        self._names: Any = NameServiceStub(self._channel)  # type: ignore[no-untyped-call]
-        self._admin: Any = AdminServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._patience = patience
+        self._on_wait = on_wait
+        self._lock = Lock()
+        self._connections: dict[Address, _Connection] = {}
+        self._is_closed = False
+
+    @property
+    def address(self) -> Address:
+        """Where the next call goes first."""
+        return self._addresses.current
 
     def close(self) -> None:
-        """End the connection; calls under way are cancelled."""
-        self._channel.close()
+        """End the connections; calls under way, and later ones, raise `ClientClosed`."""
+        with self._lock:
+            self._is_closed = True
+            connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            connection.channel.close()
 
     def __enter__(self) -> Client:
         return self
@@ -166,16 +216,17 @@ class Client:
         """
         from shadowtree.client.imports import import_of_file, known_subnets
 
+        limit, status_limit = self._limit(timeout, otherwise=math.inf), self._limit(timeout)
         call = import_of_file(
             path,
             file_format=file_format,
             skip_bad=skip_bad,
             only_subnet=subnet,
-            subnets=known_subnets(self.status(timeout=timeout)),
+            subnets=known_subnets(self._call_within(calls.status(), status_limit)),
             request_id=request_id,
             progress=progress,
         )
-        return self._import(call, timeout)
+        return self._import(call, limit)
 
     def import_arcs(
         self,
@@ -188,8 +239,9 @@ class Client:
         """Bring a graph to the server as one atomic update; missing groups are created, arcs that exist skipped."""
         from shadowtree.client.imports import import_of_arcs, known_subnets
 
-        subnets = known_subnets(self.status(timeout=timeout))
-        return self._import(import_of_arcs(arcs, subnets=subnets, request_id=request_id, progress=progress), timeout)
+        limit, status_limit = self._limit(timeout, otherwise=math.inf), self._limit(timeout)
+        subnets = known_subnets(self._call_within(calls.status(), status_limit))
+        return self._import(import_of_arcs(arcs, subnets=subnets, request_id=request_id, progress=progress), limit)
 
     # -- reads
 
@@ -208,6 +260,25 @@ class Client:
             group, groups=groups, consistency=consistency, walk=walk, at_least_revision=at_least_revision
         )
         return self._collect(call, timeout)
+
+    def processes(
+        self,
+        group: GroupId,
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> Iterator[MemberId]:
+        """Yield everybody in a group, each once, sorted, as they come: for groups too large to hold.
+
+        Raises `Unavailable` after the last one where a part of the graph was out of reach, whose members are missing.
+        """
+        unreachable, in_transition = list[GroupId](), False
+        for chunk in self._stream(*calls.processes(group, at_least_revision), self._limit(timeout)):
+            yield from chunk.processes
+            unreachable += chunk.unreachable
+            in_transition = in_transition or chunk.in_transition
+        if unreachable or in_transition:
+            raise answers.incomplete_resolution(group, unreachable)
 
     def check(
         self,
@@ -237,25 +308,34 @@ class Client:
         An uncertain one has `is_member` None. A pair that cannot be asked ends the iteration with its error, after
         the answers before it.
         """
-        bulk = BulkCheck(pairs, at_least_revision)
-        requests: SimpleQueue[name_service_pb2.CheckBulkRequest | None] = SimpleQueue()
-        stream = self._names.CheckBulk(iter(requests.get, None), timeout=self._time(timeout))
-        try:
-            while True:
-                for request in bulk.next_requests():
+        bulk, coming = BulkCheck(at_least_revision), batches(pairs)
+        limit = self._limit(timeout, otherwise=math.inf)
+        attempts = self._attempts(limit)
+        while True:
+            connection = self._connected()
+            requests: SimpleQueue[name_service_pb2.CheckBulkRequest | None] = SimpleQueue()
+            stream = connection.call("CheckBulk", iter(requests.get, None), attempts.timeout(time.monotonic()))
+            try:
+                for request in bulk.begin_stream():
                     requests.put(request)
-                if bulk.is_sent:
-                    requests.put(None)
-                response = next(stream, None)
-                if response is None:
-                    break
-                yield from bulk.read(response)
-        except grpc.RpcError as error:
-            raise read_failure(error, self.address).error from None
-        finally:
-            stream.cancel()
-            requests.put(None)
-        bulk.end_of_stream()
+                while True:
+                    while bulk.has_room:
+                        for request in bulk.ask(next(coming)):
+                            requests.put(request)
+                    if bulk.is_sent:
+                        requests.put(None)
+                    response = next(stream, None)
+                    if response is None:
+                        bulk.end_of_stream()
+                        return
+                    attempts = self._attempts(limit)
+                    yield from bulk.read(response)
+            except grpc.RpcError as error:
+                failure = self._failure(error, connection)
+            finally:
+                stream.cancel()
+                requests.put(None)
+            self._wait(attempts, failure)
 
     def memberships(
         self,
@@ -287,12 +367,49 @@ class Client:
         timeout: Seconds | None = None,
     ) -> results.GroupList:
         """List all groups, or those of one subnet."""
-        pages, token = answers.Pages(), ""
+        pages, token, limit = answers.Pages(), "", self._limit(timeout)
         while True:
             call = calls.list_groups(subnet, page_token=token, at_least_revision=at_least_revision)
-            token = pages.add(self._call(call, timeout))
+            token = pages.add(self._call_within(call, limit))
             if not token:
-                return pages.finish()
+                return cleaned(pages.finish())
+
+    def changes(
+        self,
+        group: GroupId | None = None,
+        *,
+        subnet: SubnetName | None = None,
+        since: datetime | None = None,
+        after_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> Iterator[results.RecordedUpdate]:
+        """Yield what updates changed, oldest first, as far as it is kept.
+
+        Of one group, or of all groups of the server that owns `subnet`, or else of the server asked. Raises
+        `HistoryForgotten` where more came after `after_revision` than is kept.
+        """
+        request = change_record.list_request(group, subnet, since, after_revision)
+        for chunk in self._stream("ListChanges", request, self._limit(timeout, otherwise=math.inf)):
+            yield from change_record.read_updates(chunk)
+
+    def watch(
+        self,
+        group: GroupId | None = None,
+        *,
+        subnet: SubnetName | None = None,
+        after_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> change_record.ChangeStream:
+        """Follow what updates change, from now on or after a revision: an iterator that waits for the next one.
+
+        What is committed after this returned is told. `revision` of the iterator is what to give as `after_revision`
+        to go on where it ended. As `changes` otherwise.
+        """
+        limit = self._limit(timeout, otherwise=math.inf)
+        return change_record.ChangeStream(
+            lambda after: self._stream("Watch", change_record.watch_request(group, subnet, after), limit),
+            after_revision,
+        )
 
     def export(
         self,
@@ -306,7 +423,7 @@ class Client:
         Raises `Unavailable` after the last one where servers were out of reach, whose groups are missing.
         """
         unreachable: tuple[str, ...] = ()
-        for chunk in self._export(calls.export(subnet, at_least_revision), timeout):
+        for chunk in self._export(subnet, at_least_revision, timeout):
             yield from answers.read_export_chunk(chunk)
             unreachable += tuple(chunk.unreachable)
         if unreachable:
@@ -329,13 +446,13 @@ class Client:
         written to a file whose name ends with `.partial`, and the summary names them; so it does for standard output
         and pipes.
         """
-        from shadowtree.client.files.formats import format_of
+        from shadowtree.client.files.formats import checked_path, format_of
         from shadowtree.client.files.graph_writer import graph_writer, is_stream
 
-        lines, file = 0, fspath(path)
+        lines, file = 0, checked_path(path)
         unreachable: tuple[str, ...] = ()
         with graph_writer(file, format_of(file, file_format), is_partial=lambda: bool(unreachable)) as write:
-            for chunk in self._export(calls.export(subnet, at_least_revision), timeout):
+            for chunk in self._export(subnet, at_least_revision, timeout):
                 for arc in answers.read_export_chunk(chunk):
                     write(arc)
                     lines += 1
@@ -368,6 +485,14 @@ class Client:
         """
         return self._call(calls.remove_peer(subnet, force=force), timeout)
 
+    def drain(self, *, restart_grace: Seconds | None = None, timeout: Seconds | None = None) -> bool:
+        """End the server as planned; returns whether all that was under way is finished.
+
+        `restart_grace`: for how many seconds other servers wait for it, as it is coming back; 0: not at all; None: as
+        it is configured.
+        """
+        return self._call(calls.drain(restart_grace=restart_grace), timeout)
+
     def make_cut(self, name: str, *, timeout: Seconds | None = None) -> Revision:
         """Have all servers take a cut, one instant of all of them, for the snapshots that wait for it by this name."""
         return self._call(calls.make_cut(name), timeout)
@@ -385,7 +510,7 @@ class Client:
 
         With `cut`, the revision is that of the cut of this name, which somebody must make (`make_cut`) once
         `on_caught_up` was called for every server. `progress` is told how many rows have come. Needs
-        ``shadowtree[audit]``.
+        the extra ``audit``.
         """
         from shadowtree.client.snapshots.files import write_snapshot
 
@@ -394,61 +519,103 @@ class Client:
 
     # -- how calls are carried out
 
-    def _time(self, timeout: Seconds | None) -> Seconds | None:
-        return self._timeout if timeout is None else timeout
+    def _limit(self, timeout: Seconds | None, *, otherwise: Seconds = DEFAULT_TIMEOUT_S) -> TimeLimit:
+        given = self._timeout if timeout is None else timeout
+        return TimeLimit.of(now=time.monotonic(), timeout=given, otherwise=otherwise, patience=self._patience)
+
+    def _attempts(self, limit: TimeLimit, request_id: RequestId | None = None) -> Attempts:
+        servers = len(self._addresses.all)
+        return Attempts(limit=limit, servers=servers, request_id=request_id)
 
     def _call(self, call: calls.UnaryCall[Answer], timeout: Seconds | None) -> Answer:
-        method = getattr(self._admin if call.method in calls.ADMIN_METHODS else self._names, call.method)
-        message = self._attempt(lambda remaining: method(call.request, timeout=remaining), timeout, call.request_id)
-        return call.read(message)
+        return self._call_within(call, self._limit(timeout))
+
+    def _call_within(self, call: calls.UnaryCall[Answer], limit: TimeLimit) -> Answer:
+        message = self._attempt(
+            lambda connection, remaining: connection.call(call.method, call.request, remaining), limit, call.request_id
+        )
+        return cleaned(call.read(message))
 
     def _collect(self, call: calls.StreamCall[Answer], timeout: Seconds | None) -> Answer:
-        method = getattr(self._names, call.method)
-
-        def attempt(remaining: Seconds | None) -> Answer:
+        def attempt(connection: _Connection, remaining: Seconds | None) -> Answer:
             collector = call.collect()
-            for message in method(call.request, timeout=remaining):
+            for message in connection.call(call.method, call.request, remaining):
                 collector.add(message)
-            return collector.finish()
+            return cleaned(collector.finish())
 
-        return self._attempt(attempt, timeout, None)
+        return self._attempt(attempt, self._limit(timeout), None)
 
     def _export(
-        self, request: name_service_pb2.ExportRequest, timeout: Seconds | None
+        self, subnet: SubnetName | None, at_least_revision: Revision | None, timeout: Seconds | None
     ) -> Iterator[name_service_pb2.ExportChunk]:
-        stream = self._names.Export(request, timeout=self._time(timeout))
-        try:
-            yield from stream
-        except grpc.RpcError as error:
-            raise read_failure(error, self.address).error from None
-        finally:
-            stream.cancel()
+        limit = self._limit(timeout, otherwise=math.inf)
+        return self._stream("Export", calls.export(subnet, at_least_revision), limit)
 
     def _snapshot(self, cut: str | None, timeout: Seconds | None) -> Iterator[admin_pb2.SnapshotChunk]:
-        stream = self._admin.ExportSnapshot(calls.snapshot(cut or ""), timeout=self._time(timeout))
-        try:
-            yield from stream
-        except grpc.RpcError as error:
-            raise read_failure(error, self.address).error from None
-        finally:
-            stream.cancel()
+        limit = self._limit(timeout, otherwise=math.inf)
+        return self._stream("ExportSnapshot", calls.snapshot(cut or ""), limit)
 
-    def _import(self, call: ImportCall, timeout: Seconds | None) -> results.ImportSummary:
+    def _import(self, call: ImportCall, limit: TimeLimit) -> results.ImportSummary:
         message = self._attempt(
-            lambda remaining: self._names.Import(iter(call.messages()), timeout=remaining), timeout, call.request_id
+            lambda connection, remaining: connection.call("Import", iter(call.messages()), remaining),
+            limit,
+            call.request_id,
         )
-        return call.read(message)
+        return cleaned(call.read(message))
+
+    def _stream(self, method: str, request: Any, limit: TimeLimit) -> Generator[Any, None, None]:
+        """Yield the messages of a stream; it is tried again until the first of them has come."""
+        attempts = self._attempts(limit)
+        while True:
+            connection, has_begun = self._connected(), False
+            stream = connection.call(method, request, attempts.timeout(time.monotonic()))
+            try:
+                for message in stream:
+                    has_begun = True
+                    yield message
+            except grpc.RpcError as error:
+                failure = self._failure(error, connection)
+                if has_begun:
+                    raise failure.error from None
+            else:
+                return
+            finally:
+                stream.cancel()
+            self._wait(attempts, failure)
 
     def _attempt(
         self,
-        attempt: Callable[[Seconds | None], Answer],
-        timeout: Seconds | None,
+        attempt: Callable[[_Connection, Seconds | None], Answer],
+        limit: TimeLimit,
         request_id: RequestId | None,
     ) -> Answer:
-        attempts = Attempts(now=time.monotonic(), timeout=self._time(timeout), request_id=request_id)
+        attempts = self._attempts(limit, request_id)
         while True:
+            connection = self._connected()
             try:
-                return attempt(attempts.timeout(time.monotonic()))
+                return attempt(connection, attempts.timeout(time.monotonic()))
             except grpc.RpcError as error:
-                failure = read_failure(error, self.address)
-            time.sleep(attempts.pause_after(failure, time.monotonic()))
+                failure = self._failure(error, connection)
+            self._wait(attempts, failure)
+
+    def _connected(self) -> _Connection:
+        """The connection to use, opened at first use: so a client may be made before a process forks."""
+        with self._lock:
+            if self._is_closed:
+                raise client_closed()
+            address = self._addresses.current
+            if address not in self._connections:
+                self._connections[address] = _Connection(address)
+            return self._connections[address]
+
+    def _failure(self, error: grpc.RpcError, connection: _Connection) -> Failure:
+        failure = read_failure(error, connection.address)
+        if failure.may_pass:
+            self._addresses.leave(connection.address)
+        return failure
+
+    def _wait(self, attempts: Attempts, failure: Failure) -> None:
+        pause = attempts.pause_after(failure, time.monotonic())
+        if self._on_wait is not None and pause:
+            self._on_wait(failure.error)
+        time.sleep(pause)

@@ -24,57 +24,62 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19shadowtree/v1/admin.proto\x12\rshadowtree.v1\"\x12\n\x10GetStatusRequest\"\xa9\x03\n\x0cServerStatus\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x0e\n\x06groups\x18\x03 \x01(\x04\x12\x11\n\tprocesses\x18\x04 \x01(\x04\x12\x0c\n\x04\x61rcs\x18\x05 \x01(\x04\x12\x15\n\rvirtual_nodes\x18\x06 \x01(\x04\x12\x10\n\x08revision\x18\x07 \x01(\t\x12\x10\n\x08in_doubt\x18\x08 \x03(\t\x12;\n\tsuspended\x18\t \x03(\x0b\x32(.shadowtree.v1.ServerStatus.SuspendedArc\x12/\n\x05peers\x18\n \x03(\x0b\x32 .shadowtree.v1.ServerStatus.Peer\x12\x18\n\x10\x64\x61tabase_failure\x18\x0b \x01(\t\x12\x0c\n\x04view\x18\x0c \x03(\t\x1a=\n\x0cSuspendedArc\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\r\n\x05\x63hild\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x1a\x37\n\x04Peer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\r\n\x05state\x18\x03 \x01(\t\"\x12\n\x10ListPeersRequest\"1\n\x0e\x41\x64\x64PeerRequest\x12\x0e\n\x06subnet\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"2\n\x11RemovePeerRequest\x12\x0e\n\x06subnet\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"\xd8\x04\n\x08PeerList\x12+\n\x05peers\x18\x01 \x03(\x0b\x32\x1c.shadowtree.v1.PeerList.Peer\x12\x30\n\tstrangers\x18\x02 \x03(\x0b\x32\x1d.shadowtree.v1.PeerList.Fault\x12\x19\n\x11memberships_ended\x18\x03 \x01(\x04\x12\x30\n\x07unknown\x18\x04 \x03(\x0b\x32\x1f.shadowtree.v1.PeerList.Unknown\x1a$\n\x05\x46\x61ult\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x1a<\n\x07Unknown\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x10\n\x08known_to\x18\x03 \x03(\t\x1a\xbb\x02\n\x04Peer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x0e\n\x06server\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x17\n\x0fletters_waiting\x18\x05 \x01(\x04\x12-\n\x06\x66\x61ults\x18\x06 \x03(\x0b\x32\x1d.shadowtree.v1.PeerList.Fault\x12\x0c\n\x04life\x18\x07 \x01(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x0b\n\x03phi\x18\t \x01(\x01\x12\x1f\n\x12last_heard_seconds\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x1a\n\rround_trip_ms\x18\x0b \x01(\x01H\x01\x88\x01\x01\x12\x0b\n\x03via\x18\x0c \x01(\t\x12\x0f\n\x07relayed\x18\r \x01(\x04\x42\x15\n\x13_last_heard_secondsB\x10\n\x0e_round_trip_ms\"$\n\x15\x45xportSnapshotRequest\x12\x0b\n\x03\x63ut\x18\x01 \x01(\t\"\x1e\n\x0eMakeCutRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"#\n\x0fMakeCutResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\"\xf2\t\n\rSnapshotChunk\x12\x31\n\x05nodes\x18\x01 \x01(\x0b\x32\".shadowtree.v1.SnapshotChunk.Nodes\x12/\n\x04\x61rcs\x18\x02 \x01(\x0b\x32!.shadowtree.v1.SnapshotChunk.Arcs\x12?\n\rvirtual_nodes\x18\x03 \x03(\x0b\x32(.shadowtree.v1.SnapshotChunk.VirtualNode\x12@\n\rancestor_sets\x18\x04 \x01(\x0b\x32).shadowtree.v1.SnapshotChunk.AncestorSets\x12\x38\n\tunder_way\x18\x06 \x03(\x0b\x32%.shadowtree.v1.SnapshotChunk.UnderWay\x12-\n\x03\x65nd\x18\x07 \x01(\x0b\x32 .shadowtree.v1.SnapshotChunk.End\x12\x14\n\x0cis_caught_up\x18\x08 \x01(\x08\x12\x0e\n\x06pieces\x18\t \x03(\x0c\x1a\xc7\x01\n\x05Nodes\x12\x0f\n\x07numbers\x18\x01 \x03(\r\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\r\n\x05kinds\x18\x03 \x01(\x0c\x12\r\n\x05homes\x18\x04 \x03(\r\x12\x0e\n\x06places\x18\x05 \x01(\x0c\x12\x18\n\x10version_counters\x18\x06 \x03(\x04\x12\x17\n\x0fversion_servers\x18\x07 \x03(\r\x12\x15\n\rvirtual_nodes\x18\x08 \x03(\r\x12\x17\n\x0frepresentatives\x18\t \x03(\r\x12\x0f\n\x07servers\x18\n \x03(\t\x1az\n\x04\x41rcs\x12\x0f\n\x07parents\x18\x01 \x03(\r\x12\x10\n\x08\x63hildren\x18\x02 \x03(\r\x12\r\n\x05\x63osts\x18\x03 \x03(\x04\x12\x10\n\x08versions\x18\x04 \x03(\x04\x12\x0f\n\x07writers\x18\x05 \x03(\x04\x12\r\n\x05\x66lags\x18\x06 \x01(\x0c\x12\x0e\n\x06states\x18\x07 \x01(\x0c\x1aQ\n\x0bVirtualNode\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04vnid\x18\x02 \x01(\t\x12\x10\n\x08smallest\x18\x03 \x01(\t\x12\x12\n\ncomponents\x18\x04 \x03(\r\x1a\x44\n\x0c\x41ncestorSets\x12\x17\n\x0frepresentatives\x18\x01 \x03(\r\x12\x0c\n\x04sets\x18\x02 \x03(\x0c\x12\r\n\x05sizes\x18\x03 \x03(\r\x1a\x9c\x01\n\x08UnderWay\x12\x0e\n\x06update\x18\x01 \x01(\t\x12\x13\n\x0b\x63oordinator\x18\x02 \x01(\t\x12\x16\n\x0eis_coordinator\x18\x03 \x01(\x08\x12\r\n\x05state\x18\x04 \x01(\t\x12\x18\n\x10priority_counter\x18\x05 \x01(\x04\x12\x17\n\x0fpriority_server\x18\x06 \x01(\t\x12\x11\n\twaits_for\x18\x07 \x03(\t\x1a\'\n\x04Peer\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x1a\xbd\x01\n\x03\x45nd\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x0f\n\x07\x63ounter\x18\x04 \x01(\x04\x12\x30\n\x05peers\x18\x05 \x03(\x0b\x32!.shadowtree.v1.SnapshotChunk.Peer\x12\x18\n\x10\x64\x61tabase_failure\x18\x06 \x01(\t\x12\x19\n\x11has_ancestor_sets\x18\x07 \x01(\x08\x12\x0b\n\x03\x63ut\x18\x08 \x01(\tJ\x04\x08\x05\x10\x06\x32\xce\x03\n\x0c\x41\x64minService\x12I\n\tGetStatus\x12\x1f.shadowtree.v1.GetStatusRequest\x1a\x1b.shadowtree.v1.ServerStatus\x12\x45\n\tListPeers\x12\x1f.shadowtree.v1.ListPeersRequest\x1a\x17.shadowtree.v1.PeerList\x12\x41\n\x07\x41\x64\x64Peer\x12\x1d.shadowtree.v1.AddPeerRequest\x1a\x17.shadowtree.v1.PeerList\x12G\n\nRemovePeer\x12 .shadowtree.v1.RemovePeerRequest\x1a\x17.shadowtree.v1.PeerList\x12V\n\x0e\x45xportSnapshot\x12$.shadowtree.v1.ExportSnapshotRequest\x1a\x1c.shadowtree.v1.SnapshotChunk0\x01\x12H\n\x07MakeCut\x12\x1d.shadowtree.v1.MakeCutRequest\x1a\x1e.shadowtree.v1.MakeCutResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19shadowtree/v1/admin.proto\x12\rshadowtree.v1\"\x12\n\x10GetStatusRequest\"\xee\x03\n\x0cServerStatus\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x0e\n\x06groups\x18\x03 \x01(\x04\x12\x11\n\tprocesses\x18\x04 \x01(\x04\x12\x0c\n\x04\x61rcs\x18\x05 \x01(\x04\x12\x15\n\rvirtual_nodes\x18\x06 \x01(\x04\x12\x10\n\x08revision\x18\x07 \x01(\t\x12\x10\n\x08in_doubt\x18\x08 \x03(\t\x12;\n\tsuspended\x18\t \x03(\x0b\x32(.shadowtree.v1.ServerStatus.SuspendedArc\x12/\n\x05peers\x18\n \x03(\x0b\x32 .shadowtree.v1.ServerStatus.Peer\x12\x18\n\x10\x64\x61tabase_failure\x18\x0b \x01(\t\x12\x0c\n\x04view\x18\x0c \x03(\t\x12\x12\n\ntombstones\x18\x14 \x01(\x04\x12\x14\n\x0cnode_numbers\x18\x15 \x01(\x04\x12\x19\n\x11\x66ree_node_numbers\x18\x16 \x01(\x04\x1a=\n\x0cSuspendedArc\x12\x0e\n\x06parent\x18\x01 \x01(\t\x12\r\n\x05\x63hild\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x1a\x37\n\x04Peer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\r\n\x05state\x18\x03 \x01(\t\"\x12\n\x10ListPeersRequest\"1\n\x0e\x41\x64\x64PeerRequest\x12\x0e\n\x06subnet\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\"2\n\x11RemovePeerRequest\x12\x0e\n\x06subnet\x18\x01 \x01(\t\x12\r\n\x05\x66orce\x18\x02 \x01(\x08\"\xd8\x04\n\x08PeerList\x12+\n\x05peers\x18\x01 \x03(\x0b\x32\x1c.shadowtree.v1.PeerList.Peer\x12\x30\n\tstrangers\x18\x02 \x03(\x0b\x32\x1d.shadowtree.v1.PeerList.Fault\x12\x19\n\x11memberships_ended\x18\x03 \x01(\x04\x12\x30\n\x07unknown\x18\x04 \x03(\x0b\x32\x1f.shadowtree.v1.PeerList.Unknown\x1a$\n\x05\x46\x61ult\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x1a<\n\x07Unknown\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x10\n\x08known_to\x18\x03 \x03(\t\x1a\xbb\x02\n\x04Peer\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x0e\n\x06server\x18\x03 \x01(\t\x12\r\n\x05state\x18\x04 \x01(\t\x12\x17\n\x0fletters_waiting\x18\x05 \x01(\x04\x12-\n\x06\x66\x61ults\x18\x06 \x03(\x0b\x32\x1d.shadowtree.v1.PeerList.Fault\x12\x0c\n\x04life\x18\x07 \x01(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x0b\n\x03phi\x18\t \x01(\x01\x12\x1f\n\x12last_heard_seconds\x18\n \x01(\x01H\x00\x88\x01\x01\x12\x1a\n\rround_trip_ms\x18\x0b \x01(\x01H\x01\x88\x01\x01\x12\x0b\n\x03via\x18\x0c \x01(\t\x12\x0f\n\x07relayed\x18\r \x01(\x04\x42\x15\n\x13_last_heard_secondsB\x10\n\x0e_round_trip_ms\"$\n\x15\x45xportSnapshotRequest\x12\x0b\n\x03\x63ut\x18\x01 \x01(\t\"\x1e\n\x0eMakeCutRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"#\n\x0fMakeCutResponse\x12\x10\n\x08revision\x18\x01 \x01(\t\"\xf2\t\n\rSnapshotChunk\x12\x31\n\x05nodes\x18\x01 \x01(\x0b\x32\".shadowtree.v1.SnapshotChunk.Nodes\x12/\n\x04\x61rcs\x18\x02 \x01(\x0b\x32!.shadowtree.v1.SnapshotChunk.Arcs\x12?\n\rvirtual_nodes\x18\x03 \x03(\x0b\x32(.shadowtree.v1.SnapshotChunk.VirtualNode\x12@\n\rancestor_sets\x18\x04 \x01(\x0b\x32).shadowtree.v1.SnapshotChunk.AncestorSets\x12\x38\n\tunder_way\x18\x06 \x03(\x0b\x32%.shadowtree.v1.SnapshotChunk.UnderWay\x12-\n\x03\x65nd\x18\x07 \x01(\x0b\x32 .shadowtree.v1.SnapshotChunk.End\x12\x14\n\x0cis_caught_up\x18\x08 \x01(\x08\x12\x0e\n\x06pieces\x18\t \x03(\x0c\x1a\xc7\x01\n\x05Nodes\x12\x0f\n\x07numbers\x18\x01 \x03(\r\x12\x0b\n\x03ids\x18\x02 \x03(\t\x12\r\n\x05kinds\x18\x03 \x01(\x0c\x12\r\n\x05homes\x18\x04 \x03(\r\x12\x0e\n\x06places\x18\x05 \x01(\x0c\x12\x18\n\x10version_counters\x18\x06 \x03(\x04\x12\x17\n\x0fversion_servers\x18\x07 \x03(\r\x12\x15\n\rvirtual_nodes\x18\x08 \x03(\r\x12\x17\n\x0frepresentatives\x18\t \x03(\r\x12\x0f\n\x07servers\x18\n \x03(\t\x1az\n\x04\x41rcs\x12\x0f\n\x07parents\x18\x01 \x03(\r\x12\x10\n\x08\x63hildren\x18\x02 \x03(\r\x12\r\n\x05\x63osts\x18\x03 \x03(\x04\x12\x10\n\x08versions\x18\x04 \x03(\x04\x12\x0f\n\x07writers\x18\x05 \x03(\x04\x12\r\n\x05\x66lags\x18\x06 \x01(\x0c\x12\x0e\n\x06states\x18\x07 \x01(\x0c\x1aQ\n\x0bVirtualNode\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x0c\n\x04vnid\x18\x02 \x01(\t\x12\x10\n\x08smallest\x18\x03 \x01(\t\x12\x12\n\ncomponents\x18\x04 \x03(\r\x1a\x44\n\x0c\x41ncestorSets\x12\x17\n\x0frepresentatives\x18\x01 \x03(\r\x12\x0c\n\x04sets\x18\x02 \x03(\x0c\x12\r\n\x05sizes\x18\x03 \x03(\r\x1a\x9c\x01\n\x08UnderWay\x12\x0e\n\x06update\x18\x01 \x01(\t\x12\x13\n\x0b\x63oordinator\x18\x02 \x01(\t\x12\x16\n\x0eis_coordinator\x18\x03 \x01(\x08\x12\r\n\x05state\x18\x04 \x01(\t\x12\x18\n\x10priority_counter\x18\x05 \x01(\x04\x12\x17\n\x0fpriority_server\x18\x06 \x01(\t\x12\x11\n\twaits_for\x18\x07 \x03(\t\x1a\'\n\x04Peer\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x1a\xbd\x01\n\x03\x45nd\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x0f\n\x07\x63ounter\x18\x04 \x01(\x04\x12\x30\n\x05peers\x18\x05 \x03(\x0b\x32!.shadowtree.v1.SnapshotChunk.Peer\x12\x18\n\x10\x64\x61tabase_failure\x18\x06 \x01(\t\x12\x19\n\x11has_ancestor_sets\x18\x07 \x01(\x08\x12\x0b\n\x03\x63ut\x18\x08 \x01(\tJ\x04\x08\x05\x10\x06\"L\n\x0c\x44rainRequest\x12\"\n\x15restart_grace_seconds\x18\x01 \x01(\x01H\x00\x88\x01\x01\x42\x18\n\x16_restart_grace_seconds\"$\n\rDrainResponse\x12\x13\n\x0bis_finished\x18\x01 \x01(\x08\x32\x92\x04\n\x0c\x41\x64minService\x12I\n\tGetStatus\x12\x1f.shadowtree.v1.GetStatusRequest\x1a\x1b.shadowtree.v1.ServerStatus\x12\x45\n\tListPeers\x12\x1f.shadowtree.v1.ListPeersRequest\x1a\x17.shadowtree.v1.PeerList\x12\x41\n\x07\x41\x64\x64Peer\x12\x1d.shadowtree.v1.AddPeerRequest\x1a\x17.shadowtree.v1.PeerList\x12G\n\nRemovePeer\x12 .shadowtree.v1.RemovePeerRequest\x1a\x17.shadowtree.v1.PeerList\x12V\n\x0e\x45xportSnapshot\x12$.shadowtree.v1.ExportSnapshotRequest\x1a\x1c.shadowtree.v1.SnapshotChunk0\x01\x12H\n\x07MakeCut\x12\x1d.shadowtree.v1.MakeCutRequest\x1a\x1e.shadowtree.v1.MakeCutResponse\x12\x42\n\x05\x44rain\x12\x1b.shadowtree.v1.DrainRequest\x1a\x1c.shadowtree.v1.DrainResponseB9\n\rshadowtree.v1B\nAdminProtoP\x01Z\x1ashadowtree/v1;shadowtreev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shadowtree.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\rshadowtree.v1B\nAdminProtoP\001Z\032shadowtree/v1;shadowtreev1'
   _globals['_GETSTATUSREQUEST']._serialized_start=44
   _globals['_GETSTATUSREQUEST']._serialized_end=62
   _globals['_SERVERSTATUS']._serialized_start=65
-  _globals['_SERVERSTATUS']._serialized_end=490
-  _globals['_SERVERSTATUS_SUSPENDEDARC']._serialized_start=372
-  _globals['_SERVERSTATUS_SUSPENDEDARC']._serialized_end=433
-  _globals['_SERVERSTATUS_PEER']._serialized_start=435
-  _globals['_SERVERSTATUS_PEER']._serialized_end=490
-  _globals['_LISTPEERSREQUEST']._serialized_start=492
-  _globals['_LISTPEERSREQUEST']._serialized_end=510
-  _globals['_ADDPEERREQUEST']._serialized_start=512
-  _globals['_ADDPEERREQUEST']._serialized_end=561
-  _globals['_REMOVEPEERREQUEST']._serialized_start=563
-  _globals['_REMOVEPEERREQUEST']._serialized_end=613
-  _globals['_PEERLIST']._serialized_start=616
-  _globals['_PEERLIST']._serialized_end=1216
-  _globals['_PEERLIST_FAULT']._serialized_start=800
-  _globals['_PEERLIST_FAULT']._serialized_end=836
-  _globals['_PEERLIST_UNKNOWN']._serialized_start=838
-  _globals['_PEERLIST_UNKNOWN']._serialized_end=898
-  _globals['_PEERLIST_PEER']._serialized_start=901
-  _globals['_PEERLIST_PEER']._serialized_end=1216
-  _globals['_EXPORTSNAPSHOTREQUEST']._serialized_start=1218
-  _globals['_EXPORTSNAPSHOTREQUEST']._serialized_end=1254
-  _globals['_MAKECUTREQUEST']._serialized_start=1256
-  _globals['_MAKECUTREQUEST']._serialized_end=1286
-  _globals['_MAKECUTRESPONSE']._serialized_start=1288
-  _globals['_MAKECUTRESPONSE']._serialized_end=1323
-  _globals['_SNAPSHOTCHUNK']._serialized_start=1326
-  _globals['_SNAPSHOTCHUNK']._serialized_end=2592
-  _globals['_SNAPSHOTCHUNK_NODES']._serialized_start=1718
-  _globals['_SNAPSHOTCHUNK_NODES']._serialized_end=1917
-  _globals['_SNAPSHOTCHUNK_ARCS']._serialized_start=1919
-  _globals['_SNAPSHOTCHUNK_ARCS']._serialized_end=2041
-  _globals['_SNAPSHOTCHUNK_VIRTUALNODE']._serialized_start=2043
-  _globals['_SNAPSHOTCHUNK_VIRTUALNODE']._serialized_end=2124
-  _globals['_SNAPSHOTCHUNK_ANCESTORSETS']._serialized_start=2126
-  _globals['_SNAPSHOTCHUNK_ANCESTORSETS']._serialized_end=2194
-  _globals['_SNAPSHOTCHUNK_UNDERWAY']._serialized_start=2197
-  _globals['_SNAPSHOTCHUNK_UNDERWAY']._serialized_end=2353
-  _globals['_SNAPSHOTCHUNK_PEER']._serialized_start=2355
-  _globals['_SNAPSHOTCHUNK_PEER']._serialized_end=2394
-  _globals['_SNAPSHOTCHUNK_END']._serialized_start=2397
-  _globals['_SNAPSHOTCHUNK_END']._serialized_end=2586
-  _globals['_ADMINSERVICE']._serialized_start=2595
-  _globals['_ADMINSERVICE']._serialized_end=3057
+  _globals['_SERVERSTATUS']._serialized_end=559
+  _globals['_SERVERSTATUS_SUSPENDEDARC']._serialized_start=441
+  _globals['_SERVERSTATUS_SUSPENDEDARC']._serialized_end=502
+  _globals['_SERVERSTATUS_PEER']._serialized_start=504
+  _globals['_SERVERSTATUS_PEER']._serialized_end=559
+  _globals['_LISTPEERSREQUEST']._serialized_start=561
+  _globals['_LISTPEERSREQUEST']._serialized_end=579
+  _globals['_ADDPEERREQUEST']._serialized_start=581
+  _globals['_ADDPEERREQUEST']._serialized_end=630
+  _globals['_REMOVEPEERREQUEST']._serialized_start=632
+  _globals['_REMOVEPEERREQUEST']._serialized_end=682
+  _globals['_PEERLIST']._serialized_start=685
+  _globals['_PEERLIST']._serialized_end=1285
+  _globals['_PEERLIST_FAULT']._serialized_start=869
+  _globals['_PEERLIST_FAULT']._serialized_end=905
+  _globals['_PEERLIST_UNKNOWN']._serialized_start=907
+  _globals['_PEERLIST_UNKNOWN']._serialized_end=967
+  _globals['_PEERLIST_PEER']._serialized_start=970
+  _globals['_PEERLIST_PEER']._serialized_end=1285
+  _globals['_EXPORTSNAPSHOTREQUEST']._serialized_start=1287
+  _globals['_EXPORTSNAPSHOTREQUEST']._serialized_end=1323
+  _globals['_MAKECUTREQUEST']._serialized_start=1325
+  _globals['_MAKECUTREQUEST']._serialized_end=1355
+  _globals['_MAKECUTRESPONSE']._serialized_start=1357
+  _globals['_MAKECUTRESPONSE']._serialized_end=1392
+  _globals['_SNAPSHOTCHUNK']._serialized_start=1395
+  _globals['_SNAPSHOTCHUNK']._serialized_end=2661
+  _globals['_SNAPSHOTCHUNK_NODES']._serialized_start=1787
+  _globals['_SNAPSHOTCHUNK_NODES']._serialized_end=1986
+  _globals['_SNAPSHOTCHUNK_ARCS']._serialized_start=1988
+  _globals['_SNAPSHOTCHUNK_ARCS']._serialized_end=2110
+  _globals['_SNAPSHOTCHUNK_VIRTUALNODE']._serialized_start=2112
+  _globals['_SNAPSHOTCHUNK_VIRTUALNODE']._serialized_end=2193
+  _globals['_SNAPSHOTCHUNK_ANCESTORSETS']._serialized_start=2195
+  _globals['_SNAPSHOTCHUNK_ANCESTORSETS']._serialized_end=2263
+  _globals['_SNAPSHOTCHUNK_UNDERWAY']._serialized_start=2266
+  _globals['_SNAPSHOTCHUNK_UNDERWAY']._serialized_end=2422
+  _globals['_SNAPSHOTCHUNK_PEER']._serialized_start=2424
+  _globals['_SNAPSHOTCHUNK_PEER']._serialized_end=2463
+  _globals['_SNAPSHOTCHUNK_END']._serialized_start=2466
+  _globals['_SNAPSHOTCHUNK_END']._serialized_end=2655
+  _globals['_DRAINREQUEST']._serialized_start=2663
+  _globals['_DRAINREQUEST']._serialized_end=2739
+  _globals['_DRAINRESPONSE']._serialized_start=2741
+  _globals['_DRAINRESPONSE']._serialized_end=2777
+  _globals['_ADMINSERVICE']._serialized_start=2780
+  _globals['_ADMINSERVICE']._serialized_end=3310
 # @@protoc_insertion_point(module_scope)

@@ -11,7 +11,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ServerStatus(_message.Message):
-    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure", "view")
+    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure", "view", "tombstones", "node_numbers", "free_node_numbers")
     class SuspendedArc(_message.Message):
         __slots__ = ("parent", "child", "reason")
         PARENT_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,9 @@ class ServerStatus(_message.Message):
     PEERS_FIELD_NUMBER: _ClassVar[int]
     DATABASE_FAILURE_FIELD_NUMBER: _ClassVar[int]
     VIEW_FIELD_NUMBER: _ClassVar[int]
+    TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
+    NODE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    FREE_NODE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     server: str
     subnets: _containers.RepeatedScalarFieldContainer[str]
     groups: int
@@ -54,7 +57,10 @@ class ServerStatus(_message.Message):
     peers: _containers.RepeatedCompositeFieldContainer[ServerStatus.Peer]
     database_failure: str
     view: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., view: _Optional[_Iterable[str]] = ...) -> None: ...
+    tombstones: int
+    node_numbers: int
+    free_node_numbers: int
+    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., view: _Optional[_Iterable[str]] = ..., tombstones: _Optional[int] = ..., node_numbers: _Optional[int] = ..., free_node_numbers: _Optional[int] = ...) -> None: ...
 
 class ListPeersRequest(_message.Message):
     __slots__ = ()
@@ -273,3 +279,15 @@ class SnapshotChunk(_message.Message):
     is_caught_up: bool
     pieces: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ("restart_grace_seconds",)
+    RESTART_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    restart_grace_seconds: float
+    def __init__(self, restart_grace_seconds: _Optional[float] = ...) -> None: ...
+
+class DrainResponse(_message.Message):
+    __slots__ = ("is_finished",)
+    IS_FINISHED_FIELD_NUMBER: _ClassVar[int]
+    is_finished: bool
+    def __init__(self, is_finished: _Optional[bool] = ...) -> None: ...

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """What a server is doing, who its peers are, and copies of all that it holds. Of the server that is asked alone:
+    nothing is forwarded.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -64,26 +66,35 @@ class AdminServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutResponse.FromString,
                 _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/shadowtree.v1.AdminService/Drain',
+                request_serializer=shadowtree_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_admin__pb2.DrainResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """What a server is doing, who its peers are, and copies of all that it holds. Of the server that is asked alone:
+    nothing is forwarded.
+    """
 
     def GetStatus(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """What the server owns and holds. Answered while the database fails, too.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPeers(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """The table of other servers, and how the connections with them stand. Answered while the database fails, too.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddPeer(self, request, context):
-        """Says where the server of a subnet is reached; holds at once and for good. Refused where another server answers there.
-        Where nobody does, it is taken, but for a subnet whose server is connected at another address.
+        """Says where the server of a subnet is reached; holds at once and for good. Refused where another server answers
+        there. Where nobody does, it is taken, but for a subnet whose server is connected at another address.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,6 +117,14 @@ class AdminServiceServicer:
 
     def MakeCut(self, request, context):
         """Makes a cut, one instant of all servers, for the snapshots that wait for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Drain(self, request, context):
+        """Ends the server as SIGTERM does: it takes no more updates, finishes those under way, tells its peers, then answers,
+        and ends.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,6 +163,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_admin__pb2.MakeCutResponse.SerializeToString,
             ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=shadowtree_dot_v1_dot_admin__pb2.DrainRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_admin__pb2.DrainResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'shadowtree.v1.AdminService', rpc_method_handlers)
@@ -153,7 +177,9 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """Missing associated documentation comment in .proto file."""
+    """What a server is doing, who its peers are, and copies of all that it holds. Of the server that is asked alone:
+    nothing is forwarded.
+    """
 
     @staticmethod
     def GetStatus(request,
@@ -307,6 +333,33 @@ class AdminService:
             '/shadowtree.v1.AdminService/MakeCut',
             shadowtree_dot_v1_dot_admin__pb2.MakeCutRequest.SerializeToString,
             shadowtree_dot_v1_dot_admin__pb2.MakeCutResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.AdminService/Drain',
+            shadowtree_dot_v1_dot_admin__pb2.DrainRequest.SerializeToString,
+            shadowtree_dot_v1_dot_admin__pb2.DrainResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -337,3 +337,82 @@ class ListMembershipsChunk(_message.Message):
     groups: _containers.RepeatedScalarFieldContainer[str]
     unreachable: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, revision: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListChangesRequest(_message.Message):
+    __slots__ = ("group", "subnet", "after_revision", "told_from_ms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    AFTER_REVISION_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    subnet: str
+    after_revision: str
+    told_from_ms: int
+    def __init__(self, group: _Optional[str] = ..., subnet: _Optional[str] = ..., after_revision: _Optional[str] = ..., told_from_ms: _Optional[int] = ...) -> None: ...
+
+class WatchRequest(_message.Message):
+    __slots__ = ("group", "subnet", "after_revision")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    AFTER_REVISION_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    subnet: str
+    after_revision: str
+    def __init__(self, group: _Optional[str] = ..., subnet: _Optional[str] = ..., after_revision: _Optional[str] = ...) -> None: ...
+
+class ChangesChunk(_message.Message):
+    __slots__ = ("revision", "updates")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    UPDATES_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    updates: _containers.RepeatedCompositeFieldContainer[RecordedUpdate]
+    def __init__(self, revision: _Optional[str] = ..., updates: _Optional[_Iterable[_Union[RecordedUpdate, _Mapping]]] = ...) -> None: ...
+
+class RecordedUpdate(_message.Message):
+    __slots__ = ("revision", "request_id", "told_at_ms", "caller", "server", "changes", "is_listed", "created", "deleted", "joined", "left")
+    class ChangeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        CHANGE_KIND_UNSPECIFIED: _ClassVar[RecordedUpdate.ChangeKind]
+        CHANGE_KIND_CREATED: _ClassVar[RecordedUpdate.ChangeKind]
+        CHANGE_KIND_DELETED: _ClassVar[RecordedUpdate.ChangeKind]
+        CHANGE_KIND_JOINED: _ClassVar[RecordedUpdate.ChangeKind]
+        CHANGE_KIND_LEFT: _ClassVar[RecordedUpdate.ChangeKind]
+    CHANGE_KIND_UNSPECIFIED: RecordedUpdate.ChangeKind
+    CHANGE_KIND_CREATED: RecordedUpdate.ChangeKind
+    CHANGE_KIND_DELETED: RecordedUpdate.ChangeKind
+    CHANGE_KIND_JOINED: RecordedUpdate.ChangeKind
+    CHANGE_KIND_LEFT: RecordedUpdate.ChangeKind
+    class Change(_message.Message):
+        __slots__ = ("kind", "group", "member", "member_kind")
+        KIND_FIELD_NUMBER: _ClassVar[int]
+        GROUP_FIELD_NUMBER: _ClassVar[int]
+        MEMBER_FIELD_NUMBER: _ClassVar[int]
+        MEMBER_KIND_FIELD_NUMBER: _ClassVar[int]
+        kind: RecordedUpdate.ChangeKind
+        group: str
+        member: str
+        member_kind: _names_pb2.ChildKind
+        def __init__(self, kind: _Optional[_Union[RecordedUpdate.ChangeKind, str]] = ..., group: _Optional[str] = ..., member: _Optional[str] = ..., member_kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ...) -> None: ...
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TOLD_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CALLER_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    IS_LISTED_FIELD_NUMBER: _ClassVar[int]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    revision: str
+    request_id: str
+    told_at_ms: int
+    caller: str
+    server: str
+    changes: _containers.RepeatedCompositeFieldContainer[RecordedUpdate.Change]
+    is_listed: bool
+    created: int
+    deleted: int
+    joined: int
+    left: int
+    def __init__(self, revision: _Optional[str] = ..., request_id: _Optional[str] = ..., told_at_ms: _Optional[int] = ..., caller: _Optional[str] = ..., server: _Optional[str] = ..., changes: _Optional[_Iterable[_Union[RecordedUpdate.Change, _Mapping]]] = ..., is_listed: _Optional[bool] = ..., created: _Optional[int] = ..., deleted: _Optional[int] = ..., joined: _Optional[int] = ..., left: _Optional[int] = ...) -> None: ...

@@ -27,7 +27,8 @@ if _version_not_supported:
 
 
 class NameServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """Groups and who is in them. Any server takes any call, and forwards what it does not own.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -100,25 +101,40 @@ class NameServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.FromString,
                 _registered_method=True)
+        self.ListChanges = channel.unary_stream(
+                '/shadowtree.v1.NameService/ListChanges',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListChangesRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ChangesChunk.FromString,
+                _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/shadowtree.v1.NameService/Watch',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.WatchRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ChangesChunk.FromString,
+                _registered_method=True)
 
 
 class NameServiceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Groups and who is in them. Any server takes any call, and forwards what it does not own.
+    """
 
     def CreateGroup(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Makes a group without members. GROUP_EXISTS where there is one, NAME_IN_USE where a process of that id is a member,
+        UNKNOWN_SUBNET where nobody owns the subnet.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroup(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Removes a group. GROUP_NOT_FOUND; GROUP_IN_USE where it has parents or children, and `force` is not set.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeGroup(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """One group and its place in the graph. GROUP_NOT_FOUND.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -131,13 +147,15 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Join(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Makes a group or a process an immediate member of a group. GROUP_NOT_FOUND, ALREADY_MEMBER, SELF_ARC, WRONG_KIND.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Leave(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Ends an immediate membership. GROUP_NOT_FOUND, NOT_A_MEMBER.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -171,8 +189,8 @@ class NameServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Check(self, request, context):
-        """Fails with UNAVAILABLE where a part of the graph that is out of reach could turn a no into a yes; the metadata of its
-        ErrorInfo names that part (`unreachable`). An answer is always a certain one.
+        """Fails with UNAVAILABLE where a part of the graph that is out of reach could turn a no into a yes; the metadata of
+        its ErrorInfo names that part (`unreachable`). An answer is always a certain one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -188,6 +206,23 @@ class NameServiceServicer:
 
     def ListMemberships(self, request, context):
         """Groups as they are found, sorted, each once; the first message carries the revision.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListChanges(self, request, context):
+        """What updates changed, oldest first, as far as it is kept: the groups of one server, in the order in which that server
+        committed the updates. The stream ends with the newest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Watch(self, request, context):
+        """The same from a revision on, or from now on; the stream goes on until the caller ends it. Broken off, it is resumed
+        after the revision of the last update that was told. HISTORY_FORGOTTEN (OUT_OF_RANGE) says that some updates after a
+        revision are not kept any more: the caller reads the groups anew, and follows from their revision.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -261,6 +296,16 @@ def add_NameServiceServicer_to_server(servicer, server):
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.SerializeToString,
             ),
+            'ListChanges': grpc.unary_stream_rpc_method_handler(
+                    servicer.ListChanges,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ListChangesRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ChangesChunk.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.WatchRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ChangesChunk.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'shadowtree.v1.NameService', rpc_method_handlers)
@@ -270,7 +315,8 @@ def add_NameServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class NameService:
-    """Missing associated documentation comment in .proto file."""
+    """Groups and who is in them. Any server takes any call, and forwards what it does not own.
+    """
 
     @staticmethod
     def CreateGroup(request,
@@ -613,6 +659,60 @@ class NameService:
             '/shadowtree.v1.NameService/ListMemberships',
             shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.SerializeToString,
             shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListChanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/shadowtree.v1.NameService/ListChanges',
+            shadowtree_dot_v1_dot_name__service__pb2.ListChangesRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.ChangesChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/shadowtree.v1.NameService/Watch',
+            shadowtree_dot_v1_dot_name__service__pb2.WatchRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.ChangesChunk.FromString,
             options,
             channel_credentials,
             insecure,

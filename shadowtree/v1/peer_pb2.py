@@ -25,15 +25,16 @@ _sym_db = _symbol_database.Default()
 from shadowtree.v1 import names_pb2 as shadowtree_dot_v1_dot_names__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18shadowtree/v1/peer.proto\x12\rshadowtree.v1\x1a\x19shadowtree/v1/names.proto\"\xc8\x0e\n\tPeerFrame\x12/\n\x05hello\x18\x01 \x01(\x0b\x32\x1e.shadowtree.v1.PeerFrame.HelloH\x00\x12\x33\n\x07letters\x18\x02 \x01(\x0b\x32 .shadowtree.v1.PeerFrame.LettersH\x00\x12:\n\x0bletter_part\x18\x03 \x01(\x0b\x32#.shadowtree.v1.PeerFrame.LetterPartH\x00\x12\x33\n\x07receipt\x18\x04 \x01(\x0b\x32 .shadowtree.v1.PeerFrame.ReceiptH\x00\x12\x33\n\x07goodbye\x18\x05 \x01(\x0b\x32 .shadowtree.v1.PeerFrame.GoodbyeH\x00\x12\x33\n\x07leaving\x18\x06 \x01(\x0b\x32 .shadowtree.v1.PeerFrame.LeavingH\x00\x12\x37\n\theartbeat\x18\x07 \x01(\x0b\x32\".shadowtree.v1.PeerFrame.HeartbeatH\x00\x12/\n\x05relay\x18\x08 \x01(\x0b\x32\x1e.shadowtree.v1.PeerFrame.RelayH\x00\x12?\n\racquaintances\x18\t \x01(\x0b\x32&.shadowtree.v1.PeerFrame.AcquaintancesH\x00\x1a.\n\x0bKnownServer\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x1a\xc7\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\t\x12\x0f\n\x07subnets\x18\x03 \x03(\t\x12\r\n\x05start\x18\x04 \x01(\x06\x12\x0f\n\x07session\x18\x05 \x01(\x04\x12\x19\n\x11\x61\x64\x64ressed_subnets\x18\x06 \x03(\t\x12\x13\n\x0bincarnation\x18\x07 \x01(\x04\x12\x33\n\x05known\x18\x08 \x03(\x0b\x32$.shadowtree.v1.PeerFrame.KnownServer\x1aZ\n\x07Letters\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_number\x18\x02 \x01(\x04\x12\x0f\n\x07letters\x18\x03 \x03(\x0c\x12\x17\n\x0fhandled_through\x18\x04 \x01(\x04\x1a\x65\n\nLetterPart\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x0c\n\x04part\x18\x03 \x01(\x0c\x12\x0f\n\x07is_last\x18\x04 \x01(\x08\x12\x17\n\x0fhandled_through\x18\x05 \x01(\x04\x1a\x33\n\x07Receipt\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x17\n\x0fhandled_through\x18\x02 \x01(\x04\x1av\n\tHeartbeat\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\r\n\x05heard\x18\x03 \x01(\x04\x12\x0f\n\x07held_us\x18\x04 \x01(\x04\x12\x0c\n\x04view\x18\x06 \x01(\t\x12\x14\n\x0c\x63\x61nnot_write\x18\x07 \x01(\tJ\x04\x08\x05\x10\x06\x1a\xa3\x01\n\x05Relay\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65stination\x18\x03 \x01(\t\x12\x0e\n\x06stream\x18\x04 \x01(\x06\x12\x15\n\ris_by_dialler\x18\x05 \x01(\x08\x12\x10\n\x08is_first\x18\x06 \x01(\x08\x12\r\n\x05taken\x18\x07 \x01(\x04\x12\x0f\n\x07payload\x18\x08 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\t \x01(\t\x1aU\n\rAcquaintances\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x33\n\x05known\x18\x02 \x03(\x0b\x32$.shadowtree.v1.PeerFrame.KnownServer\x1a\x1a\n\x07Leaving\x12\x0f\n\x07session\x18\x01 \x01(\x04\x1a\xc0\x03\n\x07Goodbye\x12\x37\n\x06reason\x18\x01 \x01(\x0e\x32\'.shadowtree.v1.PeerFrame.Goodbye.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\"\xea\x02\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14REASON_OTHER_VERSION\x10\x01\x12\x14\n\x10REASON_MALFORMED\x10\x02\x12\x11\n\rREASON_ITSELF\x10\x03\x12\x15\n\x11REASON_NOT_A_PEER\x10\x04\x12\x1f\n\x1bREASON_SUBNET_CLAIMED_TWICE\x10\x05\x12\x18\n\x14REASON_WRONG_SUBNETS\x10\x06\x12\x17\n\x13REASON_LETTERS_LOST\x10\x07\x12\x17\n\x13REASON_OUT_OF_ORDER\x10\x08\x12\x13\n\x0fREASON_REPLACED\x10\t\x12\x12\n\x0eREASON_LEAVING\x10\n\x12\x14\n\x10REASON_NOT_HEARD\x10\x0b\x12\x14\n\x10REASON_SUSPECTED\x10\x0c\x12\x14\n\x10REASON_GONE_BACK\x10\r\x12\x16\n\x12REASON_BEGUN_AGAIN\x10\x0e\x42\t\n\x07\x63ontent\"\x11\n\x0fIdentifyRequest\"3\n\x10IdentifyResponse\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\"(\n\x14\x41waitRevisionRequest\x12\x10\n\x08revision\x18\x01 \x01(\t\"\x17\n\x15\x41waitRevisionResponse\"p\n\x10\x43heckPartRequest\x12\x0e\n\x06groups\x18\x01 \x03(\t\x12\x0f\n\x07members\x18\x02 \x03(\t\x12\x19\n\x11\x61t_least_revision\x18\x03 \x01(\t\x12\x0f\n\x07\x65xplain\x18\x04 \x01(\x08\x12\x0f\n\x07resolve\x18\x05 \x01(\x08\"e\n\x11\x43heckPartResponse\x12\x0f\n\x07\x61nswers\x18\x01 \x01(\x0c\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x10\n\x08pathname\x18\x03 \x03(\t\x12\r\n\x05\x61part\x18\x04 \x03(\t\x12\x0c\n\x04view\x18\x05 \x01(\t\"S\n\x13\x44\x65scribeArcsRequest\x12\x0f\n\x07parents\x18\x01 \x03(\t\x12\x10\n\x08\x63hildren\x18\x02 \x03(\t\x12\x19\n\x11\x61t_least_revision\x18\x03 \x01(\t\"\x8e\x01\n\x14\x44\x65scribeArcsResponse\x12<\n\x07records\x18\x01 \x03(\x0b\x32+.shadowtree.v1.DescribeArcsResponse.Sources\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0c\n\x04view\x18\x03 \x01(\t\x1a\x18\n\x07Sources\x12\r\n\x05names\x18\x01 \x03(\t\"n\n\x12ResolvePartRequest\x12\x12\n\noriginator\x18\x01 \x01(\t\x12\x15\n\rknown_version\x18\x02 \x01(\t\x12\x12\n\nwith_steps\x18\x03 \x01(\x08\x12\x19\n\x11\x61t_least_revision\x18\x04 \x01(\t\"\xdb\x04\n\x10ResolvePartChunk\x12\x34\n\x05state\x18\x01 \x01(\x0e\x32%.shadowtree.v1.ResolvePartChunk.State\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x11\n\tprocesses\x18\x04 \x03(\t\x12\x0e\n\x06groups\x18\x05 \x03(\t\x12\x36\n\x06onward\x18\x06 \x03(\x0b\x32&.shadowtree.v1.ResolvePartChunk.Onward\x12\x33\n\x05steps\x18\x07 \x03(\x0b\x32$.shadowtree.v1.ResolvePartChunk.Step\x12\x35\n\x05\x61part\x18\x08 \x03(\x0b\x32&.shadowtree.v1.ResolvePartChunk.Onward\x12\x0c\n\x04view\x18\t \x01(\t\x12\x11\n\tis_healed\x18\x0b \x01(\x08\x1a;\n\x06Onward\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x11\n\tprocesses\x18\x03 \x03(\t\x1a\x80\x01\n\x04Step\x12\x0c\n\x04tail\x18\x01 \x01(\t\x12\x0c\n\x04head\x18\x02 \x01(\t\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.shadowtree.v1.ChildKind\x12&\n\x05state\x18\x04 \x01(\x0e\x32\x17.shadowtree.v1.ArcState\x12\x0c\n\x04\x63ost\x18\x05 \x01(\x04\"@\n\x05State\x12\x0e\n\nSTATE_PART\x10\x00\x12\x13\n\x0fSTATE_UNCHANGED\x10\x01\x12\x12\n\x0eSTATE_IN_DOUBT\x10\x02J\x04\x08\n\x10\x0b\x32\xf8\x03\n\x0bPeerService\x12\x42\n\x08\x43onverse\x12\x18.shadowtree.v1.PeerFrame\x1a\x18.shadowtree.v1.PeerFrame(\x01\x30\x01\x12K\n\x08Identify\x12\x1e.shadowtree.v1.IdentifyRequest\x1a\x1f.shadowtree.v1.IdentifyResponse\x12Z\n\rAwaitRevision\x12#.shadowtree.v1.AwaitRevisionRequest\x1a$.shadowtree.v1.AwaitRevisionResponse\x12N\n\tCheckPart\x12\x1f.shadowtree.v1.CheckPartRequest\x1a .shadowtree.v1.CheckPartResponse\x12W\n\x0c\x44\x65scribeArcs\x12\".shadowtree.v1.DescribeArcsRequest\x1a#.shadowtree.v1.DescribeArcsResponse\x12S\n\x0bResolvePart\x12!.shadowtree.v1.ResolvePartRequest\x1a\x1f.shadowtree.v1.ResolvePartChunk0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18shadowtree/v1/peer.proto\x12\rshadowtree.v1\x1a\x19shadowtree/v1/names.proto\"\xec\x0e\n\tPeerFrame\x12/\n\x05hello\x18\x01 \x01(\x0b\x32\x1e.shadowtree.v1.PeerFrame.HelloH\x00\x12\x33\n\x07letters\x18\x02 \x01(\x0b\x32 .shadowtree.v1.PeerFrame.LettersH\x00\x12:\n\x0bletter_part\x18\x03 \x01(\x0b\x32#.shadowtree.v1.PeerFrame.LetterPartH\x00\x12\x33\n\x07receipt\x18\x04 \x01(\x0b\x32 .shadowtree.v1.PeerFrame.ReceiptH\x00\x12\x33\n\x07goodbye\x18\x05 \x01(\x0b\x32 .shadowtree.v1.PeerFrame.GoodbyeH\x00\x12\x33\n\x07leaving\x18\x06 \x01(\x0b\x32 .shadowtree.v1.PeerFrame.LeavingH\x00\x12\x37\n\theartbeat\x18\x07 \x01(\x0b\x32\".shadowtree.v1.PeerFrame.HeartbeatH\x00\x12/\n\x05relay\x18\x08 \x01(\x0b\x32\x1e.shadowtree.v1.PeerFrame.RelayH\x00\x12?\n\racquaintances\x18\t \x01(\x0b\x32&.shadowtree.v1.PeerFrame.AcquaintancesH\x00\x1a.\n\x0bKnownServer\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\x1a\xc7\x01\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x0e\n\x06server\x18\x02 \x01(\t\x12\x0f\n\x07subnets\x18\x03 \x03(\t\x12\r\n\x05start\x18\x04 \x01(\x06\x12\x0f\n\x07session\x18\x05 \x01(\x04\x12\x19\n\x11\x61\x64\x64ressed_subnets\x18\x06 \x03(\t\x12\x13\n\x0bincarnation\x18\x07 \x01(\x04\x12\x33\n\x05known\x18\x08 \x03(\x0b\x32$.shadowtree.v1.PeerFrame.KnownServer\x1aZ\n\x07Letters\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x14\n\x0c\x66irst_number\x18\x02 \x01(\x04\x12\x0f\n\x07letters\x18\x03 \x03(\x0c\x12\x17\n\x0fhandled_through\x18\x04 \x01(\x04\x1a\x65\n\nLetterPart\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\x0c\n\x04part\x18\x03 \x01(\x0c\x12\x0f\n\x07is_last\x18\x04 \x01(\x08\x12\x17\n\x0fhandled_through\x18\x05 \x01(\x04\x1a\x33\n\x07Receipt\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x17\n\x0fhandled_through\x18\x02 \x01(\x04\x1av\n\tHeartbeat\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06number\x18\x02 \x01(\x04\x12\r\n\x05heard\x18\x03 \x01(\x04\x12\x0f\n\x07held_us\x18\x04 \x01(\x04\x12\x0c\n\x04view\x18\x06 \x01(\t\x12\x14\n\x0c\x63\x61nnot_write\x18\x07 \x01(\tJ\x04\x08\x05\x10\x06\x1a\xa3\x01\n\x05Relay\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x0e\n\x06source\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65stination\x18\x03 \x01(\t\x12\x0e\n\x06stream\x18\x04 \x01(\x06\x12\x15\n\ris_by_dialler\x18\x05 \x01(\x08\x12\x10\n\x08is_first\x18\x06 \x01(\x08\x12\r\n\x05taken\x18\x07 \x01(\x04\x12\x0f\n\x07payload\x18\x08 \x01(\x0c\x12\x0b\n\x03\x65nd\x18\t \x01(\t\x1aU\n\rAcquaintances\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x33\n\x05known\x18\x02 \x03(\x0b\x32$.shadowtree.v1.PeerFrame.KnownServer\x1a,\n\x07Leaving\x12\x0f\n\x07session\x18\x01 \x01(\x04\x12\x10\n\x08grace_ms\x18\x02 \x01(\x04\x1a\xd2\x03\n\x07Goodbye\x12\x37\n\x06reason\x18\x01 \x01(\x0e\x32\'.shadowtree.v1.PeerFrame.Goodbye.Reason\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x10\n\x08grace_ms\x18\x03 \x01(\x04\"\xea\x02\n\x06Reason\x12\x16\n\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n\x14REASON_OTHER_VERSION\x10\x01\x12\x14\n\x10REASON_MALFORMED\x10\x02\x12\x11\n\rREASON_ITSELF\x10\x03\x12\x15\n\x11REASON_NOT_A_PEER\x10\x04\x12\x1f\n\x1bREASON_SUBNET_CLAIMED_TWICE\x10\x05\x12\x18\n\x14REASON_WRONG_SUBNETS\x10\x06\x12\x17\n\x13REASON_LETTERS_LOST\x10\x07\x12\x17\n\x13REASON_OUT_OF_ORDER\x10\x08\x12\x13\n\x0fREASON_REPLACED\x10\t\x12\x12\n\x0eREASON_LEAVING\x10\n\x12\x14\n\x10REASON_NOT_HEARD\x10\x0b\x12\x14\n\x10REASON_SUSPECTED\x10\x0c\x12\x14\n\x10REASON_GONE_BACK\x10\r\x12\x16\n\x12REASON_BEGUN_AGAIN\x10\x0e\x42\t\n\x07\x63ontent\"\x11\n\x0fIdentifyRequest\"3\n\x10IdentifyResponse\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0f\n\x07subnets\x18\x02 \x03(\t\"(\n\x14\x41waitRevisionRequest\x12\x10\n\x08revision\x18\x01 \x01(\t\"\x17\n\x15\x41waitRevisionResponse\"p\n\x10\x43heckPartRequest\x12\x0e\n\x06groups\x18\x01 \x03(\t\x12\x0f\n\x07members\x18\x02 \x03(\t\x12\x19\n\x11\x61t_least_revision\x18\x03 \x01(\t\x12\x0f\n\x07\x65xplain\x18\x04 \x01(\x08\x12\x0f\n\x07resolve\x18\x05 \x01(\x08\"e\n\x11\x43heckPartResponse\x12\x0f\n\x07\x61nswers\x18\x01 \x01(\x0c\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x10\n\x08pathname\x18\x03 \x03(\t\x12\r\n\x05\x61part\x18\x04 \x03(\t\x12\x0c\n\x04view\x18\x05 \x01(\t\"S\n\x13\x44\x65scribeArcsRequest\x12\x0f\n\x07parents\x18\x01 \x03(\t\x12\x10\n\x08\x63hildren\x18\x02 \x03(\t\x12\x19\n\x11\x61t_least_revision\x18\x03 \x01(\t\"\x8e\x01\n\x14\x44\x65scribeArcsResponse\x12<\n\x07records\x18\x01 \x03(\x0b\x32+.shadowtree.v1.DescribeArcsResponse.Sources\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x0c\n\x04view\x18\x03 \x01(\t\x1a\x18\n\x07Sources\x12\r\n\x05names\x18\x01 \x03(\t\"n\n\x12ResolvePartRequest\x12\x12\n\noriginator\x18\x01 \x01(\t\x12\x15\n\rknown_version\x18\x02 \x01(\t\x12\x12\n\nwith_steps\x18\x03 \x01(\x08\x12\x19\n\x11\x61t_least_revision\x18\x04 \x01(\t\"\xdb\x04\n\x10ResolvePartChunk\x12\x34\n\x05state\x18\x01 \x01(\x0e\x32%.shadowtree.v1.ResolvePartChunk.State\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08revision\x18\x03 \x01(\t\x12\x11\n\tprocesses\x18\x04 \x03(\t\x12\x0e\n\x06groups\x18\x05 \x03(\t\x12\x36\n\x06onward\x18\x06 \x03(\x0b\x32&.shadowtree.v1.ResolvePartChunk.Onward\x12\x33\n\x05steps\x18\x07 \x03(\x0b\x32$.shadowtree.v1.ResolvePartChunk.Step\x12\x35\n\x05\x61part\x18\x08 \x03(\x0b\x32&.shadowtree.v1.ResolvePartChunk.Onward\x12\x0c\n\x04view\x18\t \x01(\t\x12\x11\n\tis_healed\x18\x0b \x01(\x08\x1a;\n\x06Onward\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x0e\n\x06groups\x18\x02 \x03(\t\x12\x11\n\tprocesses\x18\x03 \x03(\t\x1a\x80\x01\n\x04Step\x12\x0c\n\x04tail\x18\x01 \x01(\t\x12\x0c\n\x04head\x18\x02 \x01(\t\x12&\n\x04kind\x18\x03 \x01(\x0e\x32\x18.shadowtree.v1.ChildKind\x12&\n\x05state\x18\x04 \x01(\x0e\x32\x17.shadowtree.v1.ArcState\x12\x0c\n\x04\x63ost\x18\x05 \x01(\x04\"@\n\x05State\x12\x0e\n\nSTATE_PART\x10\x00\x12\x13\n\x0fSTATE_UNCHANGED\x10\x01\x12\x12\n\x0eSTATE_IN_DOUBT\x10\x02J\x04\x08\n\x10\x0b\x32\xf8\x03\n\x0bPeerService\x12\x42\n\x08\x43onverse\x12\x18.shadowtree.v1.PeerFrame\x1a\x18.shadowtree.v1.PeerFrame(\x01\x30\x01\x12K\n\x08Identify\x12\x1e.shadowtree.v1.IdentifyRequest\x1a\x1f.shadowtree.v1.IdentifyResponse\x12Z\n\rAwaitRevision\x12#.shadowtree.v1.AwaitRevisionRequest\x1a$.shadowtree.v1.AwaitRevisionResponse\x12N\n\tCheckPart\x12\x1f.shadowtree.v1.CheckPartRequest\x1a .shadowtree.v1.CheckPartResponse\x12W\n\x0c\x44\x65scribeArcs\x12\".shadowtree.v1.DescribeArcsRequest\x1a#.shadowtree.v1.DescribeArcsResponse\x12S\n\x0bResolvePart\x12!.shadowtree.v1.ResolvePartRequest\x1a\x1f.shadowtree.v1.ResolvePartChunk0\x01\x42\x38\n\rshadowtree.v1B\tPeerProtoP\x01Z\x1ashadowtree/v1;shadowtreev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shadowtree.v1.peer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\rshadowtree.v1B\tPeerProtoP\001Z\032shadowtree/v1;shadowtreev1'
   _globals['_PEERFRAME']._serialized_start=71
-  _globals['_PEERFRAME']._serialized_end=1935
+  _globals['_PEERFRAME']._serialized_end=1971
   _globals['_PEERFRAME_KNOWNSERVER']._serialized_start=576
   _globals['_PEERFRAME_KNOWNSERVER']._serialized_end=622
   _globals['_PEERFRAME_HELLO']._serialized_start=625
@@ -51,39 +52,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PEERFRAME_ACQUAINTANCES']._serialized_start=1360
   _globals['_PEERFRAME_ACQUAINTANCES']._serialized_end=1445
   _globals['_PEERFRAME_LEAVING']._serialized_start=1447
-  _globals['_PEERFRAME_LEAVING']._serialized_end=1473
-  _globals['_PEERFRAME_GOODBYE']._serialized_start=1476
-  _globals['_PEERFRAME_GOODBYE']._serialized_end=1924
-  _globals['_PEERFRAME_GOODBYE_REASON']._serialized_start=1562
-  _globals['_PEERFRAME_GOODBYE_REASON']._serialized_end=1924
-  _globals['_IDENTIFYREQUEST']._serialized_start=1937
-  _globals['_IDENTIFYREQUEST']._serialized_end=1954
-  _globals['_IDENTIFYRESPONSE']._serialized_start=1956
-  _globals['_IDENTIFYRESPONSE']._serialized_end=2007
-  _globals['_AWAITREVISIONREQUEST']._serialized_start=2009
-  _globals['_AWAITREVISIONREQUEST']._serialized_end=2049
-  _globals['_AWAITREVISIONRESPONSE']._serialized_start=2051
-  _globals['_AWAITREVISIONRESPONSE']._serialized_end=2074
-  _globals['_CHECKPARTREQUEST']._serialized_start=2076
-  _globals['_CHECKPARTREQUEST']._serialized_end=2188
-  _globals['_CHECKPARTRESPONSE']._serialized_start=2190
-  _globals['_CHECKPARTRESPONSE']._serialized_end=2291
-  _globals['_DESCRIBEARCSREQUEST']._serialized_start=2293
-  _globals['_DESCRIBEARCSREQUEST']._serialized_end=2376
-  _globals['_DESCRIBEARCSRESPONSE']._serialized_start=2379
-  _globals['_DESCRIBEARCSRESPONSE']._serialized_end=2521
-  _globals['_DESCRIBEARCSRESPONSE_SOURCES']._serialized_start=2497
-  _globals['_DESCRIBEARCSRESPONSE_SOURCES']._serialized_end=2521
-  _globals['_RESOLVEPARTREQUEST']._serialized_start=2523
-  _globals['_RESOLVEPARTREQUEST']._serialized_end=2633
-  _globals['_RESOLVEPARTCHUNK']._serialized_start=2636
-  _globals['_RESOLVEPARTCHUNK']._serialized_end=3239
-  _globals['_RESOLVEPARTCHUNK_ONWARD']._serialized_start=2977
-  _globals['_RESOLVEPARTCHUNK_ONWARD']._serialized_end=3036
-  _globals['_RESOLVEPARTCHUNK_STEP']._serialized_start=3039
-  _globals['_RESOLVEPARTCHUNK_STEP']._serialized_end=3167
-  _globals['_RESOLVEPARTCHUNK_STATE']._serialized_start=3169
-  _globals['_RESOLVEPARTCHUNK_STATE']._serialized_end=3233
-  _globals['_PEERSERVICE']._serialized_start=3242
-  _globals['_PEERSERVICE']._serialized_end=3746
+  _globals['_PEERFRAME_LEAVING']._serialized_end=1491
+  _globals['_PEERFRAME_GOODBYE']._serialized_start=1494
+  _globals['_PEERFRAME_GOODBYE']._serialized_end=1960
+  _globals['_PEERFRAME_GOODBYE_REASON']._serialized_start=1598
+  _globals['_PEERFRAME_GOODBYE_REASON']._serialized_end=1960
+  _globals['_IDENTIFYREQUEST']._serialized_start=1973
+  _globals['_IDENTIFYREQUEST']._serialized_end=1990
+  _globals['_IDENTIFYRESPONSE']._serialized_start=1992
+  _globals['_IDENTIFYRESPONSE']._serialized_end=2043
+  _globals['_AWAITREVISIONREQUEST']._serialized_start=2045
+  _globals['_AWAITREVISIONREQUEST']._serialized_end=2085
+  _globals['_AWAITREVISIONRESPONSE']._serialized_start=2087
+  _globals['_AWAITREVISIONRESPONSE']._serialized_end=2110
+  _globals['_CHECKPARTREQUEST']._serialized_start=2112
+  _globals['_CHECKPARTREQUEST']._serialized_end=2224
+  _globals['_CHECKPARTRESPONSE']._serialized_start=2226
+  _globals['_CHECKPARTRESPONSE']._serialized_end=2327
+  _globals['_DESCRIBEARCSREQUEST']._serialized_start=2329
+  _globals['_DESCRIBEARCSREQUEST']._serialized_end=2412
+  _globals['_DESCRIBEARCSRESPONSE']._serialized_start=2415
+  _globals['_DESCRIBEARCSRESPONSE']._serialized_end=2557
+  _globals['_DESCRIBEARCSRESPONSE_SOURCES']._serialized_start=2533
+  _globals['_DESCRIBEARCSRESPONSE_SOURCES']._serialized_end=2557
+  _globals['_RESOLVEPARTREQUEST']._serialized_start=2559
+  _globals['_RESOLVEPARTREQUEST']._serialized_end=2669
+  _globals['_RESOLVEPARTCHUNK']._serialized_start=2672
+  _globals['_RESOLVEPARTCHUNK']._serialized_end=3275
+  _globals['_RESOLVEPARTCHUNK_ONWARD']._serialized_start=3013
+  _globals['_RESOLVEPARTCHUNK_ONWARD']._serialized_end=3072
+  _globals['_RESOLVEPARTCHUNK_STEP']._serialized_start=3075
+  _globals['_RESOLVEPARTCHUNK_STEP']._serialized_end=3203
+  _globals['_RESOLVEPARTCHUNK_STATE']._serialized_start=3205
+  _globals['_RESOLVEPARTCHUNK_STATE']._serialized_end=3269
+  _globals['_PEERSERVICE']._serialized_start=3278
+  _globals['_PEERSERVICE']._serialized_end=3782
 # @@protoc_insertion_point(module_scope)

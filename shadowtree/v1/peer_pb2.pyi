@@ -111,12 +111,14 @@ class PeerFrame(_message.Message):
         known: _containers.RepeatedCompositeFieldContainer[PeerFrame.KnownServer]
         def __init__(self, session: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ...) -> None: ...
     class Leaving(_message.Message):
-        __slots__ = ("session",)
+        __slots__ = ("session", "grace_ms")
         SESSION_FIELD_NUMBER: _ClassVar[int]
+        GRACE_MS_FIELD_NUMBER: _ClassVar[int]
         session: int
-        def __init__(self, session: _Optional[int] = ...) -> None: ...
+        grace_ms: int
+        def __init__(self, session: _Optional[int] = ..., grace_ms: _Optional[int] = ...) -> None: ...
     class Goodbye(_message.Message):
-        __slots__ = ("reason", "message")
+        __slots__ = ("reason", "message", "grace_ms")
         class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
             __slots__ = ()
             REASON_UNSPECIFIED: _ClassVar[PeerFrame.Goodbye.Reason]
@@ -151,9 +153,11 @@ class PeerFrame(_message.Message):
         REASON_BEGUN_AGAIN: PeerFrame.Goodbye.Reason
         REASON_FIELD_NUMBER: _ClassVar[int]
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        GRACE_MS_FIELD_NUMBER: _ClassVar[int]
         reason: PeerFrame.Goodbye.Reason
         message: str
-        def __init__(self, reason: _Optional[_Union[PeerFrame.Goodbye.Reason, str]] = ..., message: _Optional[str] = ...) -> None: ...
+        grace_ms: int
+        def __init__(self, reason: _Optional[_Union[PeerFrame.Goodbye.Reason, str]] = ..., message: _Optional[str] = ..., grace_ms: _Optional[int] = ...) -> None: ...
     HELLO_FIELD_NUMBER: _ClassVar[int]
     LETTERS_FIELD_NUMBER: _ClassVar[int]
     LETTER_PART_FIELD_NUMBER: _ClassVar[int]

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class PeerServiceStub:
-    """Missing associated documentation comment in .proto file."""
+    """Between name servers of one federation; no client needs it. Only servers of the table of peers are listened to. What
+    a letter holds is no part of this contract: both servers must speak one version, which Hello names.
+    """
 
     def __init__(self, channel):
         """Constructor.
@@ -67,7 +69,9 @@ class PeerServiceStub:
 
 
 class PeerServiceServicer:
-    """Missing associated documentation comment in .proto file."""
+    """Between name servers of one federation; no client needs it. Only servers of the table of peers are listened to. What
+    a letter holds is no part of this contract: both servers must speak one version, which Hello names.
+    """
 
     def Converse(self, request_iterator, context):
         """One stream for each pair of servers carries all letters of the update protocol, either way.
@@ -153,7 +157,9 @@ def add_PeerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PeerService:
-    """Missing associated documentation comment in .proto file."""
+    """Between name servers of one federation; no client needs it. Only servers of the table of peers are listened to. What
+    a letter holds is no part of this contract: both servers must speak one version, which Hello names.
+    """
 
     @staticmethod
     def Converse(request_iterator,

@@ -74,8 +74,8 @@ def check_groups(servers: Servers, groups: Set[NodeId]) -> None:
         graph = core.graph
         found = {
             name
-            for number, name in enumerate(graph.ids)
-            if graph.kind(NodeIndex(number)) is NodeKind.GROUP and core.home_of(name) == server
+            for name, node in graph.index.items()
+            if graph.kind(node) is NodeKind.GROUP and core.home_of(name) == server
         }
         expected = {group for group in groups if core.home_of(group) == server}
         _require("I8", found == expected, f"{server} differs in the groups {sorted(found ^ expected)}")
@@ -119,9 +119,9 @@ def check_virtual_nodes(servers: Servers, truth: TrueGraph) -> None:
             _require("I2", len(tree) == len(inside) - 1 and tree <= truth.arcs.keys(), f"{server}: tree of {vnid}")
             same = known.setdefault(vnid, (inside, tree))
             _require("I7", same == (inside, tree), f"{server} knows {vnid} as {inside, tree}, others as {same}")
-        for node, name in enumerate(graph.ids):
-            if core.records.is_held(NodeIndex(node)):
-                on_loop = NodeIndex(node) in graph.virtual_node_of
+        for name, node in graph.index.items():
+            if core.records.is_held(node):
+                on_loop = node in graph.virtual_node_of
                 _require("I3", on_loop == (len(truth.loop_of(name)) > 1), f"{server}: {name} on a loop: {on_loop}")
     loops = {inside for inside, _ in known.values()}
     _require("I7", len(loops) == len(known), "one loop has several vnids")
@@ -131,7 +131,7 @@ def check_ancestry(servers: Servers, truth: TrueGraph) -> None:
     """I5: the ancestry of what a server owns is the true one, costs and versions included, and no more is held."""
     for server, core in servers.items():
         graph = core.graph
-        owned = [name for name in graph.ids if core.home_of(name) == server]
+        owned = [name for name in graph.index if core.home_of(name) == server]
         expected: dict[NodeId, dict[NodeId, int]] = {}
         pending = list(owned)
         while pending:
@@ -143,8 +143,7 @@ def check_ancestry(servers: Servers, truth: TrueGraph) -> None:
                 parents = [parent for parent in parents if core.home_of(parent) == server]
             expected[name] = {parent: truth.arcs[parent, name] for parent in parents}
             pending += parents
-        for number, name in enumerate(graph.ids):
-            node = NodeIndex(number)
+        for name, node in graph.index.items():
             if core.records.is_held(node):
                 _require("I5", name in expected, f"{server} holds a record of {name}, which is above nothing")
                 held = {graph.ids[parent]: arc.cost for parent, arc in graph.parents[node].items()}

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from namegraph import (
     AddPeer,
+    ChangeRecord,
     Command,
     Event,
     Outcome,
@@ -112,11 +113,13 @@ class Cluster:
         crashes: Random | None = None,
         restart_share: float = 0.0,
         own_parts_later: bool = False,
+        forgets_at_once: bool = False,
         is_configured: bool = True,
     ) -> None:
         """One server for each subnet, named after it.
 
         `is_configured`: where the others are, the configuration says, and not an operator.
+        `forgets_at_once`: servers forget what was left whenever they can, not when much has come together.
         `own_parts_later`: coordinators do their own part of an update after the others were told, as with large ones.
         `restart_share`: of all steps, those at which the server crashes and starts again, before or after what the
         step changes is durable, as `crashes` has it.
@@ -156,7 +159,7 @@ class Cluster:
         self._disks: dict[ServerId, Disk] = {}
         self._crashes = crashes
         self._restart_share = restart_share
-        self._own_parts_later = own_parts_later
+        self._own_parts_later, self._forgets_at_once = own_parts_later, forgets_at_once
         self._is_configured = is_configured
         self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
@@ -287,6 +290,11 @@ class Cluster:
         """What a backup of a server holds that is made now."""
         return self._disks[server].copy()
 
+    def record_of_changes(self, server: ServerId) -> list[ChangeRecord]:
+        """What a server has written of changes, oldest first."""
+        changes = self._disks[server].changes
+        return [changes[number] for number in sorted(changes)]
+
     def crash(self, server: ServerId, *, down_for: float, disk: Disk | None = None) -> None:
         """Let a server lose all that is not durable, and stay away for a while; `disk`: what it is left with then."""
         if server in self.down:
@@ -339,7 +347,7 @@ class Cluster:
         server = self._asked_at[command.ticket]
         late = replace(command, deadline=self.now - 1.0)
         effects = self.servers[server].step(late, self.now)
-        assert effects.records.is_empty(), "what comes too late changes nothing"
+        assert effects.records.is_empty(), f"what comes too late changes {effects.records}"
         (reply,) = effects.replies
         return reply
 
@@ -516,6 +524,8 @@ class Cluster:
         self.servers[server] = ServerCore.restore(self._disks[server].read(), subnets=[own], peers=peers)
         if self._own_parts_later:
             self.servers[server].leave_own_parts_for_later()
+        if self._forgets_at_once:
+            self.servers[server].forget_at_once()
         self._armed.pop(server, None)
 
     def _add_peers(self, server: ServerId) -> None:

@@ -13,6 +13,7 @@ from random import Random
 
 from namegraph import (
     ArcRecord,
+    ChangeRecord,
     Effects,
     Event,
     NodeIndex,
@@ -138,6 +139,8 @@ class Disk:
         self._virtual_nodes: dict[int, VirtualNodeRecord] = {}
         self._outcomes: dict[RequestId, OutcomeRecord] = {}
         self._protocol: dict[tuple[str, str], bytes] = {}
+        self.changes: dict[int, ChangeRecord] = {}
+        """The record of changes, by number."""
 
     def copy(self) -> Disk:
         """What a backup that is made now holds."""
@@ -145,13 +148,17 @@ class Disk:
         made._counter = self._counter
         made._nodes, made._arcs = dict(self._nodes), dict(self._arcs)
         made._virtual_nodes, made._outcomes = dict(self._virtual_nodes), dict(self._outcomes)
-        made._protocol = dict(self._protocol)
+        made._protocol, made.changes = dict(self._protocol), dict(self.changes)
         return made
 
     def write(self, records: Records) -> None:
         """Make records durable."""
         self._nodes.update((record.node, record) for record in records.nodes)
-        self._virtual_nodes.update((record.number, record) for record in records.virtual_nodes)
+        for virtual_node in records.virtual_nodes:
+            if virtual_node.present:
+                self._virtual_nodes[virtual_node.number] = virtual_node
+            else:
+                self._virtual_nodes.pop(virtual_node.number, None)
         self._outcomes.update((record.request_id, record) for record in records.outcomes)
         for arc in records.arcs:
             if arc.version:
@@ -163,6 +170,7 @@ class Disk:
                 self._protocol.pop((part, key), None)
             else:
                 self._protocol[part, key] = value
+        self.changes.update((record.number, record) for record in records.changes)
         if records.counter is not None:
             self._counter = records.counter
 
@@ -176,4 +184,5 @@ class Disk:
             arcs=list(self._arcs.values()),
             outcomes=sorted(self._outcomes.values(), key=lambda outcome: outcome.sequence),
             protocol=[ProtocolRow(part, key, value) for (part, key), value in self._protocol.items()],
+            last_change=max(self.changes, default=0),
         )

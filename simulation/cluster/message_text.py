@@ -28,9 +28,11 @@ from namegraph.wire.view_messages import (
     Decline,
     DigestReply,
     ExcludedFromView,
+    ForgetLeft,
     HintedOutcome,
     IncomingSuspended,
     Install,
+    LeftForgotten,
     MemberReconciled,
     Open,
     Propose,
@@ -72,6 +74,8 @@ def describe(message: Message) -> str:
             return ", ".join(map(_arc, arcs))
         case ArcDigest(arcs) | DigestReply(arcs) | HintedOutcome(_, _, arcs):
             return ", ".join(f"{'+' if known.is_present else '-'}{_arc(known.arc)}" for known in arcs)
+        case ForgetLeft(arcs) | LeftForgotten(arcs):
+            return ", ".join(_arc(left.arc) for left in arcs)
         case (
             Abort()
             | Holding()

@@ -249,7 +249,8 @@ class _Asking:
             self._resolvers.later(self._home, self.begin)
             return
         self._shell = self._resolvers.shell(self._home)
-        remembered = self._shell.memory.recall(self._key())
+        key = self._key()
+        remembered = None if key is None else self._shell.memory.recall(key)
         self._resolution = Resolution(
             self._originator, home=self._home, remembered=remembered, with_steps=self._with_steps
         )
@@ -333,17 +334,20 @@ class _Asking:
         self._is_over = True
         tally = self._resolvers.tally
         agreed = resolution.agreed()
-        if agreed is not None:
-            self._shell.memory.keep(self._key(), agreed)
+        key = self._key()
+        if agreed is not None and key is not None:
+            self._shell.memory.keep(key, agreed)
         tally["walks"] += resolution.walks
         tally["requests"] += resolution.requests
         tally["agreed with a remembered walk"] += resolution.walks == 1 and resolution.requests > 0
         has_walk = self._with_steps and not resolution.why_failed
         self._resolvers.told(_Told(self._originator, instant, has_walk, resolved))
 
-    def _key(self) -> NodeIndex:
+    def _key(self) -> NodeIndex | None:
+        """None: the group was deleted, and its name forgotten."""
         graph = self._shell.core.graph
-        return graph.representative(graph.index[self._originator])
+        node = graph.index.get(self._originator)
+        return None if node is None else graph.representative(node)
 
 
 def _require(told: _Told, holds: bool, what: str) -> None:

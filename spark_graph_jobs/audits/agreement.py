@@ -17,15 +17,18 @@ from pyspark.sql import functions as sql
 
 from spark_graph_jobs.compare.side_by_side import COMPARED, Unlike, both_homes_are_here, have_it
 from spark_graph_jobs.compare.violations import Condition
-from spark_graph_jobs.finding import Severity
+from spark_graph_jobs.finding import Severity, shell_line
 from spark_graph_jobs.snapshot.tables import FOREIGN, UNKNOWN, Tables
 
 AUDIT: Final = "agreement"
 
-FIX: Final = "shadowtree peers"
-"""Shows whose each subnet is taken for; `peers add` and `peers remove` correct it."""
-
 UNLIKE: Final = Unlike(AUDIT, "kind", "servers do not agree whether it is a group or a process")
+
+
+def fix(node: str) -> str:
+    """Shows whose each subnet is taken for; `peers add` and `peers remove` correct it, whatever node it is about."""
+    del node
+    return shell_line("peers")
 
 
 def of_arcs() -> list[Condition]:
@@ -123,11 +126,18 @@ def of_nodes() -> list[Condition]:
 
 
 def with_owners(tables: Tables) -> DataFrame:
-    """The nodes, each with the `owner` of its subnet: the server that says so itself, if it is one; else null."""
+    """The nodes, each with the `owner` of its subnet: the server that says so itself, if it is one; else null.
+
+    For a server without a snapshot the others speak.
+    """
     claims: dict[str, set[str]] = {}
     for snapshot in tables.servers:
         for subnet in snapshot.subnets:
             claims.setdefault(subnet, set()).add(snapshot.server)
+    there = {snapshot.server for snapshot in tables.servers}
+    for peer, subnets in {peer for snapshot in tables.servers for peer in snapshot.peers if peer[0] not in there}:
+        for subnet in subnets:
+            claims.setdefault(subnet, set()).add(peer)
     known = [(subnet, min(owners)) for subnet, owners in claims.items() if len(owners) == 1]
     owners = tables.nodes.sparkSession.createDataFrame(known, "subnet string, owner string")
     nodes = tables.nodes.withColumn("subnet", sql.substring_index("id", "@", -1))

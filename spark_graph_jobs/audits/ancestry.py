@@ -19,18 +19,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.audits.sinks import NO_LEVEL, Sink
-from spark_graph_jobs.compare.side_by_side import Unlike, have_it
+from spark_graph_jobs.compare.side_by_side import Unlike, a_home_is_here, both_homes_are_here, have_it
 from spark_graph_jobs.compare.violations import Condition, about_arc, about_node, nodes_in_trouble, on_server_of
+from spark_graph_jobs.finding import shell_line
 from spark_graph_jobs.snapshot.tables import Tables
 from spark_graph_jobs.spark.grouped import Row
 
 AUDIT: Final = "ancestry"
 
-FIX: Final = "shadowtree describe '{node}'"
-"""Shows the arcs around a node; joining one of those that enter it again computes its ancestry anew."""
-
-
 UNLIKE: Final = Unlike(AUDIT, "version", "servers hold its ancestry record in different versions")
+
+
+def fix(node: str) -> str:
+    """Shows the arcs around a node; joining one of those that enter it again computes its ancestry anew."""
+    return shell_line("describe", names=(node,))
 
 
 def of_arcs() -> list[Condition]:
@@ -49,10 +51,14 @@ def of_said_arcs(tables: Tables) -> list[Condition]:
         sql.col("child_holders") - records,
         sql.col("child_holders"),
     )
-    unfounded = "an ancestry record has this arc, and neither home knows it"
+    unfounded = sql.when(
+        both_homes_are_here(), sql.lit("an ancestry record has this arc, and neither home knows it")
+    ).otherwise("an ancestry record has this arc, and of its homes the one that was read does not know it")
+    # Where neither home was read, nothing shows whether the record is right.
+    is_judged = a_home_is_here()
     return [
         Condition(AUDIT, (at_child > 0) & (records < sql.col("child_holders")), lacking, have_it(tables)),
-        Condition(AUDIT, (at_child == 0) & (at_parent == 0) & (records > 0), unfounded, have_it(tables)),
+        Condition(AUDIT, is_judged & (at_child == 0) & (at_parent == 0) & (records > 0), unfounded, have_it(tables)),
     ]
 
 

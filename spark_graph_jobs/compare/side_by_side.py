@@ -168,3 +168,8 @@ def have_it(tables: Tables) -> Column:
 def both_homes_are_here() -> Column:
     """Whether there are snapshots of the homes of both ends."""
     return (sql.col("parent_home") > UNKNOWN) & (sql.col("child_home") > UNKNOWN)
+
+
+def a_home_is_here() -> Column:
+    """Whether there is a snapshot of the home of one of the ends, or of both."""
+    return (sql.col("parent_home") > UNKNOWN) | (sql.col("child_home") > UNKNOWN)

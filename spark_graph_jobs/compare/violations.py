@@ -5,7 +5,7 @@ Audits join and group numbers. Names are looked up at the end, once for all audi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import REJOIN, Finding, Severity
+from spark_graph_jobs.finding import Finding, Severity, rejoin
 from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.snapshot.tables import Tables
 from spark_graph_jobs.spark.grouped import Row
@@ -164,8 +164,10 @@ def collect_troubles(found: DataFrame, audit: str = "") -> list[Trouble]:
     ]
 
 
-def name_troubles(troubles: Sequence[Trouble], tables: Tables, fixes: Mapping[str, str]) -> list[Finding]:
-    """Findings of all these. An arc is mended by joining it again, a node by what `fixes` says, by audit."""
+def name_troubles(
+    troubles: Sequence[Trouble], tables: Tables, fixes: Mapping[str, Callable[[str], str]]
+) -> list[Finding]:
+    """Findings of all these. An arc is mended by joining it again, a node by the command that `fixes` has."""
     names = _names({node for trouble in troubles for node in trouble.mentioned()}, tables)
     return [_finding(trouble, names, tables, fixes) for trouble in troubles]
 
@@ -181,7 +183,9 @@ def _names(wanted: set[int], tables: Tables) -> dict[int, str]:
     return {row["local"]: row["id"] for row in rows}
 
 
-def _finding(trouble: Trouble, names: Mapping[int, str], tables: Tables, fixes: Mapping[str, str]) -> Finding:
+def _finding(
+    trouble: Trouble, names: Mapping[int, str], tables: Tables, fixes: Mapping[str, Callable[[str], str]]
+) -> Finding:
     about = trouble.node if trouble.node is not None else trouble.parent
     if about is None:
         subject, *texts = trouble.texts
@@ -192,14 +196,15 @@ def _finding(trouble: Trouble, names: Mapping[int, str], tables: Tables, fixes: 
         for end, number in (("node", trouble.node), ("parent", trouble.parent), ("child", trouble.child))
     }
     is_arc = trouble.node is None
-    fix = REJOIN if is_arc else fixes.get(trouble.audit, "")
-    for end, name in ends.items():
-        fix = fix.replace("{" + end + "}", name)
     return Finding(
         audit=trouble.audit,
         severity=trouble.severity,
         subject=f"{ends['parent']} -> {ends['child']}" if is_arc else ends["node"],
         message=trouble.message.replace("{at}", server),
         evidence=(*trouble.texts, *(names.get(node, "?") for node in trouble.shown)),
-        fix=fix,
+        fix=rejoin(ends["parent"], ends["child"]) if is_arc else _fix(fixes.get(trouble.audit), ends["node"]),
     )
+
+
+def _fix(fix: Callable[[str], str] | None, node: str) -> str:
+    return "" if fix is None else fix(node)

@@ -32,7 +32,7 @@ def find_jar(
     """The jar that was given, or is found where `look_for` looks."""
     wanted = coordinates()
     if wanted is None:
-        return NoJar("graphframes-py is not installed: pip install 'shadowtree[audit]'")
+        return NoJar("graphframes-py is not installed; in the sources: pip install '.[audit]'")
     if given is not None:
         return Jar(given, "given") if given.is_file() else NoJar(f"there is no jar at {given}")
     found = look_for(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_graph_jobs.finding import Finding, Severity
@@ -13,6 +13,8 @@ ROWS_SHOWN_LIMIT: Final = 20
 
 FINDINGS_SHOWN_LIMIT: Final = 5
 """Findings of one question."""
+
+AS_PART: Final = "as far as the snapshots go"
 
 Cell = str | int | float
 
@@ -33,3 +35,9 @@ class Answer:
 def info(question: str, subject: str, message: str, path: Sequence[str] = (), fix: str = "") -> Finding:
     """Something worth knowing; `path` leads from group to member and is its evidence."""
     return Finding(question, Severity.INFO, subject, message, tuple(path), fix)
+
+
+def as_part(answer: Answer) -> Answer:
+    """The answer where a server has no snapshot: numbers are at least so large, and more may be there."""
+    findings = (replace(finding, message=f"{AS_PART}: {finding.message}") for finding in answer.findings)
+    return replace(answer, explanation=f"{AS_PART}: {answer.explanation}", findings=tuple(findings))

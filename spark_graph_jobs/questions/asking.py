@@ -25,7 +25,7 @@ from spark_graph_jobs.questions import (
     nesting,
     weak_points,
 )
-from spark_graph_jobs.questions.answer import Answer
+from spark_graph_jobs.questions.answer import Answer, as_part
 from spark_graph_jobs.questions.census import count_members
 from spark_graph_jobs.questions.exposure import Matrix
 from spark_graph_jobs.questions.numbering import number_groups
@@ -36,6 +36,10 @@ from spark_graph_jobs.snapshot.tables import Tables
 LOOPS_DRAWN: Final = 4
 GROUPS_DRAWN_LIMIT: Final = 40
 """A loop of more groups cannot be read as a drawing."""
+
+
+NEED_ALL_SERVERS: Final = frozenset({islands.QUESTION, empty.EMPTY, empty.UNREACHED})
+"""Questions about what is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +81,21 @@ class Answers:
 def ask_all(
     tables: Tables, choice: Choice, wishes: Wishes, before: Tables | None, progress: Callable[[str], None]
 ) -> Answers:
-    """Ask everything; a question that the engine refuses is answered with the reason. `before`: of `wishes.before`."""
+    """Ask everything; a question that the engine refuses is answered with the reason. `before`: of `wishes.before`.
+
+    Without the snapshot of a server, what is there can be told, and is marked as a part. That something is *not* there
+    cannot, and such questions are not asked.
+    """
     found = Answers(choice.engine.name, choice.notice)
     picture = found.picture
 
     def ask(name: str, question: Callable[[], Answer]) -> None:
+        if not tables.is_whole and name in NEED_ALL_SERVERS:
+            found.answers.append((Answer(name, "Not asked: what is looked for may be at a server that is missing."), 0))
+            return
         started = time.perf_counter()
         try:
-            answer = question()
+            answer = question() if tables.is_whole else as_part(question())
         except EngineRefusedError as refused:
             answer = Answer(name, f"Not asked: {refused}.")
         seconds = time.perf_counter() - started

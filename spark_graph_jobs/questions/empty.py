@@ -7,6 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from spark_graph_jobs.finding import shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.whole import Whole
 
@@ -32,7 +33,7 @@ def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
             row["id"],
             f"no process is a member; {row['parents']:,} groups contain it",
             [*filter(None, [row["in"]]), row["id"]],
-            f"shadowtree group delete '{row['id']}' --force",
+            shell_line("group", "delete", "--force", names=(row["id"],)),
         )
         for row in rows[:FINDINGS_SHOWN_LIMIT]
     ]
@@ -69,7 +70,7 @@ def ask_unreached(whole: Whole, sizes: DataFrame) -> Answer:
                 row["id"],
                 "it is in no group and has no members",
                 [row["id"]],
-                f"shadowtree group delete '{row['id']}'",
+                shell_line("group", "delete", names=(row["id"],)),
             )
             for row in forgotten
         ),

@@ -19,6 +19,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from spark_graph_jobs.finding import shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
@@ -53,7 +54,7 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
             row["id"],
             f"{row['domains']:,} other domains can add members to it",
             paths.get((row["key"], strangest.get(row["key"], 0)), ()),
-            f"shadowtree resolve '{row['id']}' --groups",
+            shell_line("resolve", "--groups", names=(row["id"],)),
         )
         for row in top[:FINDINGS_SHOWN_LIMIT]
     )

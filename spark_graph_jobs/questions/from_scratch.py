@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
-from spark_graph_jobs.finding import Finding, Severity
+from spark_graph_jobs.finding import Finding, Severity, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, Answer
 from spark_graph_jobs.questions.whole import Whole
 
@@ -70,7 +70,7 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
             f"a loop of {row['size']:,} groups, of which {row['inside']:,} are recorded as in a virtual node,"
             f" {'all the same' if row['in_one'] else 'not in one'}",
             tuple(shown.get(row["component"], [row["smallest"]])),
-            f"shadowtree describe '{row['smallest']}'",
+            shell_line("describe", names=(row["smallest"],)),
         )
         for row in missed
     ] + [
@@ -80,7 +80,7 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
             row["vnid"],
             f"a virtual node of {row['size']:,} groups that are no loop",
             (row["smallest"], row["largest"]),
-            f"shadowtree describe '{row['smallest']}'",
+            shell_line("describe", names=(row["smallest"],)),
         )
         for row in merged
     ]

@@ -7,6 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from spark_graph_jobs.finding import shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.members import members_of
 from spark_graph_jobs.questions.paths import find_paths
@@ -40,7 +41,7 @@ def ask(whole: Whole, sizes: DataFrame) -> Answer:
                 row["id"],
                 f"{row['processes']:,} processes and {row['groups']:,} groups are members, over {row['direct']:,} arcs",
                 paths.get((row["key"], some.get(row["key"], 0)), ()),
-                f"shadowtree resolve '{row['id']}'",
+                shell_line("resolve", names=(row["id"],)),
             )
             for row in shown
         ),

@@ -15,6 +15,7 @@ import rustworkx as rx
 from pyspark.sql import DataFrame, Window, types
 from pyspark.sql import functions as sql
 
+from spark_graph_jobs.finding import shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.whole import Whole
 from spark_graph_jobs.spark.grouped import Row, by_group, check_groups
@@ -61,7 +62,7 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
                 f"a loop of {row['groups']:,} groups and {row['arcs']:,} arcs; {row['bridges']:,} arcs and"
                 f" {row['cuts']:,} groups hold it together, each of them alone",
                 [f"{names[parent]} -> {names[child]}" for parent, child in row["bridges_shown"]],
-                f"shadowtree leave '{parent}' '{child}'",
+                shell_line("leave", names=(parent, child)),
             )
         )
     return (

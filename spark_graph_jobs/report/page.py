@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from spark_graph_jobs.compare.not_judged import in_words
 from spark_graph_jobs.finding import Finding, Severity
 from spark_graph_jobs.questions import duplicates, exposure, nesting, weak_points
 from spark_graph_jobs.questions.asking import Answers
@@ -51,6 +52,7 @@ def write_report(out: Path, result: Result, collection: Collection, answers: Ans
         style=style,
         headline=headline,
         meaning=meaning,
+        not_judged=[(each.server, in_words(each)) for each in result.not_judged],
         one_instant=collection.is_cut,
         servers=collection.snapshots,
         audits=result.audits,

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_graph_jobs.finding import Finding, Severity
+from spark_graph_jobs.finding import Finding, Severity, shell_line
 from spark_graph_jobs.snapshot.schema import DELIVERIES, DELIVERIES_SCHEMA, MANIFEST, SCHEMA_VERSION, TABLES
 
 AUDIT: Final = "snapshots"
@@ -44,6 +44,16 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """A server that others know, and that has no snapshot here that can be read."""
+
+    server: str
+    subnets: tuple[str, ...]
+    """As the others have it, sorted."""
+    known_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     """The snapshots that can be judged together, and what was wrong with what was given."""
 
@@ -54,6 +64,10 @@ class Collection:
     """Whether anything that should be there is not, so that "consistent" cannot be said."""
     deliveries: Path | None
     """A delivery log, where there is one."""
+    missing: tuple[Missing, ...] = ()
+    """Sorted by server."""
+    lacks_servers: bool = False
+    """Whether there may be nodes of which nothing here tells: a server is missing, or a folder cannot be read."""
 
     @property
     def is_cut(self) -> bool:
@@ -74,6 +88,7 @@ def read_collection(folder: Path) -> Collection:
         raise UnreadableError(f"{folder} is no folder")
     found: dict[str, Snapshot] = {}
     findings = []
+    is_unreadable = False
     for place in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
         if not (place / MANIFEST).exists() and not any((place / f"{table}.parquet").exists() for table in TABLES):
             continue
@@ -81,6 +96,7 @@ def read_collection(folder: Path) -> Collection:
             snapshot = read_snapshot(place)
         except UnreadableError as error:
             findings.append(_left_out(place.name, str(error), folder))
+            is_unreadable = True
             continue
         if snapshot.server in found:
             other = found[snapshot.server].folder.name
@@ -88,14 +104,17 @@ def read_collection(folder: Path) -> Collection:
         else:
             found[snapshot.server] = snapshot
     snapshots = tuple(found[server] for server in sorted(found))
-    missing = list(_missing(snapshots, folder))
+    missing = tuple(_missing(snapshots))
+    lacks_servers = bool(missing) or is_unreadable or not snapshots
+    absent = [*_tell_missing(missing, folder), *_tell_nothing(snapshots, folder)]
     mixed = list(_mixed(snapshots, folder))
     deliveries = folder / DELIVERIES
     unreadable_log = list(_judge_deliveries(deliveries))
-    is_partial = not snapshots or bool(findings or missing or mixed or unreadable_log)
-    findings += [*missing, *mixed, *_claimed_twice(snapshots), *_failures(snapshots), *unreadable_log]
+    is_partial = bool(findings or absent or mixed or unreadable_log)
+    findings += [*absent, *mixed, *_claimed_twice(snapshots), *_failures(snapshots), *unreadable_log]
     has_log = deliveries.exists() and not unreadable_log
-    return Collection(snapshots, tuple(findings), is_partial, deliveries if has_log else None)
+    log = deliveries if has_log else None
+    return Collection(snapshots, tuple(findings), is_partial, log, missing, lacks_servers)
 
 
 def read_snapshot(folder: Path) -> Snapshot:
@@ -161,17 +180,26 @@ def _left_out(name: str, why: str, folder: Path) -> Finding:
     )
 
 
-def _missing(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
+def _missing(snapshots: Sequence[Snapshot]) -> Iterator[Missing]:
     """Servers that others know and that have no snapshot."""
-    known: dict[str, list[str]] = {}
+    known: dict[str, dict[str, tuple[str, ...]]] = {}
     for snapshot in snapshots:
-        for peer, _ in snapshot.peers:
-            known.setdefault(peer, []).append(snapshot.server)
+        for peer, subnets in snapshot.peers:
+            known.setdefault(peer, {})[snapshot.server] = subnets
     there = {snapshot.server for snapshot in snapshots}
     for server in sorted(known.keys() - there):
-        evidence = tuple(f"{other} knows it" for other in known[server])
+        named = {subnet for subnets in known[server].values() for subnet in subnets}
+        yield Missing(server, tuple(sorted(named)), tuple(known[server]))
+
+
+def _tell_missing(missing: Iterable[Missing], folder: Path) -> Iterator[Finding]:
+    for each in missing:
+        evidence = tuple(f"{other} knows it" for other in each.known_by)
         message = "there is no snapshot of this server that can be read; what leads to it cannot be judged"
-        yield Finding(AUDIT, Severity.WARNING, server, message, evidence, _AGAIN.format(folder=folder))
+        yield Finding(AUDIT, Severity.WARNING, each.server, message, evidence, _AGAIN.format(folder=folder))
+
+
+def _tell_nothing(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
     if not snapshots:
         message = "there is no snapshot here that can be read"
         yield Finding(AUDIT, Severity.WARNING, str(folder), message, (), _AGAIN.format(folder=folder))
@@ -204,7 +232,7 @@ def _claimed_twice(snapshots: Sequence[Snapshot]) -> Iterator[Finding]:
         if len(owners) > 1:
             evidence = tuple(f"{server}: {', '.join(who)}" for server, who in sorted(owners.items()))
             message = f"is claimed for several servers: {', '.join(sorted(owners))}"
-            fix = f"shadowtree peers remove {subnet}"
+            fix = shell_line("peers", "remove", names=(subnet,))
             yield Finding(AUDIT, Severity.ERROR, subnet, message, evidence, fix)
 
 

@@ -68,6 +68,8 @@ class Tables:
     """The columns of the schema, at."""
     deliveries: DataFrame | None
     is_cut: bool
+    is_whole: bool
+    """Whether no server is known to lack a snapshot."""
     store: Store
     """Where audits may keep what they compute."""
     work: Work
@@ -105,6 +107,7 @@ def load(spark: SparkSession, collection: Collection, work: Path | None = None) 
                 else spark.read.schema(from_arrow_schema(DELIVERIES_SCHEMA)).parquet(str(collection.deliveries))
             ),
             is_cut=collection.is_cut,
+            is_whole=not collection.lacks_servers,
             store=store,
             work=there,
         )

@@ -11,11 +11,7 @@ class AwaitedClient:
 
     def __init__(self, address, **options):
         self._loop = asyncio.new_event_loop()
-        self._client = self._loop.run_until_complete(self._make(address, options))
-
-    @staticmethod
-    async def _make(address, options):
-        return shadowtree.aio.Client(address, **options)
+        self._client = shadowtree.aio.Client(address, **options)
 
     def __getattr__(self, verb):
         method = getattr(self._client, verb)

@@ -48,6 +48,14 @@ class FakeDirectory:
     def heard_owners(self):
         return {}
 
+    comebacks = 0
+
+    def is_coming_back(self, server):
+        return False
+
+    async def until_all_met(self):
+        """All that can be reached is."""
+
     async def channel_to(self, server):
         if server in self._name_server.out_of_reach:
             raise refuse(Reason.UNAVAILABLE, f"the server {server} is out of reach", unreachable=server, server=server)

@@ -43,8 +43,15 @@ def test_the_time_of_day_is_read_only_to_be_shown():
         for source in SOURCES
         if re.search(r"\btime\.time\b|\btime_ns\b|datetime\.(?:now|utcnow|today)\b", source.read_text())
     ]
-    # It gives links the hour that `shadowtree peers` shows.
-    assert readers == ["nameserver/transport/peer_transport.py"]
+    # They give updates their time in the record of changes, and links the hour that `shadowtree peers` shows; they
+    # tell of a clock that was set, and show it; and `changes --since 12h` counts back from now.
+    assert sorted(readers) == [
+        "nameserver/routing/origins.py",
+        "nameserver/telemetry/clock_watch.py",
+        "nameserver/telemetry/state_metrics.py",
+        "nameserver/transport/peer_transport.py",
+        "shadowtree/cli/commands/changes.py",
+    ]
 
 
 def test_no_file_names_the_place_it_was_written_at():

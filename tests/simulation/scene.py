@@ -22,11 +22,15 @@ H = {server: NodeId(f"h@{server}") for server in (A, B, C)}
 class Scene:
     """Servers with two groups each, three if nothing else is said, that come to rest after each thing that happens."""
 
-    def __init__(self, servers=(A, B, C), *, is_configured=True):
+    def __init__(self, servers=(A, B, C), *, is_configured=True, forgets_at_once=False):
         chance = random.Random(1)
         self.network = RandomNetwork(chance, is_wild=False)
         self.cluster = Cluster(
-            [Subnet(server) for server in servers], self.network, crashes=chance, is_configured=is_configured
+            [Subnet(server) for server in servers],
+            self.network,
+            crashes=chance,
+            is_configured=is_configured,
+            forgets_at_once=forgets_at_once,
         )
         self.commands = {}
         for server in servers:

@@ -24,7 +24,10 @@ def test_five_servers_take_sixty_updates(seed):
 
 @pytest.mark.parametrize(
     "seed",
-    [1018],  # one step takes in two updates: the first brings a whole record, the second joins an arc to it
+    [
+        1018,  # one step takes in two updates: the first brings a whole record, the second joins an arc to it
+        930113,  # a restart between ready and commit, and other arcs are forgotten meanwhile
+    ],
 )
 def test_seeds_that_failed_once(seed):
     run_seed(seed, servers=5, updates=60)

@@ -20,6 +20,8 @@ import click
 from shadowtree.cli.render.output import print_json, print_lines, warn
 from shadowtree.cli.support.exit_codes import DONE, FAILED, NO, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
+from shadowtree.cli.support.private_files import mode_option, private_files
+from shadowtree.cli.support.standard_streams import is_watched
 
 if TYPE_CHECKING:
     from shadowtree.client.snapshots_of_all import Taken
@@ -77,9 +79,12 @@ def audit_command() -> None:
 @_cut_option
 @_config_option
 @_jdbc_option
+@mode_option
 @everywhere()
 @in_session
-def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool) -> int:
+def snapshot_command(
+    session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool, mode: int
+) -> int:
     """Write what every server holds to Parquet files in DIR, one folder for each server; the servers go on meanwhile.
 
     The address of one server suffices: it knows the others. Earlier snapshots in DIR are taken away. If a server cannot
@@ -90,7 +95,8 @@ def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[P
       shadowtree audit snapshot --out snapshots
     """
     _require(NEEDED_BY_RUN if jdbc else NEEDED)
-    taken = _take(session, folder, cut=cut, configs=configs, java=_java() if jdbc else None)
+    with private_files(mode):
+        taken = _take(session, folder, cut=cut, configs=configs, java=_java() if jdbc else None)
     if session.is_json:
         print_json(taken)
     else:
@@ -106,15 +112,17 @@ def snapshot_command(session: Session, folder: Path, cut: bool, configs: tuple[P
 @_cut_option
 @_config_option
 @_jdbc_option
+@mode_option
 @click.argument("more", nargs=-1, type=click.UNPROCESSED, metavar="[-- AUDIT-OPTIONS]")
 @everywhere()
 @in_session
 def run_command(
-    session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool, more: tuple[str, ...]
+    session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool, mode: int, more: tuple[str, ...]
 ) -> int:
     """Take snapshots of all servers, judge them, and write findings.jsonl, findings.parquet and report.html to DIR.
 
-    Needs `pip install shadowtree[audit]` and Java 17 or 21. What follows `--` is for `python -m spark_graph_jobs`.
+    Needs the extra `audit` (pip install '.[audit]' in the sources) and Java 17 or 21. What follows `--` is for
+    `python -m spark_graph_jobs`.
 
     Exit status: 0 no error found, 1 errors found, 2 wrong usage, 3 not all servers could be read, 4 the audit failed.
 
@@ -124,10 +132,11 @@ def run_command(
     """
     _require(NEEDED_BY_RUN)
     java = _java()
-    taken = _take(session, folder / SNAPSHOTS, cut=cut, configs=configs, java=java if jdbc else None)
     command = [sys.executable, "-m", "spark_graph_jobs", str(folder / SNAPSHOTS), "--out", str(folder), *more]
     environment = {**os.environ, "JAVA_HOME": str(java)}
-    status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - our own interpreter
+    with private_files(mode):
+        taken = _take(session, folder / SNAPSHOTS, cut=cut, configs=configs, java=java if jdbc else None)
+        status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - our own interpreter
     if status < 0:
         warn(f"the audit was ended by signal {-status}")
         return FAILED
@@ -153,7 +162,10 @@ def _take(session: Session, folder: Path, *, cut: bool, configs: tuple[Path, ...
         raise click.UsageError("--cut asks servers, --config reads databases: one of them")
     if java is not None and not configs:
         raise click.UsageError("--jdbc reads databases: name them with --config")
-    taken = _take_stored(configs, folder, java) if configs else _take_from_servers(session, folder, cut=cut)
+    try:
+        taken = _take_stored(configs, folder, java) if configs else _take_from_servers(session, folder, cut=cut)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {error.filename or folder}: {error.strerror or error}") from None
     for missing in taken.missing:
         warn(f"no snapshot of {missing.server or 'the server'} at {missing.address}: {missing.why}")
     return taken
@@ -175,11 +187,11 @@ def _take_from_servers(session: Session, folder: Path, *, cut: bool) -> Taken:
 def _require(modules: tuple[str, ...]) -> None:
     lacking = [module for module in modules if find_spec(module) is None]
     if lacking:
-        raise click.ClickException(f"{', '.join(lacking)} is not installed: pip install 'shadowtree[audit]'")
+        raise click.ClickException(f"{', '.join(lacking)} is not installed; in the sources: pip install '.[audit]'")
 
 
 def _progress_display() -> AbstractContextManager[Callable[[str, int], None] | None]:
-    if not sys.stderr.isatty():
+    if not is_watched():
         return nullcontext()
     from shadowtree.cli.render.terminal import snapshot_progress
 

@@ -36,7 +36,8 @@ def check_command(session: Session, group: str, member: str, explain: bool) -> i
                 raise
             warn(error.message)
             revision = error.facts.get("revision", "")
-            answer = Check(group, member, None, unreachable=error.unreachable, revision=revision)
+            asked = error.facts.get("group", group), error.facts.get("member", member)
+            answer = Check(*asked, None, unreachable=error.unreachable, revision=revision)
     if session.is_json:
         print_json(answer)
     elif answer.is_member is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractContextManager, nullcontext
+
 import click
 
 from shadowtree.cli.commands.describe import describe_command
@@ -51,9 +54,18 @@ def delete_command(session: Session, group: str, force: bool, with_effects: bool
     Example:
       shadowtree group delete staff@ubc.example --force
     """
-    with session.connect() as names:
+    with session.connect() as names, _time_display(f"deleting {group} and its memberships" if force else None):
         change = names.delete_group(group, force, effects=with_effects, request_id=request_id)
     print_change(change, is_json=session.is_json)
+
+
+def _time_display(what: str | None) -> AbstractContextManager[None]:
+    """At a terminal, what is under way: a group of 300,000 members takes seconds."""
+    if what is None or not sys.stderr.isatty():
+        return nullcontext()
+    from shadowtree.cli.render.terminal import time_passing
+
+    return time_passing(what)
 
 
 @group_command.command("list")

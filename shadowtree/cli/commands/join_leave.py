@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shadowtree.cli.render.output import print_change
+from shadowtree.cli.render.output import print_change, warn
 from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
+from shadowtree.cli.support.standard_streams import is_watched
+from shadowtree.errors import DeadlineExceeded, GroupNotFound, Unavailable
 
 if TYPE_CHECKING:
+    from shadowtree.client.sync import Client
     from shadowtree.vocabulary import ChildKind
 
 _group_option = click.option("--group", "is_group", is_flag=True, help="MEMBER is a group, and must exist.")
@@ -45,9 +48,9 @@ def join_command(
 ) -> None:
     """Make MEMBER an immediate member of the group PARENT.
 
-    MEMBER is a group if one of that id exists, else a process; --group and --process say which. Prints what the join
-    changed: a loop that was closed (formed, grown); with --effects also who is now reached in several ways
-    (controlled).
+    MEMBER is a group if one of that id exists, else a process, as a terminal is told; --group and --process say which.
+    Prints what the join changed: a loop that was closed (formed, grown); with --effects also who is now reached in
+    several ways (controlled).
 
     With --offline a member whose server is out of reach, or that of PARENT, is remembered, and joined when that is
     back; `shadowtree status` of the other server shows it as suspended until then, and says so if it cannot be.
@@ -57,10 +60,14 @@ def join_command(
       shadowtree join staff@ubc.example ann@ubc.example
       shadowtree join staff@ubc.example lab@sfu.example --group
     """
+    from shadowtree.client.calls import as_kept
+
     with session.connect() as names:
         kind = _kind(is_group=is_group, is_process=is_process)
         change = names.join(parent, member, kind, offline=is_offline, effects=with_effects, request_id=request_id)
-    print_change(change, is_json=session.is_json)
+        print_change(change, is_json=session.is_json)
+        if kind == "auto" and is_watched() and _is_no_group(names, member):
+            warn(f"{as_kept(member)} joined as a person: there is no group of that name")
 
 
 @click.command("leave")
@@ -94,6 +101,18 @@ def leave_command(
         kind = _kind(is_group=is_group, is_process=is_process)
         change = names.leave(parent, member, kind, effects=with_effects, request_id=request_id)
     print_change(change, is_json=session.is_json)
+
+
+def _is_no_group(names: Client, member: str) -> bool:
+    """Asked for a person alone: a name that was mistyped shows nowhere else."""
+    try:
+        names.describe(member, pathname_limit=1)
+    except GroupNotFound:
+        return True
+    except (Unavailable, DeadlineExceeded):
+        # The join is done; what it made of the name can be seen later.
+        return False
+    return False
 
 
 def _kind(*, is_group: bool, is_process: bool) -> ChildKind:

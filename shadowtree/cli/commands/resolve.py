@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from shadowtree.cli.render.output import is_terminal, print_json, print_lines, warn, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
+from shadowtree.errors import GroupNotFound
 
 if TYPE_CHECKING:
-    from shadowtree.results import Resolution
-    from shadowtree.vocabulary import Consistency
+    from shadowtree.cli.render.trees import Drawing
+    from shadowtree.client.sync import Client
+    from shadowtree.results import Child, Resolution
+    from shadowtree.vocabulary import Consistency, GroupId
+
+_ASKED_AT_ONCE: Final = 8
+"""Groups in loops, of which there may be hundreds: one after the other they take three times as long."""
 
 
 @click.command("resolve")
 @click.argument("group")
 @click.option("--groups", is_flag=True, help="Also the groups that are reached.")
-@click.option("--tree", is_flag=True, help="Draw the walk: through which group each member is reached.")
+@click.option("--tree", is_flag=True, help="Draw the memberships: each member once, below a group that has it.")
+@click.option("--walk", is_flag=True, help="Draw the internal walk: how the answer was found, and by which arcs.")
 @click.option(
     "--consistency",
     type=click.Choice(["datagram", "ordered"]),
@@ -27,8 +35,15 @@ if TYPE_CHECKING:
 )
 @everywhere()
 @in_session
-def resolve_command(session: Session, group: str, groups: bool, tree: bool, consistency: Consistency) -> int:
+def resolve_command(
+    session: Session, group: str, groups: bool, tree: bool, walk: bool, consistency: Consistency
+) -> int:
     """Print everybody in GROUP, directly or through other groups, each once, sorted, one a line.
+
+    With --groups a terminal shows groups and people apart; a pipe gets all ids in one sorted list.
+
+    With --walk each line is a step of the walk: `->` leads to a member, `<-`, inside a loop, to a group of which the
+    one above is a member.
 
     Exits with status 3 if the answer is incomplete.
 
@@ -38,17 +53,49 @@ def resolve_command(session: Session, group: str, groups: bool, tree: bool, cons
       shadowtree resolve staff@ubc.example --groups --format json
       shadowtree resolve staff@ubc.example --tree
     """
+    if tree and walk:
+        raise click.UsageError("--tree draws memberships, --walk the internal walk: one of them")
+    is_drawn, drawing = (tree or walk) and not session.is_json, None
     with session.connect() as names:
-        found = names.resolve(group, groups, consistency, walk=tree, at_least_revision=session.at_least_revision)
+        found = names.resolve(group, groups, consistency, is_drawn, at_least_revision=session.at_least_revision)
+        if is_drawn:
+            drawing = _draw(names, found, is_walk=walk)
     if session.is_json:
         print_json(found)
-    elif tree:
-        from shadowtree.cli.render.walk_tree import draw_walk
-
-        print_lines(draw_walk(group, found.walk, with_guides=is_terminal()))
+    elif drawing is not None:
+        print_lines(drawing.lines)
+    elif groups and is_terminal():
+        print_lines([*_section("groups", found.groups), *_section("people", found.processes)])
     else:
         print_lines(sorted({*found.processes, *found.groups}) if found.groups else found.processes)
+    if drawing is not None and drawing.missing:
+        warn(f"memberships changed while they were read; without a place in the tree: {', '.join(drawing.missing)}")
+        return UNCERTAIN
     return _tell_what_is_missing(found)
+
+
+def _draw(names: Client, found: Resolution, *, is_walk: bool) -> Drawing:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from shadowtree.cli.render.loops import loops_of
+    from shadowtree.cli.render.trees import arcs_in_loops, draw_memberships, draw_walk
+
+    def children_of(group: GroupId) -> Sequence[Child]:
+        try:
+            return names.describe(group, pathname_limit=1).children
+        except GroupNotFound:
+            # Deleted since the walk.
+            return ()
+
+    groups = [group for loop in loops_of(found.walk) for group in loop]
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as workers:
+        told = dict(zip(groups, workers.map(children_of, groups), strict=True))
+    draw = draw_walk if is_walk else draw_memberships
+    return draw(found.group, found.walk, arcs_in_loops(found.walk, told.__getitem__), with_guides=is_terminal())
+
+
+def _section(title: str, ids: Sequence[str]) -> list[str]:
+    return [f"{title} ({len(ids):,})", *(f"  {each}" for each in ids)]
 
 
 def _tell_what_is_missing(found: Resolution) -> int:

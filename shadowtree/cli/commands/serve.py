@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from shadowtree.cli.support.exit_codes import DONE, FAILED, WRONG_USAGE
+from shadowtree.cli.support.private_files import private_files
 
 
 @click.command("serve")
@@ -38,11 +39,15 @@ def serve_command(
       shadowtree serve --subnet ubc.example --database sqlite:///names.db
       shadowtree serve --config names.toml --check-config
     """
-    from nameserver.config.settings import SettingsError, load_settings
+    from nameserver.config.settings import Settings, SettingsError, load_settings
 
     overrides = {"subnets": subnets, "listen": listen, "database": database, "peers": peers}
+
+    def load() -> Settings:
+        return load_settings(config_file, overrides, os.environ)
+
     try:
-        settings = load_settings(config_file, overrides, os.environ)
+        settings = load()
     except SettingsError as error:
         click.echo(f"shadowtree: {error}", err=True)
         return WRONG_USAGE
@@ -52,7 +57,8 @@ def serve_command(
     from nameserver.server import StartError, run
 
     try:
-        return run(settings)
+        with private_files():
+            return run(settings, load)
     except StartError as error:
         click.echo(f"shadowtree: {error}", err=True)
         return FAILED

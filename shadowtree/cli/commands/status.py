@@ -49,6 +49,9 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     yield "processes", found.processes
     yield "arcs", found.arcs
     yield "virtual_nodes", found.virtual_nodes
+    yield "tombstones", found.tombstones
+    yield "node_numbers", found.node_numbers
+    yield "free_node_numbers", found.free_node_numbers
     yield "revision", found.revision
     if found.database_failure:
         yield "database_failure", found.database_failure

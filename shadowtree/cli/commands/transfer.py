@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
@@ -12,6 +11,8 @@ import click
 from shadowtree.cli.render.output import print_json, warn, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session, request_id_option
+from shadowtree.cli.support.private_files import mode_option, private_files
+from shadowtree.cli.support.standard_streams import is_watched
 from shadowtree.errors import InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def import_command(
         )
     for skipped in summary.skipped:
         warn(f"skipped {shown_name(file)}:{skipped.line}: {skipped.reason}")
+    if summary.skipped_count > len(summary.skipped):
+        warn(f"skipped {shown_name(file)}: {summary.skipped_count - len(summary.skipped)} more lines")
     if session.is_json:
         print_json(summary)
     else:
@@ -75,14 +78,17 @@ def import_command(
 @click.option("--subnet", metavar="SUBNET", help="Only the groups of this subnet.")
 @click.option("--partial", is_flag=True, help="If servers are out of reach, write the rest to FILE.partial.")
 @_format_option
+@mode_option
 @everywhere()
 @in_session
-def export_command(session: Session, file: str, subnet: str | None, partial: bool, file_format: str | None) -> int:
+def export_command(
+    session: Session, file: str, subnet: str | None, partial: bool, file_format: str | None, mode: int
+) -> int:
     """Write all groups and arcs to FILE (.tsv, .tsv.gz, .jsonl; `-` is standard output), sorted.
 
-    The file is there whole or not at all, and `shadowtree import` reads it back to the same graph. If servers are out
-    of reach, their groups are missing: nothing is written then, but with --partial, and the exit status is 3. Standard
-    output has what was read, and the exit status says the same.
+    The file is there whole or not at all, and `shadowtree import` reads it back to the same graph. Its user alone may
+    read it, but for --mode. If servers are out of reach, their groups are missing: nothing is written then, but with
+    --partial, and the exit status is 3. Standard output has what was read, and the exit status says the same.
 
     \b
     Examples:
@@ -92,7 +98,7 @@ def export_command(session: Session, file: str, subnet: str | None, partial: boo
     from shadowtree.client.files.graph_writer import PARTIAL_SUFFIX, is_stream
 
     _check_format(file, file_format)
-    with session.connect() as names, export_progress_display() as progress:
+    with private_files(mode), session.connect() as names, export_progress_display() as progress:
         try:
             exported = names.export_file(
                 file,
@@ -133,14 +139,14 @@ def _sentence(summary: ImportSummary) -> str:
         f"{summary.groups_created} groups created",
         f"{summary.already_there} arcs already there",
     ]
-    if summary.skipped:
-        parts.append(f"{len(summary.skipped)} lines skipped")
+    if summary.skipped_count:
+        parts.append(f"{summary.skipped_count} lines skipped")
     return ", ".join(parts)
 
 
 def import_progress_display() -> AbstractContextManager[ImportProgress | None]:
     """Show the progress of an import to a person; gives None where nobody watches."""
-    if not sys.stderr.isatty():
+    if not is_watched():
         return nullcontext()
     from shadowtree.cli.render.terminal import import_progress
 
@@ -149,7 +155,7 @@ def import_progress_display() -> AbstractContextManager[ImportProgress | None]:
 
 def export_progress_display() -> AbstractContextManager[Callable[[int], None] | None]:
     """Show the progress of an export to a person; gives None where nobody watches."""
-    if not sys.stderr.isatty():
+    if not is_watched():
         return nullcontext()
     from shadowtree.cli.render.terminal import export_progress
 

@@ -1,29 +1,12 @@
-"""Finds loops in the walk of a resolution, and draws what became of one. Pure."""
+"""Finds an arc to close a loop with, and draws what became of a loop. Pure."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from shadowtree.cli.render.loops import loops_of
 from shadowtree.results import GroupDescription, WalkStep
 from shadowtree.vocabulary import GroupId
-
-
-def loops_of(walk: Iterable[WalkStep]) -> list[tuple[GroupId, ...]]:
-    """The loops that a walk went through, sorted by size: the groups that its shadow steps connect."""
-    neighbours: dict[GroupId, list[GroupId]] = {}
-    for step in walk:
-        if step.state == "shadow":
-            neighbours.setdefault(step.source, []).append(step.target)
-            neighbours.setdefault(step.target, []).append(step.source)
-    found: list[tuple[GroupId, ...]] = []
-    seen: set[GroupId] = set()
-    for group in neighbours:
-        if group not in seen:
-            loop = _connected(group, neighbours)
-            seen.update(loop)
-            found.append(tuple(sorted(loop)))
-    return sorted(found, key=lambda loop: (len(loop), loop))
 
 
 def arc_to_turn_round(walk: Sequence[WalkStep]) -> tuple[GroupId, GroupId] | None:
@@ -62,14 +45,3 @@ def draw_loop(descriptions: Sequence[GroupDescription]) -> Iterator[str]:
     for parent, child, state in arcs:
         if state == "fade":
             yield f"faded: {parent} -> {child}"
-
-
-def _connected(start: GroupId, neighbours: dict[GroupId, list[GroupId]]) -> set[GroupId]:
-    reached = {start}
-    queue = deque([start])
-    while queue:
-        for other in neighbours[queue.popleft()]:
-            if other not in reached:
-                reached.add(other)
-                queue.append(other)
-    return reached

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from shadowtree.cli.demo.loops import arc_to_turn_round, draw_loop, loops_of
+from shadowtree.cli.demo.loops import arc_to_turn_round, draw_loop
 from shadowtree.cli.demo.screen import Screen
+from shadowtree.cli.render.loops import loops_of
 from shadowtree.results import Change, Check, GroupDescription, Resolution
 from shadowtree.vocabulary import GroupId, MemberId
 

@@ -20,6 +20,7 @@ _IN_JSON_WHEN_TRUE = {
     (results.GroupDescription, "rd_records_truncated"),
     (results.GroupDescription, "unreachable"),
     (results.GroupList, "unreachable"),
+    (results.ImportSummary, "skipped_count"),
 }
 
 
@@ -31,6 +32,11 @@ def is_terminal() -> bool:
 def print_json(value: Any) -> None:
     """Print a result, or a plain value, as JSON."""
     click.echo(json.dumps(as_json(value), ensure_ascii=False, indent=2 if is_terminal() else None))
+
+
+def print_json_line(value: Any) -> None:
+    """Print one of many results as one line of JSON, at once."""
+    click.echo(json.dumps(as_json(value), ensure_ascii=False))
 
 
 def as_json(value: Any) -> Any:

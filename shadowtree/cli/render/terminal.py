@@ -81,7 +81,7 @@ def show_status(found: results.ServerStatus) -> None:
     table.add_column(style="bold")
     table.add_column()
     table.add_row("subnets", escape(", ".join(first_few(found.subnets))))
-    for label in ("groups", "processes", "arcs", "virtual_nodes"):
+    for label in ("groups", "processes", "arcs", "virtual_nodes", "tombstones", "node_numbers", "free_node_numbers"):
         table.add_row(label.replace("_", " "), f"{getattr(found, label):,}")
     table.add_row("revision", escape(found.revision))
     if found.database_failure:
@@ -171,6 +171,20 @@ def snapshot_progress() -> Iterator[Callable[[str, int], None]]:
             display.update(tasks[address], description=f"snapshot of {address}: {rows:,} rows")
 
         yield show
+
+
+@contextmanager
+def time_passing(what: str) -> Iterator[None]:
+    """Say on standard error what is under way, and for how long."""
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as display:
+        display.add_task(escape(what), total=None)
+        yield
 
 
 def _progress() -> Progress:

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from shadowtree.cli.support.waiting import Waiting
+
 if TYPE_CHECKING:
     from shadowtree.client.sync import Client
 
 DEFAULT_SERVER: Final = "127.0.0.1:7400"
+
+PATIENCE_S: Final = 8.0
+"""How long servers that cannot be reached are tried again without --timeout: one that was started just now takes calls
+within a second or two, and on a busy machine within some more."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,14 +44,16 @@ class Session:
     at_least_revision: str | None = None
     is_write: bool = False
     """Whether the command asks for an update."""
+    command: str = ""
+    """Its name, without those of the groups of commands that it is in."""
 
     def connect(self) -> Client:
-        """Make a client of the server that was asked for."""
+        """Make a client of the server that was asked for, which may be starting yet."""
         from shadowtree.client.sync import Client
         from shadowtree.errors import InvalidRequest
 
         try:
-            return Client(self.server, timeout=self.timeout)
+            return Client(self.server, timeout=self.timeout, patience=PATIENCE_S, on_wait=Waiting())
         except InvalidRequest as error:
             raise click.BadParameter(error.message, param_hint="--server") from None
 
@@ -60,41 +68,48 @@ in_session = click.make_pass_decorator(Session, ensure=True)
 
 
 def _remember(context: click.Context, option: click.Parameter, value: object) -> None:
+    session = context.find_root().ensure_object(Session)
+    session.command = context.info_name or ""
     if value is not None and option.name is not None:
-        setattr(context.find_root().ensure_object(Session), option.name, value)
+        setattr(session, option.name, value)
 
 
-def everywhere(*, hidden: bool = True) -> Callable[[Function], Function]:
-    """Add the options that all commands take; each command's own help leaves them to that of `shadowtree`."""
+_COMMON: Final[dict[str, Any]] = {"expose_value": False, "callback": _remember}
+
+
+def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
+    """Add the options that all commands take, before and after their names; `is_root`: of `shadowtree` itself."""
 
     def add(function: Function) -> Function:
         for option in reversed(
             (
                 click.option(
                     "--server",
-                    metavar="HOST:PORT",
-                    envvar=None if hidden else "SHADOWTREE_SERVER",
-                    help=f"The name server to ask (or SHADOWTREE_SERVER). [default: {DEFAULT_SERVER}]",
-                    **_common(hidden),
+                    metavar="HOST:PORT[,HOST:PORT...]",
+                    envvar="SHADOWTREE_SERVER" if is_root else None,
+                    help="The name server to ask, or the next where it cannot be reached (or SHADOWTREE_SERVER). "
+                    f"[default: {DEFAULT_SERVER}]",
+                    **_COMMON,
                 ),
                 click.option(
                     "--format",
                     type=click.Choice(["text", "json"]),
                     help="How to print the answer. [default: text]",
-                    **_common(hidden),
+                    **_COMMON,
                 ),
                 click.option(
                     "--timeout",
                     metavar="SECONDS",
                     type=Seconds(min=0, min_open=True),
-                    help="How long to wait for the answer.",
-                    **_common(hidden),
+                    help="How long to wait for the answer. [default: 60, for whole graphs no limit; 8 for a server "
+                    "that cannot be reached]",
+                    **_COMMON,
                 ),
                 click.option(
                     "--at-least-revision",
                     metavar="R",
                     help="Read what the write that returned revision R left, or something later.",
-                    **_common(hidden),
+                    **_COMMON,
                 ),
             )
         ):
@@ -102,10 +117,6 @@ def everywhere(*, hidden: bool = True) -> Callable[[Function], Function]:
         return function
 
     return add
-
-
-def _common(hidden: bool) -> dict[str, Any]:
-    return {"expose_value": False, "callback": _remember, "hidden": hidden}
 
 
 def _remember_write(context: click.Context, _: click.Parameter, request_id: str | None) -> str | None:

@@ -41,6 +41,11 @@ def has_output() -> bool:
     return sys.stdout is not None
 
 
+def is_watched() -> bool:
+    """Whether a person reads standard error."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 def let_go_of_streams() -> None:
     """Keep the interpreter from trying again, when it ends, what could not be written."""
     for stream in (sys.stdout, sys.stderr):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,14 @@ class FileFormat(StrEnum):
 
 STANDARD_STREAM: Final = "-"
 """In place of a file's name: standard input or output."""
+
+
+def checked_path(path: str | PathLike[str]) -> str:
+    """The path of a file as a text; raises `InvalidRequest` where it is none."""
+    found = fspath(path) if isinstance(path, str | PathLike) else None
+    if not isinstance(found, str):
+        raise InvalidRequest(f"the path of a file is wanted, not {path!r:.80}")
+    return found
 
 
 def format_of(path: str, chosen: str | None = None) -> FileFormat:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from itertools import repeat
+from typing import NamedTuple
 
 from shadowtree.client.files.formats import FileFormat
 from shadowtree.client.files.lines import LineBlock, OnBadLine, Progress, read_line_blocks, shown_name
@@ -15,8 +16,22 @@ from shadowtree.client.graph_columns import BadRowError, GraphColumns
 from shadowtree.errors import BadFile
 from shadowtree.results import SkippedLine
 
+SKIPPED_KEPT = 1_000
+"""Bad lines that are told one by one; the others are counted."""
+
+SKIPPED_LIMIT = 1_000_000
+"""Bad lines that are left out: a file with more of them is no graph."""
+
 _JSON_KEYS = {"parent", "child", "kind"}
 _JSON_KINDS = {"group": "group", "member": "member", "process": "member"}
+
+
+class Skipped(NamedTuple):
+    """The lines that were left out of a file."""
+
+    lines: tuple[SkippedLine, ...]
+    """The first ones."""
+    total: int
 
 
 def read_graph(
@@ -26,17 +41,23 @@ def read_graph(
     *,
     skip_bad: bool = False,
     progress: Progress | None = None,
-) -> tuple[SkippedLine, ...]:
+) -> Skipped:
     """Add all arcs of a file to `columns`; returns the lines left out.
 
     Raises `BadFile` for the first bad line, or with `skip_bad` only for a file that is broken as a whole.
     """
     skipped: list[SkippedLine] = []
+    count = 0
 
     def on_bad_line(number: int, why: str) -> None:
+        nonlocal count
         if not skip_bad:
             raise BadFile.at(shown_name(path), number, why)
-        skipped.append(SkippedLine(line=number, reason=why))
+        count += 1
+        if count > SKIPPED_LIMIT:
+            raise BadFile.at(shown_name(path), number, f"more than {SKIPPED_LIMIT} lines are bad; the last: {why}")
+        if count <= SKIPPED_KEPT:
+            skipped.append(SkippedLine(line=number, reason=why))
 
     blocks = read_line_blocks(path, is_compressed=file_format.is_compressed, on_bad_line=on_bad_line, progress=progress)
     for block in blocks:
@@ -44,7 +65,7 @@ def read_graph(
             _add_json_lines(block, columns, on_bad_line)
         else:
             columns.add_rows(map(str.split, block.lines, repeat("\t")), first=block.first, on_bad_row=on_bad_line)
-    return tuple(skipped)
+    return Skipped(tuple(skipped), count)
 
 
 def _add_json_lines(block: LineBlock, columns: GraphColumns, on_bad_line: OnBadLine) -> None:

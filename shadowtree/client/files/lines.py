@@ -6,17 +6,22 @@ no UTF-8, NUL bytes) is reported to `on_bad_line`, which decides whether to go o
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import os
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Final
 
 from shadowtree.client.files.formats import STANDARD_STREAM
 from shadowtree.errors import BadFile
+
+FILE_LIMIT_BYTES: Final = 8 * 1024 * 1024 * 1024
+"""Of lines, decompressed: a hundred times as much as one import takes."""
 
 LINE_LIMIT_BYTES: Final = 64 * 1024
 """The longest legal line has two ids of 255 characters and a domain each: under 3 kilobytes."""
@@ -47,8 +52,12 @@ def read_line_blocks(
             # `read1` hands over what stands before a fault; `read` would lose it, and with it the line number.
             read = gzip.GzipFile(fileobj=raw, mode="rb").read1 if is_compressed else raw.read
             splitter = _Splitter(on_bad_line)
+            read_bytes = 0
             try:
                 while data := read(BLOCK_BYTES):
+                    read_bytes += len(data)
+                    if read_bytes > FILE_LIMIT_BYTES:
+                        raise BadFile.at(name, splitter.next_line, f"there are more than {FILE_LIMIT_BYTES} bytes")
                     yield from splitter.feed(data)
                     if progress is not None:
                         progress(raw.tell() if size else 0, size)
@@ -71,8 +80,12 @@ def _open(path: str) -> Iterator[tuple[IO[bytes], int]]:
     if path == STANDARD_STREAM:
         yield sys.stdin.buffer, 0
         return
-    with Path(path).open("rb") as file:
-        yield file, Path(path).stat().st_size
+    # A pipe would be waited for until somebody writes to it.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise BadFile.at(path, None, "it is no regular file; give - for what comes from a pipe")
+        yield file, found.st_size
 
 
 class _Splitter:
@@ -81,11 +94,17 @@ class _Splitter:
     def __init__(self, on_bad_line: OnBadLine) -> None:
         self._on_bad_line = on_bad_line
         self._rest = b""
+        self._is_at_start = True
         self._is_skipping = False
         self.next_line = 1
 
     def feed(self, data: bytes) -> Iterator[LineBlock]:
         """Take more of the file."""
+        if self._is_at_start:
+            # Programs of other systems mark UTF-8 so, and end lines with two characters.
+            data = (self._rest + data).removeprefix(codecs.BOM_UTF8)
+            self._rest = b""
+            self._is_at_start = False
         if self._is_skipping:
             _, newline, data = data.partition(b"\n")
             if not newline:
@@ -106,9 +125,10 @@ class _Splitter:
         """Take the end of the file."""
         rest, self._rest = self._rest, b""
         if rest:
-            yield from self._decode(rest)
+            yield from self._decode(rest.removesuffix(b"\r"))
 
     def _decode(self, data: bytes) -> Iterator[LineBlock]:
+        data = data.replace(b"\r\n", b"\n").removesuffix(b"\r")
         try:
             text = data.decode()
         except UnicodeDecodeError:

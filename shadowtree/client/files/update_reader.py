@@ -11,7 +11,7 @@ from shadowtree.errors import BadFile
 from shadowtree.updates import Join, Leave
 from shadowtree.vocabulary import ChildKind
 
-_KINDS: Final[dict[str, ChildKind]] = {"group": "group", "member": "process"}
+_KINDS: Final[dict[str, ChildKind]] = {"group": "group", "member": "process", "process": "process"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def _read_operation(line: str) -> Join | Leave:
     kind: ChildKind = "auto"
     if len(columns) == 4:
         if columns[3] not in _KINDS:
-            raise ValueError(f"the kind is {columns[3][:40]!r} instead of 'group' or 'member'")
+            raise ValueError(f"the kind is {columns[3][:40]!r} instead of 'group' or 'process' (or 'member')")
         kind = _KINDS[columns[3]]
     parent, child = _name(parent), _name(child)
     if parent == child:

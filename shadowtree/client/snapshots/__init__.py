@@ -1,1 +1,1 @@
-"""Snapshots of name servers: what comes over the wire as tables, and as Parquet files. Needs `shadowtree[audit]`."""
+"""Snapshots of name servers: what comes over the wire as tables, and as Parquet files. Needs the extra `audit`."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 
+from shadowtree.client.foreign_text import printable
 from shadowtree.client.snapshots.schema import MANIFEST, TABLES
 from shadowtree.client.snapshots.tables import SnapshotCollector, SnapshotTables
 from shadowtree.results import Snapshot
@@ -55,9 +56,8 @@ def write_tables(found: SnapshotTables, folder: Path) -> Snapshot:
         rows[name] = table.num_rows
     manifest = {**found.manifest, "rows": rows}
     (place / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return Snapshot(
-        manifest["server"], manifest["revision"], manifest["consistency"], str(place), rows["nodes"], rows["arcs"]
-    )
+    server, revision = printable(manifest["server"]), printable(manifest["revision"])
+    return Snapshot(server, revision, manifest["consistency"], str(place), rows["nodes"], rows["arcs"])
 
 
 def forget_snapshots(folder: Path) -> None:

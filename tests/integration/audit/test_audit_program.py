@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_graph_jobs.snapshot.synthetic import snapshots_of, write
+from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, whole_cluster
 from tests.integration.audit.faults import FAULTS
 
@@ -43,7 +43,7 @@ def test_it_writes_what_it_found_and_says_so_by_its_status(tmp_path):
         "subject": "top-f001@a.x -> right-f001@b.x",
         "message": "servers do not have it alike in: version",
         "evidence": ["a has it", "c has it"],
-        "fix": "shadowtree leave 'top-f001@a.x' 'right-f001@b.x' && shadowtree join 'top-f001@a.x' 'right-f001@b.x'",
+        "fix": "shadowtree leave top-f001@a.x right-f001@b.x && shadowtree join top-f001@a.x right-f001@b.x",
     }
     assert pq.read_table(out / "findings.parquet").to_pylist() == [json.loads(each) for each in (line, *others)]
     report = (out / "report.html").read_text()
@@ -54,6 +54,38 @@ def test_it_writes_what_it_found_and_says_so_by_its_status(tmp_path):
     assert summary["verdict"] == "errors"
     assert {audit["audit"] for audit in summary["audits"]} >= {"levels", "ancestry", "agreement"}
     assert not (out / ".work").exists()
+
+
+def test_without_the_snapshot_of_a_server_it_says_what_it_could_not_judge_beside_what_it_found(tmp_path):
+    snapshots = snapshots_of([*whole_cluster("f001"), Arc("up@b.x", "low@b.x"), Arc("low@b.x", "beside@c.x")], OWNERS)
+    write(snapshots, tmp_path / "snapshots")
+    (tmp_path / "snapshots" / "b" / "nodes.parquet").unlink()
+    options = ("--out", tmp_path / "out", "--master", "local[2]", "--memory", "1g", "--engine", "driver")
+    ended = audit(tmp_path / "snapshots", *options)
+    assert ended.returncode == 3, ended.stdout + ended.stderr
+    left, last = ended.stdout.splitlines()[-2:]
+    assert last.startswith("no error in what could be read")
+    assert left.startswith("not judged: b, which has no snapshot that can be read: ")
+    assert left.endswith(" arcs with an end there, 1 of them known by the ancestry records of others alone")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["verdict"], summary["partial"]) == ("partial", True)
+    (not_judged,) = summary["not_judged"]
+    assert (not_judged["server"], not_judged["subnets"], not_judged["arcs_of_records_alone"]) == ("b", ["b.x"], 1)
+    findings = [json.loads(line) for line in (tmp_path / "out" / "findings.jsonl").read_text().splitlines()]
+    asked = [finding for finding in findings if finding["severity"] == "info"]
+    assert asked
+    assert all(finding["message"].startswith("as far as the snapshots go: ") for finding in asked)
+    assert not {finding["audit"] for finding in asked} & {"islands", "empty groups", "groups nobody reaches"}
+    assert "Not judged: b" in (tmp_path / "out" / "report.html").read_text()
+
+    FAULTS["another_writer"].plant(Cluster("f001", snapshots))
+    write(snapshots, tmp_path / "snapshots")
+    (tmp_path / "snapshots" / "b" / "nodes.parquet").unlink()
+    ended = audit(tmp_path / "snapshots", *options, "--no-questions")
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "servers do not have it alike in: writer" in ended.stdout
+    assert ended.stdout.splitlines()[-2] == left
+    assert ended.stdout.splitlines()[-1] == "errors were found in what could be read, and not everything could"
 
 
 def test_wrong_usage_is_status_2(tmp_path):

@@ -15,13 +15,35 @@ from spark_graph_jobs.results import Verdict
 from spark_graph_jobs.run import run
 from spark_graph_jobs.snapshot.discovery import read_collection
 from spark_graph_jobs.snapshot.schema import DELIVERIES, DELIVERIES_SCHEMA
-from spark_graph_jobs.snapshot.synthetic import snapshots_of, write
+from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, random_clusters, whole_cluster
 from tests.integration.audit.faults import FAULTS
 
 TAGS = {name: f"f{number:03}" for number, name in enumerate(FAULTS, start=1)}
 CLEAN = "f000"
 CLEAN_CLUSTERS = 50
+OF_B = ("up@b -> mid@b", "mid@b -> low@b", "low@b -> below@a", "low@b -> beside@c")
+
+SEEN_AT_B_ALONE = frozenset(
+    {
+        "tree_edge_that_fades",
+        "state_suspended_of_an_arc_that_is_not",
+        "suspended_arc_of_another_state",
+        "stale_vnid",
+        "loop_without_a_virtual_node",
+        "ancestor_too_many",
+        "superfluous_ancestry_record",
+        "another_version",
+        "another_cost",
+        "group_with_two_homes",
+        "process_that_is_a_group_elsewhere",
+        "dangling_child",
+        "dangling_parent",
+        "suspended_arc",
+        "stale_update",
+    }
+)
+"""Faults of which the snapshots of `a` and `c` show nothing."""
 
 
 def judge(spark, snapshots, folder):
@@ -29,20 +51,40 @@ def judge(spark, snapshots, folder):
     return run(spark, read_collection(folder / "snapshots"), folder / "out", progress=lambda _text: None)
 
 
-@pytest.fixture(scope="module")
-def found(spark, tmp_path_factory):
-    """The findings of a run over all planted faults, by the tag of the cluster."""
+def planted():
+    """Snapshots in which each fault has a cluster of its own, with arcs that only `b` and records of others have."""
     tags = [CLEAN, *TAGS.values()]
     arcs = [arc for tag in tags for arc in whole_cluster(tag)]
+    arcs += [Arc(*Cluster(tag, {}).arc(text).split(" -> ")) for tag in tags for text in OF_B]
     groups = [Cluster(tag, {}).name("lonely@a") for tag in tags]
     snapshots = snapshots_of(arcs, OWNERS, groups=groups)
     for name, tag in TAGS.items():
         FAULTS[name].plant(Cluster(tag, snapshots))
-    by_tag = {}
-    for finding in judge(spark, snapshots, tmp_path_factory.mktemp("planted")).findings:
+    return snapshots
+
+
+def by_tag(findings):
+    found = {}
+    for finding in findings:
         (tag,) = set(re.findall(r"-(f\d{3})@", finding.subject))
-        by_tag.setdefault(tag, []).append(finding)
-    return by_tag
+        found.setdefault(tag, []).append(finding)
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(spark, tmp_path_factory):
+    """The findings of a run over all planted faults, by the tag of the cluster."""
+    return by_tag(judge(spark, planted(), tmp_path_factory.mktemp("planted")).findings)
+
+
+@pytest.fixture(scope="module")
+def without_b(spark, tmp_path_factory):
+    """The result of the same run where one file of `b` is cut off."""
+    folder = tmp_path_factory.mktemp("without")
+    write(planted(), folder / "snapshots")
+    arcs = folder / "snapshots" / "b" / "arcs.parquet"
+    arcs.write_bytes(arcs.read_bytes()[:-20])
+    return run(spark, read_collection(folder / "snapshots"), folder / "out", progress=lambda _text: None)
 
 
 def short(finding, tag):
@@ -85,6 +127,47 @@ def test_without_one_server_the_others_are_judged_and_not_called_consistent(spar
     result = judge(spark, snapshots, tmp_path)
     assert [(finding.audit, finding.subject) for finding in result.findings] == [("snapshots", "b")]
     assert result.verdict is Verdict.PARTIAL
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_without_one_server_a_fault_that_the_others_show_is_found_and_nothing_else_is(name, found, without_b):
+    of_servers = [finding for finding in without_b.findings if finding.subject != "b"]
+    seen = {(each.audit, each.subject) for each in by_tag(of_servers).get(TAGS[name], [])}
+    assert bool(seen) == (name not in SEEN_AT_B_ALONE)
+    # Whose home is another one than is said, other servers miss it there.
+    further = seen - {(each.audit, each.subject) for each in found[TAGS[name]]}
+    assert {audit for audit, _ in further} <= FAULTS[name].besides
+
+
+def test_what_a_missing_server_keeps_from_being_judged_is_counted_beside_the_errors(without_b):
+    clusters = len(FAULTS) + 1
+    (left,) = without_b.not_judged
+    assert (left.server, left.subnets) == ("b", ("b.x",))
+    assert left.names >= 5 * clusters, "y, right, up, mid, low"
+    assert left.arcs_of_records_alone == 2 * clusters, "from up to mid, from mid to low"
+    assert left.arcs > left.arcs_of_records_alone
+    assert without_b.verdict is Verdict.ERRORS
+    assert without_b.is_partial
+    told = [finding for finding in without_b.findings if finding.subject == "b" and "arcs" in finding.message]
+    assert f"{left.arcs:,} arcs with an end there" in told[0].message
+    assert CLEAN not in by_tag(finding for finding in without_b.findings if finding.subject != "b")
+
+
+def test_what_a_delivery_log_says_of_members_of_a_missing_server_is_not_judged(spark, tmp_path):
+    cluster = Cluster(CLEAN, {})
+    about = {"originator": cluster.name("top@a"), "sender": "ann@a.x", "message": "m", "sent_as": 1, "place": 1}
+    receivers = [cluster.name(name) for name in ("p@b", "m@a", "guest@people.example", "odd@a")]
+    log = [{**about, "receiver": receiver, "received_as": 1} for receiver in receivers]
+    snapshots = snapshots_of(whole_cluster(CLEAN), OWNERS)
+    del snapshots["b"]
+    (tmp_path / "snapshots").mkdir()
+    pq.write_table(pa.Table.from_pylist(log, DELIVERIES_SCHEMA), tmp_path / "snapshots" / DELIVERIES)
+    strangers = [
+        one.evidence
+        for one in judge(spark, snapshots, tmp_path).findings
+        if one.message == "was delivered to one who is no member"
+    ]
+    assert strangers == [(f"receiver: {cluster.name('m@a')}",), (f"receiver: {receivers[-1]}",)]
 
 
 def test_a_delivery_log_is_judged_by_who_was_a_member(spark, tmp_path):

@@ -228,10 +228,20 @@ def test_a_person_at_a_terminal_sees_tables_trees_and_progress(shadowtree, serve
     assert "┃" in seen or "│" in seen
     status, seen = at_a_terminal(["resolve", "t1@x.example", "--tree"], environment)
     assert status == 0
-    assert "└── t2@x.example (shadow)" in seen
+    assert "└── t2@x.example" in seen
+    status, seen = at_a_terminal(["join", "t1@x.example", "t3@x.example"], environment)
+    assert status == 0
+    assert "t3@x.example joined as a person: there is no group of that name" in seen
+    status, seen = at_a_terminal(["resolve", "t1@x.example", "--groups"], environment)
+    assert status == 0
+    assert "people (2)" in seen
     status, seen = at_a_terminal(["leave", "t2@x.example", "t1@x.example"], environment)
     assert status == 0
     assert "a loop was broken" in seen
+    status, seen = at_a_terminal(["group", "delete", "t2@x.example", "--force"], environment)
+    assert status == 0
+    assert "deleting t2@x.example and its memberships" in seen
+    assert "done" in seen
 
 
 def test_ctrl_c_ends_a_command_at_once(clean_environment):
@@ -287,7 +297,9 @@ def test_a_server_ends_in_good_order_on_sigterm(serve, tmp_path):
     assert process.stdout.readline().startswith("serving ")
     process.terminate()
     _, errors = process.communicate(timeout=PATIENCE_SECONDS)
-    assert (process.returncode, errors) == (0, "")
+    assert process.returncode == 0
+    events = [line.split()[3] for line in errors.splitlines()]
+    assert events == ["starting", "settings", "serving", "draining", "ended"]
 
 
 @pytest.mark.parametrize(("arguments", "limit_seconds"), [(("--help",), 0.25), (("check", "s@x.example", "p@z"), 0.4)])

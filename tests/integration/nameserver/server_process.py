@@ -22,6 +22,9 @@ PATIENCE_SECONDS = 60
 WRITABLE_BYTES = 4096
 """Of each file, while a disk is full: less than any commit needs."""
 
+QUIET = {"log_level": "error", "restart_grace_seconds": "0"}
+"""What tests of something else want: hardly a line, and servers that are missed as soon as they end."""
+
 PROGRAM = """
 import json, os, sys
 from nameserver.server import StartError, run
@@ -47,7 +50,7 @@ class ServerProcess:
         import json
 
         url = database if "://" in str(database) else f"sqlite:///{database}"
-        values = {"database": url, "subnets": list(subnets), "listen": listen, **settings}
+        values = {**QUIET, "database": url, "subnets": list(subnets), "listen": listen, **settings}
         self.process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, json.dumps(values)],
             stdout=subprocess.PIPE,

@@ -22,6 +22,10 @@ GROUP = "forensics-full@team-pkg-security.tracker.debian.org"
 LONGEST_SECONDS = 0.020
 CALL_SECONDS = 120
 
+MEMBERS = 300_000
+BATCH = 20_000
+FEW = 50
+
 BUSY_LOOP = """
 import asyncio, sys, time
 from pathlib import Path
@@ -111,6 +115,31 @@ def test_an_import_on_one_server_and_lists_of_its_groups(watched):
     found = stalls()
     assert found.during(importing) == []
     assert found.during(listing) == []
+
+
+def test_the_deletion_of_a_group_of_very_many_members_and_a_large_batch(watched, tmp_path):
+    """And many small steps afterwards, in which what was left is forgotten."""
+    crowd, people = "crowd@big.example", [f"p{number}@people.example" for number in range(MEMBERS)]
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("".join(f"{crowd}\t{person}\tmember\n" for person in people))
+    servers, stalls = watched([["big.example"]])
+    with _client(servers) as client:
+        assert client.import_file(rows).arcs == MEMBERS
+        with span() as deleting:
+            client.delete_group(crowd, force=True)
+        with span() as applying:
+            client.create_group(crowd)
+            client.apply([shadowtree.Join(crowd, person) for person in people[:BATCH]])
+        with span() as afterwards:
+            for number in range(FEW):
+                client.join(crowd, f"after-{number}@people.example")
+        status = client.status()
+    assert status.processes == BATCH + FEW
+    assert status.tombstones < MEMBERS - BATCH, "those of the deleted group are being forgotten"
+    found = stalls()
+    assert found.during(deleting) == []
+    assert found.during(applying) == []
+    assert found.during(afterwards) == []
 
 
 def test_an_import_over_three_servers(watched, part):

@@ -1,6 +1,7 @@
 """The NameService over real gRPC: what each call answers, and how it refuses."""
 
 import itertools
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -342,13 +343,15 @@ def test_every_method_of_the_contract_is_served():
     core = ServerCore(server="one", subnets=["b.c"])
     resolver = MembershipResolver(core)
     built = {"core": core, "resolver": resolver, "parts": Parts(core, resolver.plans, start="x"), "filling": None}
-    names = name_service_handlers(**built, run_loop=None, directory=None)
+    directory = SimpleNamespace(until_all_met=None)
+    names = name_service_handlers(**built, run_loop=None, directory=directory)
     assert set(names) == {method.name for method in m.DESCRIPTOR.services_by_name["NameService"].methods}
-    admin = admin_service_handlers(core=core, reads=core, transport=None, run_loop=None)
-    assert set(admin) == {method.name for method in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods}
+    admin = admin_service_handlers(core=core, reads=core, census=None, transport=None, run_loop=None, planned_end=None)
+    methods = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods
+    assert set(admin.here) == set(admin.anywhere) == {method.name for method in methods}
     between_servers = {
         **peer_service_handlers(None),
-        **peer_question_handlers(**built, run_loop=None, directory=None),
+        **peer_question_handlers(**built, run_loop=None, directory=directory),
     }
     methods = peer_pb2.DESCRIPTOR.services_by_name["PeerService"].methods
     assert set(between_servers) == {method.name for method in methods}
@@ -392,6 +395,7 @@ def test_reflection_tells_the_services_and_their_methods(shared_server):
     assert {service.name for service in listed.list_services_response.service} == {
         "shadowtree.v1.NameService",
         "shadowtree.v1.AdminService",
+        "shadowtree.v1.PeerService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }

@@ -12,7 +12,7 @@ from tests.integration.nameserver.server_process import wait_until
 
 @pytest.fixture
 def three(start_several):
-    return start_several([["a.x"], ["b.x"], ["c.x"]])
+    return start_several([["a.x"], ["b.x"], ["c.x"]], log_level="warning")
 
 
 def back_up(servers, number, folder):

@@ -348,6 +348,19 @@ async def test_the_highest_session_number_of_all_leaves_some_for_the_sessions_af
     await until(lambda: alone.letters("b.x") == [b"still here"])
 
 
+async def test_a_session_with_a_server_whose_numbers_leap_too_far_ends_and_says_why(alone, ports):
+    async with stranger(ports[0]) as stream:
+        await introduce(stream)
+        await until(lambda: alone.state(address(ports[1])) == "connected")
+        alone.core.channels.leaps_refused["b.x"] = 2**62
+        goodbye = (await read_all(stream))[-1]
+    assert goodbye == Goodbye(
+        GoodbyeReason.MALFORMED, f"b.x counts to {2**62}, too far above all that {alone.core.server} knows"
+    )
+    await until(lambda: alone.state(address(ports[1])) == f"refused: {goodbye.message}")
+    assert not alone.core.channels.leaps_refused
+
+
 async def test_letters_twice_late_or_of_an_old_session_are_counted_and_handled_once(alone, ports):
     async with stranger(ports[0]) as stream:
         session = await introduce(stream)

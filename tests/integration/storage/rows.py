@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.rows import (
     ArcRecord,
+    ChangeRecord,
     NodeIndex,
     NodeKind,
     NodeRecord,
@@ -87,3 +88,9 @@ def contents(store: Store) -> Contents:
         outcomes=list(state.outcomes),
         protocol=sorted(state.protocol),
     )
+
+
+def change(number, counter, told_at=0):
+    """A record of changes whose revision is COUNTER@x."""
+    caller, server = "10.0.0.1:5", ServerId("x")
+    return ChangeRecord(number, counter, f"{counter}@x", RequestId("r"), told_at, caller, server, b"\x00\xff")

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
-from namegraph.model.names import LOCAL_PART_LIMIT, parse_name
-from namegraph.model.rows import NodeKind, Records
+from namegraph.model.names import LOCAL_PART_LIMIT, NodeId, parse_name
+from namegraph.model.rows import NodeIndex, NodeKind, NodeRecord, Records
 from storage import StorageError
 from storage.errors import DatabaseInUseError, ServerIdentityError, ServerNotNamedError
+from storage.store import ChangesWanted
 from tests.integration.storage.rows import (
     ANNA,
     BERTA,
     arc,
+    change,
     contents,
     deleted_arc,
     node,
@@ -72,7 +75,7 @@ def test_what_was_committed_is_there_after_a_restart_with_the_same_values_and_ty
             node(2, kind=NodeKind.ABSENT, virtual_node=None),
         ],
         arcs=[arc(0, 1, cost=2**33, version=3, writer=2**40), arc(2, 1, suspended=True)],
-        virtual_nodes=[virtual_node(7, counter=2**40), virtual_node(8, present=False)],
+        virtual_nodes=[virtual_node(7, counter=2**40), virtual_node(8)],
         outcomes=[outcome("one", 1, answer='{"é": "\\u0000"}')],
         protocol=[protocol_row("empty", b""), protocol_row("one", bytes(range(256)), part="channels")],
         counter=2**40,
@@ -102,6 +105,19 @@ def test_a_tombstone_is_kept(store) -> None:
     assert contents(store).arcs == [arc(0, 1, version=2, present=False)]
 
 
+def test_a_virtual_node_that_is_gone_is_not_kept(store) -> None:
+    store.commit(Records(virtual_nodes=[virtual_node(1), virtual_node(2)]))
+    store.commit(Records(virtual_nodes=[virtual_node(1, present=False)]))
+    assert contents(store).virtual_nodes == [virtual_node(2)]
+
+
+def test_numbers_without_a_name_are_kept(store) -> None:
+    free = [NodeRecord(NodeIndex(number), NodeId("@"), NodeKind.ABSENT, None, 0, None) for number in range(3)]
+    store.commit(Records(nodes=free))
+    store.commit(Records(nodes=[node(1, "again@x")]))
+    assert contents(store).nodes == [free[0], node(1, "again@x"), free[2]]
+
+
 def test_two_arcs_between_the_same_nodes_in_opposite_directions_are_two(store) -> None:
     store.commit(Records(arcs=[arc(0, 1), arc(1, 0)]))
     assert contents(store).arcs == [arc(0, 1), arc(1, 0)]
@@ -112,14 +128,14 @@ def test_a_later_row_wins_within_one_commit(store) -> None:
         Records(
             nodes=[node(0, "old@x"), node(0, "new@x")],
             arcs=[arc(0, 1, cost=1), arc(0, 2), arc(0, 1, cost=9)],
-            virtual_nodes=[virtual_node(1), virtual_node(1, present=False)],
+            virtual_nodes=[virtual_node(1, counter=1), virtual_node(1, counter=2)],
             outcomes=[outcome("r", 1), outcome("r", 2)],
         )
     )
     found = contents(store)
     assert found.nodes == [node(0, "new@x")]
     assert found.arcs == [arc(0, 1, cost=9), arc(0, 2)]
-    assert found.virtual_nodes == [virtual_node(1, present=False)]
+    assert found.virtual_nodes == [virtual_node(1, counter=2)]
     assert found.outcomes == [outcome("r", 2)]
 
 
@@ -255,6 +271,35 @@ def test_nodes_are_loaded_in_the_order_of_their_numbers(store) -> None:
 def test_outcomes_are_loaded_oldest_first(store) -> None:
     store.commit(Records(outcomes=[outcome("b", 2), outcome("c", 3), outcome("a", 1)]))
     assert [record.sequence for record in contents(store).outcomes] == [1, 2, 3]
+
+
+def test_the_record_of_changes_is_read_by_number_time_counter_and_revision(opener) -> None:
+    store = opener(ANNA)
+    store.commit(Records(changes=[change(1, counter=10, told_at=500), change(2, counter=30, told_at=600)]))
+    store.commit(Records(changes=[change(3, counter=20, told_at=400)]))
+    store.close()
+    with closing(opener(ANNA)) as again:
+        assert again.load().last_change == 3
+        everything = again.read_changes(ChangesWanted(10))
+        assert everything == ([change(1, 10, 500), change(2, 30, 600), change(3, 20, 400)], 1, 3)
+        assert numbers(again, ChangesWanted(2)) == [1, 2]
+        assert numbers(again, ChangesWanted(10, after=1)) == [2, 3]
+        assert numbers(again, ChangesWanted(10, counter_from=20)) == [2, 3]
+        assert numbers(again, ChangesWanted(10, told_from=500)) == [1, 2]
+        assert numbers(again, ChangesWanted(10, revision="20@x")) == [3]
+        assert numbers(again, ChangesWanted(10, revision="20@y")) == []
+
+
+def test_old_changes_are_forgotten_through_the_number_given(store) -> None:
+    store.commit(Records(changes=[change(number, counter=number) for number in (1, 2, 3)]))
+    store.commit(Records(changes=[change(4, counter=4)], forget_changes_through=2))
+    assert store.read_changes(ChangesWanted(10)) == ([change(3, 3), change(4, 4)], 3, 4)
+    store.commit(Records(forget_changes_through=4))
+    assert store.read_changes(ChangesWanted(10)) == ([], None, None)
+
+
+def numbers(store, wanted):
+    return [record.number for record in store.read_changes(wanted).records]
 
 
 def test_old_outcomes_are_forgotten_through_the_number_given(store) -> None:

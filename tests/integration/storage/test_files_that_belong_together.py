@@ -6,7 +6,9 @@ as if only some pages of a checkpoint had reached the disk.
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -25,6 +27,7 @@ from storage import sqlite as storage_sqlite
 from storage.errors import (
     DatabaseDamagedError,
     DatabaseInterruptedError,
+    DatabaseUnavailableError,
     DatabaseVersionError,
     NotOurDatabaseError,
     ServerIdentityError,
@@ -487,3 +490,25 @@ def test_a_changed_value_is_found_without_a_log_too_and_nothing_is_written(made,
     before = path.read_bytes()
     assert "in the table nodes" in str(found_in(path))
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("suffix", [".lock", ".mark"])
+@pytest.mark.parametrize("kind", ["a link", "a link to nothing", "a second name", "a pipe", "a folder"])
+def test_what_others_put_in_the_place_of_a_file_of_ours_is_not_touched(tmp_path: Path, suffix: str, kind: str) -> None:
+    victim, place = tmp_path / "victim.txt", tmp_path / f"names.db{suffix}"
+    if kind != "a link to nothing":
+        victim.write_text("precious")
+    match kind:
+        case "a link" | "a link to nothing":
+            place.symlink_to(victim)
+        case "a second name":
+            place.hardlink_to(victim)
+        case "a pipe":
+            os.mkfifo(place)
+        case "a folder":
+            place.mkdir()
+    with pytest.raises(DatabaseUnavailableError, match=re.escape(str(place))) as caught:
+        opened(tmp_path / "names.db")
+    assert "\n" not in str(caught.value)
+    assert victim.exists() is (kind != "a link to nothing")
+    assert not victim.exists() or victim.read_text() == "precious"

@@ -137,7 +137,7 @@ def test_a_plain_url_uses_the_third_psycopg_also_where_the_second_is_the_default
 
 def test_a_missing_driver_is_named_with_the_command_that_installs_it(url, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(DriverMissingError, match=r"run: pip install 'shadowtree\[postgres\]'"):
+    with pytest.raises(DriverMissingError, match=r"pip install '\.\[postgres\]'"):
         open_store(url, server=ANNA)
 
 

@@ -28,7 +28,8 @@ from namegraph import NodeIndex, NodeKind, ServerId, Subnet
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import Records, StoredState
 from namegraph.update.order_queue import COVER, ENTRY
-from namegraph.wire.codec import COMPRESSED_FROM_BYTES, compressed, decode, decode_in_view, decode_outcome
+from namegraph.wire.codec import decode, decode_in_view, decode_outcome
+from namegraph.wire.inflation import COMPRESSED_FROM_BYTES, compressed
 from namegraph.wire.message_parts import ArcColumns, PendingEntry, RecordColumns, UpdateId, ViewId
 from namegraph.wire.update_messages import Abort, Drop, UpdateOutcome
 from simulation.checks.cluster_invariants import check_all, check_quiet

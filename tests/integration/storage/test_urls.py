@@ -6,7 +6,7 @@ import pytest
 
 from storage import open_store
 from storage.errors import DatabaseUrlError
-from storage.urls import parse_database_url, show_url
+from storage.urls import has_password, parse_database_url, show_url
 from tests.integration.storage.rows import ANNA
 
 
@@ -38,3 +38,18 @@ def test_a_url_of_no_database_is_refused_in_one_line_that_shows_the_right_forms(
 def test_a_password_is_never_shown() -> None:
     shown = show_url(parse_database_url("postgresql://me:secret@host/names"))
     assert shown == "postgresql://me:***@host/names"
+
+
+@pytest.mark.parametrize("name", ["password", "PASSWORD", "sslpassword", "options", "something_new"])
+def test_no_parameter_is_shown_that_may_hold_a_secret(name) -> None:
+    url = parse_database_url(f"postgresql://me@host/names?{name}=secret&sslmode=require")
+    shown = show_url(url)
+    assert f"{name}=..." in shown
+    assert "sslmode=require" in shown
+    assert "secret" not in shown
+    assert has_password(url) is ("password" in name.lower())
+
+
+def test_a_url_without_a_password_is_told_from_one_with() -> None:
+    assert has_password(parse_database_url("postgresql://me:secret@host/names"))
+    assert not has_password(parse_database_url("postgresql://me@host/names?passfile=/etc/secret"))

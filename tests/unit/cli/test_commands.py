@@ -35,6 +35,9 @@ KEYS = {
         "peers",
         "database_failure",
         "view",
+        "tombstones",
+        "node_numbers",
+        "free_node_numbers",
     ],
     "peers": ["peers", "strangers", "unknown", "memberships_ended"],
     "peer": [
@@ -66,7 +69,10 @@ def test_a_group_is_created_listed_and_deleted(shadowtree):
 def test_deleting_a_group_in_use_needs_force(shadowtree, loop):
     refused = shadowtree("group", "delete", A)
     assert (refused.status, refused.out) == (4, "")
-    assert refused.err == f"shadowtree: group {A} still has parents or children\n"
+    assert (
+        refused.err
+        == f"shadowtree: group {A} still has parents or children; --force leaves them and deletes it in one update\n"
+    )
     assert shadowtree("group", "delete", A, "--force").status == 0
 
 
@@ -103,11 +109,42 @@ def test_a_request_id_makes_a_repeated_write_harmless(shadowtree, graph, loop):
 def test_resolve_prints_one_id_a_line_sorted(shadowtree, loop):
     assert shadowtree("resolve", A).lines == [ANN]
     assert shadowtree("resolve", A, "--groups").lines == sorted([A, B, ANN])
-    assert shadowtree("resolve", A, "--tree").lines == [A, f"  {B} (shadow)", f"    {ANN}"]
+    assert shadowtree("resolve", A, "--tree").lines == [A, f"  {B}", f"    {ANN}"]
+    assert shadowtree("resolve", A, "--walk").lines == [A, f"  -> {B} (shadow)", f"    -> {ANN}"]
+    assert shadowtree("resolve", A, "--walk", "--tree").status == 2
+
+
+def test_a_terminal_sees_groups_and_people_apart(shadowtree, loop, monkeypatch):
+    monkeypatch.setattr("shadowtree.cli.commands.resolve.is_terminal", lambda: True)
+    assert shadowtree("resolve", A, "--groups").lines == ["groups (2)", f"  {A}", f"  {B}", "people (1)", f"  {ANN}"]
+    assert shadowtree("resolve", A).lines == [ANN]
+
+
+def test_a_person_at_a_terminal_is_told_that_a_name_became_a_person(shadowtree, loop, monkeypatch):
+    """A name of a group that was mistyped is as good as any other person's."""
+    assert shadowtree("join", A, "stff@x.example").err == ""
+    monkeypatch.setattr("shadowtree.cli.commands.join_leave.is_watched", lambda: True)
+    told = shadowtree("join", A, "staf@X.example")
+    assert (told.status, told.out) == (0, "")
+    assert told.err == "shadowtree: staf@x.example joined as a person: there is no group of that name\n"
+    for arguments in ((B, "bob@z", "--process"), (B, "c@x.example")):
+        shadowtree("group", "create", "c@x.example")
+        assert shadowtree("join", *arguments).err == ""
+
+
+def test_names_are_shown_as_they_are_kept(shadowtree, loop):
+    for arguments, key, kept in (
+        (("resolve", "a@X.Example"), "group", A),
+        (("check", "a@X.Example", "ann@Z"), "group", A),
+        (("check", "a@X.Example", "ann@Z"), "member", ANN),
+        (("memberships", "ann@Z"), "member", ANN),
+    ):
+        assert shadowtree(*arguments, "--format", "json").json[key] == kept
+    assert shadowtree("resolve", "a@X.Example", "--tree").lines[0] == A
 
 
 def test_resolve_as_json_has_its_keys(shadowtree, loop):
-    for options in ((), ("--groups",), ("--tree",), ("--consistency", "ordered")):
+    for options in ((), ("--groups",), ("--tree",), ("--walk",), ("--consistency", "ordered")):
         found = shadowtree("resolve", A, "--format", "json", *options).json
         assert list(found) == KEYS["resolve"]
         assert found["processes"] == [ANN]
@@ -276,7 +313,7 @@ def test_an_uncertain_check_is_neither_yes_nor_no(shadowtree, graph, loop):
 
 def test_a_write_whose_outcome_is_unknown_says_so_by_its_status(shadowtree, graph):
     graph.drop_answers = 1_000
-    found = shadowtree("group", "create", A, "--request-id", "mine")
+    found = shadowtree("group", "create", A, "--request-id", "mine", "--timeout", "0.5")
     assert found.status == 3
     assert "unknown whether the update was done" in found.err
     assert "request id mine" in found.err
@@ -328,7 +365,8 @@ def test_a_bad_line_refuses_the_file_and_skipping_lists_it(shadowtree, graph, tm
     file.write_text(f"{A}\t{B}\tgroup\n{A}\t{A}\tgroup\n")
     refused = shadowtree("import", file)
     assert (refused.status, refused.out, graph.arcs) == (4, "", {})
-    assert refused.err == f"shadowtree: {file}:2: '{A}' cannot be a member of itself\n"
+    why = f"{file}:2: '{A}' cannot be a member of itself"
+    assert refused.err == f"shadowtree: {why}; --skip-bad leaves out bad lines\n"
     skipped = shadowtree("import", file, "--skip-bad")
     assert skipped.status == 0
     assert skipped.out == "1 arcs added, 2 groups created, 0 arcs already there, 1 lines skipped\n"

@@ -1,6 +1,7 @@
 """Options everywhere, errors in one line, and statuses that scripts can rely on."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
+from shadowtree import errors
 from shadowtree.cli.main import COMMANDS, shadowtree_command, status_of
+from shadowtree.cli.support.hints import what_helps
 
 A, ANN = "a@x.example", "ann@z"
 
@@ -59,7 +62,8 @@ def test_options_may_stand_before_and_after_the_name_and_the_last_wins(shadowtre
 def test_the_server_is_an_option_or_of_the_environment(shadowtree, address, monkeypatch):
     assert shadowtree("status").status == 0
     monkeypatch.setenv("SHADOWTREE_SERVER", "127.0.0.1:1")
-    assert shadowtree("status").status == 4
+    assert shadowtree("status", "--timeout", "0.3").status == 4
+    assert shadowtree("status", "--server", f"127.0.0.1:1,{address}").status == 0
     assert shadowtree("--server", address, "status").status == 0
     assert shadowtree("status", "--server", address).status == 0
 
@@ -110,8 +114,14 @@ def test_wrong_usage_has_status_2_and_prints_nothing_on_standard_output(shadowtr
         (("apply", "missing"), "missing: cannot read it: No such file or directory"),
         (("validate", "missing"), "missing: cannot read it: No such file or directory"),
         (("export", "missing/graph.tsv"), "missing/graph.tsv: cannot write it: No such file or directory"),
-        (("--server", "127.0.0.1:1", "status"), "cannot reach the name server at 127.0.0.1:1: Connection refused"),
-        (("resolve", "\udcff@x"), "invalid name '\\udcff@x': character 1 is no Unicode character"),
+        (
+            ("--server", "127.0.0.1:1", "--timeout", "0.3", "status"),
+            "cannot reach the name server at 127.0.0.1:1: Connection refused; --server HOST:PORT names another",
+        ),
+        (
+            ("join", "no@x.example", ANN),
+            "group no@x.example does not exist (asked server fake); `shadowtree group create no@x.example` creates it",
+        ),
     ],
     ids=str,
 )
@@ -121,9 +131,66 @@ def test_what_is_refused_or_fails_has_status_4_and_one_line(shadowtree, graph, a
     assert (found.status, found.out, found.err) == (4, "", f"shadowtree: {message}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("resolve", "\udcff@x"), "invalid name '\\udcff@x': character 1 is no Unicode character"),
+        (("resolve", "nobody"), "invalid name 'nobody': it must hold exactly one '@', not 0"),
+        (("join", A, "a b@x_y"), "invalid name 'a b@x_y': the domain holds '_', U+005F"),
+        (("group", "create", "@x.example"), "invalid name '@x.example': nothing stands before the '@'"),
+    ],
+    ids=str,
+)
+def test_an_invalid_name_is_wrong_usage(shadowtree, graph, arguments, message):
+    graph.groups = {A}
+    found = shadowtree(*arguments)
+    assert (found.status, found.out) == (2, "")
+    assert found.err.startswith(f"shadowtree: {message}")
+    assert found.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, command in commands() if any(option.name == "server" for option in command.params)]
+)
+def test_the_help_of_each_command_lists_the_options_that_all_have(name, shadowtree):
+    told = shadowtree(*name, "--help").out
+    assert all(option in told for option in ("--server", "--format", "--timeout", "--at-least-revision"))
+
+
+def test_all_commands_that_ask_a_server_have_the_common_options():
+    without = {name[0] for name, command in commands() if all(option.name != "server" for option in command.params)}
+    assert without == {"audit", "completion", "demo", "repair", "serve", "simulate"}
+
+
+@pytest.mark.parametrize(
+    ("error", "command", "hint"),
+    [
+        (errors.OutcomeUnknown("m", {"request_id": "my id"}), "join", "repeat it with --request-id 'my id'"),
+        (errors.ServerUnreachable("m"), "status", "--server HOST:PORT"),
+        (errors.DeadlineExceeded("m"), "resolve", "--timeout SECONDS"),
+        (errors.GroupInUse("m"), "delete", "--force"),
+        (errors.WrongKind("m"), "join", "--group and --process"),
+        (errors.Unavailable("m", {"unreachable": "y.example"}), "join", "--offline"),
+        (errors.BadFile.at("f", 3, "why"), "import", "--skip-bad"),
+        (errors.GroupNotFound("m", {"group": "a b@x"}), "join", "`shadowtree group create 'a b@x'`"),
+    ],
+)
+def test_an_error_names_the_option_that_helps_and_the_command_has_it(error, command, hint):
+    assert what_helps(error, command).startswith(f"; {hint}")
+    option = re.search(r"--[a-z-]+", hint)
+    known = {flag for names, found in commands() if names[-1] == command for each in found.params for flag in each.opts}
+    assert option is None or option[0] in known
+
+
+def test_what_is_not_known_to_help_is_not_said():
+    assert what_helps(errors.GroupInUse("m"), "resolve") == ""
+    assert what_helps(errors.BadFile.at("f", None, "why"), "import") == ""
+    assert what_helps(errors.SelfArc("m"), "join") == ""
+
+
 def test_an_id_of_ten_thousand_characters_is_refused_in_one_line(shadowtree, graph):
     found = shadowtree("group", "create", "a" * 10_000 + "@x.example")
-    assert found.status == 4
+    assert found.status == 2
     assert len(found.err) < 300
 
 

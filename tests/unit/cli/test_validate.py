@@ -111,7 +111,7 @@ def test_an_uncertain_answer_ends_the_run_with_its_own_status(validate, graph, l
 
 
 def test_a_server_out_of_reach_ends_the_run(validate):
-    assert validate(GOOD, "--server", "127.0.0.1:1").status == 4
+    assert validate(GOOD, "--server", "127.0.0.1:1", "--timeout", "0.3").status == 4
 
 
 BAD_FILES = {

@@ -1,6 +1,10 @@
 """What the clients do when answers are lost, servers are gone, and parts of the graph are out of reach."""
 
+import asyncio
+import itertools
+import math
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import grpc
@@ -99,9 +103,208 @@ def test_a_deadline_is_kept_and_says_so(make_client, silent_server):
             lambda: names.resolve("a@x", timeout=0.1),
             lambda: names.check("a@x", "b@x", timeout=0.1),
             lambda: list(names.check_many([("a@x", "b@x")], timeout=0.1)),
+            lambda: list(names.export(timeout=0.1)),
+            lambda: list(names.processes("a@x", timeout=0.1)),
+            lambda: names.groups(timeout=0.1),
+            lambda: names.import_arcs([], timeout=0.1),
         ):
             with pytest.raises(shadowtree.DeadlineExceeded):
                 ask()
+
+
+def test_the_time_of_an_iterator_is_that_of_all_its_steps(names, graph):
+    graph.groups = {"a@x.example"}
+    checks = names.check_many((("a@x.example", "b@x") for _ in itertools.count()), timeout=0.3)
+    with pytest.raises(shadowtree.DeadlineExceeded):
+        for _ in checks:
+            pass
+
+
+@pytest.mark.parametrize("timeout", ["5", math.nan, [1]])
+def test_a_timeout_that_is_no_time_is_refused(names, timeout):
+    with pytest.raises(shadowtree.InvalidRequest, match="timeout is a number of seconds"):
+        names.status(timeout=timeout)
+
+
+def test_values_of_a_wrong_type_are_errors_of_the_family(names):
+    for ask in (
+        lambda: names.resolve(5),
+        lambda: names.check("a@x", None),
+        lambda: names.join(["a@x"], "b@x"),
+        lambda: list(names.check_many([1])),
+        lambda: names.join("a@x", "b@x", kind="person"),
+    ):
+        with pytest.raises(shadowtree.InvalidRequest):
+            ask()
+
+
+def test_processes_come_one_by_one_and_end_with_an_error_where_some_are_missing(names, graph):
+    graph.groups = {"a@x.example", "b@y.example"}
+    graph.arcs = {("a@x.example", "b@y.example"): 1, ("a@x.example", "ann@z"): 2, ("a@x.example", "bob@z"): 2}
+    assert list(names.processes("a@x.example")) == ["ann@z", "bob@z"]
+    graph.unreachable = {"b@y.example"}
+    told = names.processes("a@x.example")
+    assert [next(told), next(told)] == ["ann@z", "bob@z"]
+    with pytest.raises(shadowtree.Unavailable) as caught:
+        next(told)
+    assert caught.value.unreachable == ("b@y.example",)
+
+
+def verbs(names):
+    """A call of every kind: one answer, a stream put together, iterators, a write, an import."""
+    return [
+        names.status,
+        names.groups,
+        lambda: names.resolve("a@x.example"),
+        lambda: list(names.check_many([("a@x.example", "b@x")])),
+        lambda: list(names.export()),
+        lambda: list(names.processes("a@x.example")),
+        lambda: names.create_group("a@x.example"),
+        lambda: names.import_arcs([]),
+    ]
+
+
+def test_after_close_every_call_says_so(graph):
+    with serve_fake(graph) as address:
+        names = shadowtree.Client(address)
+        names.create_group("a@x.example")
+        names.close()
+        names.close()
+        for ask in verbs(names):
+            with pytest.raises(shadowtree.ClientClosed):
+                ask()
+
+
+async def test_after_close_every_awaited_call_says_so(graph):
+    with serve_fake(graph) as address:
+        names = shadowtree.aio.Client(address)
+        await names.create_group("a@x.example")
+        await names.close()
+        await names.close()
+        for ask in verbs(names)[:3]:
+            with pytest.raises(shadowtree.ClientClosed):
+                await ask()
+        for stream in (names.check_many([("a@x.example", "b@x")]), names.export(), names.processes("a@x.example")):
+            with pytest.raises(shadowtree.ClientClosed):
+                await anext(stream)
+
+
+def accepted(listener):
+    """Wait until somebody calls."""
+    connection, _ = listener.accept()
+    return connection
+
+
+def test_calls_under_way_when_the_client_is_closed_end_in_errors_of_the_family():
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(2) as workers:
+        names = shadowtree.Client(f"127.0.0.1:{listener.getsockname()[1]}")
+        asked = workers.submit(names.status), workers.submit(names.join, "a@x", "b@x")
+        with accepted(listener):
+            names.close()
+            assert isinstance(asked[0].exception(30), shadowtree.ClientClosed)
+            assert isinstance(asked[1].exception(30), shadowtree.OutcomeUnknown | shadowtree.ClientClosed)
+
+
+async def test_awaited_calls_under_way_when_the_client_is_closed_end_in_errors_of_the_family():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        names = shadowtree.aio.Client(f"127.0.0.1:{listener.getsockname()[1]}")
+        asked = [
+            asyncio.ensure_future(call)
+            for call in (names.status(), names.join("a@x", "b@x"), anext(names.export()), names.resolve("a@x"))
+        ]
+        with await asyncio.to_thread(accepted, listener):
+            await names.close()
+            found = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+    assert [type(error) for error in found] == [
+        shadowtree.ClientClosed,
+        shadowtree.OutcomeUnknown,
+        shadowtree.ClientClosed,
+        shadowtree.ClientClosed,
+    ]
+
+
+async def test_a_task_that_is_cancelled_is_cancelled(silent_server):
+    async with shadowtree.aio.Client(silent_server) as names:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(names.status(), 0.1)
+
+
+def test_making_a_client_opens_nothing(make_client, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError
+
+    monkeypatch.setattr(grpc, "insecure_channel", refuse)
+    monkeypatch.setattr(grpc.aio, "insecure_channel", refuse)
+    shadowtree.Client("127.0.0.1:1").close()
+    shadowtree.aio.Client("127.0.0.1:1")
+
+
+def test_an_awaited_client_serves_one_event_loop_after_the_other_and_several_at_once(graph):
+    async def ask():
+        first, second = await asyncio.gather(names.status(), names.resolve("a@x.example"))
+        return first.server, second.processes
+
+    async def ask_and_close():
+        answer = await ask()
+        await names.close()
+        return answer
+
+    graph.groups, graph.arcs = {"a@x.example"}, {("a@x.example", "ann@z"): 2}
+    with serve_fake(graph) as address, ThreadPoolExecutor(4) as workers:
+        names = shadowtree.aio.Client(address)
+        answers = [asyncio.run(ask()) for _ in range(3)]
+        answers += workers.map(lambda _: asyncio.run(ask()), range(8))
+        answers.append(asyncio.run(ask_and_close()))
+    assert answers == [("fake", ("ann@z",))] * 12
+
+
+async def test_pairs_to_check_may_be_awaited_too(graph):
+    async def pairs():
+        for number in range(7_000):
+            yield "a@x.example", "ann@z" if number % 2 else "bob@z"
+
+    graph.groups, graph.arcs = {"a@x.example"}, {("a@x.example", "ann@z"): 2}
+    with serve_fake(graph) as address:
+        async with shadowtree.aio.Client(address) as names:
+            answers = [check.is_member async for check in names.check_many(pairs())]
+    assert answers == [bool(number % 2) for number in range(7_000)]
+
+
+def test_the_next_address_is_asked_where_one_cannot_be_reached(make_client, closed_port, graph):
+    graph.groups = {"a@x.example"}
+    with serve_fake(graph) as address:
+        for number in range(len(verbs(shadowtree.Client()))):
+            with make_client(f"{closed_port}, {address}") as names:
+                graph.groups.discard("a@x.example" if number == 6 else "")
+                verbs(names)[number]()
+        with make_client([closed_port, address]) as names:
+            names.status()
+
+
+def test_a_client_goes_on_with_another_server_when_its_own_is_gone(make_client, graph):
+    """Also in the midst of many checks: those without an answer are asked again, and answered once each, in order."""
+    graph.groups, graph.arcs = {"a@x.example"}, {("a@x.example", "ann@z"): 2}
+    pairs = [("a@x.example", "ann@z" if number % 2 else "bob@z") for number in range(50_000)]
+    with (
+        ExitStack() as first,
+        serve_fake(graph) as other,
+        make_client([first.enter_context(serve_fake(graph)), other]) as names,
+    ):
+        checks = names.check_many(iter(pairs))
+        answers = [next(checks)]
+        first.close()
+        answers += checks
+        assert names.status().server == "fake"
+    assert [(check.group, check.member) for check in answers] == pairs
+    assert [check.is_member for check in answers] == [bool(number % 2) for number in range(50_000)]
+
+
+def test_whoever_waits_is_told_why(make_client, closed_port):
+    told = []
+    with make_client(closed_port, patience=0.3, on_wait=told.append) as names, pytest.raises(shadowtree.Unavailable):
+        names.status()
+    assert len(told) > 1
+    assert all(isinstance(error, shadowtree.ServerUnreachable) for error in told)
 
 
 def test_a_deadline_of_the_client_holds_for_calls_without_one(make_client, silent_server):
@@ -141,10 +344,13 @@ def test_a_no_that_could_be_a_yes_is_unavailable_and_names_why(names, graph):
         bool(bob)
 
 
-@pytest.mark.parametrize("address", ["", "localhost", ":7400", "host:", "host:port", "host:70000", "http://host:1"])
-def test_an_address_that_is_none_is_refused(address):
+@pytest.mark.parametrize(
+    "address",
+    ["", "localhost", ":7400", "host:", "host:port", "host:70000", "http://host:1", "h:1,", [], ["h:1", 2], 7],
+)
+def test_an_address_that_is_none_is_refused(make_client, address):
     with pytest.raises(shadowtree.InvalidRequest, match="HOST:PORT"):
-        shadowtree.Client(address)
+        make_client(address)
 
 
 def test_a_stream_that_ends_before_all_checks_are_answered_is_a_fault(make_client):

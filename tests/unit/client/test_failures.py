@@ -80,7 +80,7 @@ def test_details_of_somebody_else_are_passed_over():
         (grpc.StatusCode.UNIMPLEMENTED, errors.ServerFault),
         (grpc.StatusCode.INTERNAL, errors.ServerFault),
         (grpc.StatusCode.UNKNOWN, errors.ServerFault),
-        (grpc.StatusCode.UNAVAILABLE, errors.Unavailable),
+        (grpc.StatusCode.UNAVAILABLE, errors.ServerUnreachable),
     ],
 )
 def test_a_status_without_a_reason_is_read_by_its_code(code, error):
@@ -110,7 +110,15 @@ def test_a_call_that_its_server_dropped_is_like_a_lost_connection():
 
 @pytest.mark.parametrize("details", ["Channel closed!", "Locally cancelled by application!"])
 def test_a_call_that_its_caller_cut_off_is_not_made_again(details):
-    assert not read_failure(RpcError(grpc.StatusCode.CANCELLED, details), "h:1").may_pass
+    failure = read_failure(RpcError(grpc.StatusCode.CANCELLED, details), "h:1")
+    assert isinstance(failure.error, errors.ClientClosed)
+    assert not failure.may_pass
+
+
+def test_a_stream_that_broke_while_it_was_written_to_is_tried_again():
+    failure = read_failure(RpcError(grpc.StatusCode.INTERNAL, "Internal error from Core"), "h:1")
+    assert isinstance(failure.error, errors.ServerFault)
+    assert failure.may_pass
 
 
 def test_a_connection_that_was_lost_may_have_carried_the_call():

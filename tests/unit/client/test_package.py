@@ -52,7 +52,12 @@ def test_both_clients_have_the_same_verbs_with_the_same_parameters():
 
     verbs = [name for name in dir(shadowtree.Client) if not name.startswith("_")]
     assert verbs == [name for name in dir(shadowtree.aio.Client) if not name.startswith("_")]
-    for verb in verbs:
+    for verb in ["__init__", *verbs]:
+        if isinstance(getattr(shadowtree.Client, verb), property):
+            continue
+        if verb == "check_many":
+            # The pairs may be awaited in one of them.
+            continue
         sync, asynchronous = (getattr(client, verb) for client in (shadowtree.Client, shadowtree.aio.Client))
         assert str(inspect.signature(sync).parameters) == str(inspect.signature(asynchronous).parameters), verb
 

@@ -1,12 +1,24 @@
 """When a call is tried again, and what its caller is told in the end."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shadowtree.client.failures import Failure
-from shadowtree.client.retry import LONGEST_PAUSE_S, PATIENCE_S, Attempts
-from shadowtree.errors import DeadlineExceeded, GroupNotFound, OutcomeUnknown, ServerFault, ShadowtreeError, Unavailable
+from shadowtree.client.retry import DEFAULT_TIMEOUT_S, LONGEST_PAUSE_S, PATIENCE_S, TimeLimit
+from shadowtree.client.retry import Attempts as RealAttempts
+from shadowtree.errors import (
+    ClientClosed,
+    DeadlineExceeded,
+    GroupNotFound,
+    InvalidRequest,
+    OutcomeUnknown,
+    ServerFault,
+    ShadowtreeError,
+    Unavailable,
+)
 
 NEVER_SENT = Failure(Unavailable("refused"), is_answer=False, was_sent=False, may_pass=True)
 LOST = Failure(Unavailable("lost"), is_answer=False, was_sent=True, may_pass=True)
@@ -14,6 +26,10 @@ TOO_LATE = Failure(DeadlineExceeded("late"), is_answer=False, was_sent=True, may
 BROKEN = Failure(ServerFault("broken"), is_answer=False, was_sent=True, may_pass=False)
 UNAVAILABLE = Failure(Unavailable("the home is out of reach"), is_answer=True, was_sent=True, may_pass=False)
 REFUSED = Failure(GroupNotFound("none"), is_answer=True, was_sent=True, may_pass=False)
+
+
+def Attempts(*, now, timeout, otherwise=DEFAULT_TIMEOUT_S, **more):  # noqa: N802 - makes one
+    return RealAttempts(limit=TimeLimit.of(now=now, timeout=timeout, otherwise=otherwise), **more)
 
 
 def end_of(attempts, failures):
@@ -68,7 +84,38 @@ def test_an_attempt_has_what_is_left_of_the_time():
     attempts = Attempts(now=100.0, timeout=5.0)
     assert attempts.timeout(101.0) == 4.0
     assert attempts.timeout(106.0) == 0.0
-    assert Attempts(now=100.0, timeout=None).timeout(101.0) is None
+    assert Attempts(now=100.0, timeout=None).timeout(101.0) == DEFAULT_TIMEOUT_S - 1.0
+    assert Attempts(now=100.0, timeout=None, otherwise=math.inf).timeout(101.0) is None
+    assert Attempts(now=100.0, timeout=math.inf).timeout(101.0) is None
+
+
+@pytest.mark.parametrize("wrong", ["5", math.nan, True, [5]])
+def test_a_timeout_that_is_no_number_is_refused(wrong):
+    with pytest.raises(InvalidRequest, match="timeout is a number of seconds"):
+        TimeLimit.of(now=0.0, timeout=wrong, otherwise=1.0)
+
+
+def test_all_servers_are_tried_before_the_first_pause_and_between_two():
+    attempts = Attempts(now=0.0, timeout=10.0, servers=3)
+    pauses = [attempts.pause_after(NEVER_SENT, 0.0) for _ in range(9)]
+    assert [bool(pause) for pause in pauses] == [False, False, True] * 3
+
+
+def test_a_stream_that_breaks_at_its_deadline_has_had_its_time():
+    broken = Failure(ServerFault("broken"), is_answer=False, was_sent=True, may_pass=True)
+    with pytest.raises(DeadlineExceeded):
+        Attempts(now=0.0, timeout=1.0).pause_after(broken, 0.999)
+    assert Attempts(now=0.0, timeout=1.0).pause_after(broken, 0.5) > 0
+    _, error = end_of(Attempts(now=0.0, timeout=None), [broken])
+    assert error is broken.error
+
+
+def test_what_became_of_a_write_that_the_closing_of_the_client_cut_off_is_unknown():
+    closed = Failure(ClientClosed("closed"), is_answer=False, was_sent=True, may_pass=False)
+    _, error = end_of(Attempts(now=0.0, timeout=10.0, request_id="mine"), [closed])
+    assert isinstance(error, OutcomeUnknown)
+    _, error = end_of(Attempts(now=0.0, timeout=10.0), [closed])
+    assert error is closed.error
 
 
 @pytest.mark.parametrize("failures", [[LOST], [LOST, NEVER_SENT], [NEVER_SENT, LOST, NEVER_SENT], [TOO_LATE]])

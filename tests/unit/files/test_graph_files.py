@@ -32,7 +32,7 @@ def read_text(tmp_path, text, *, name="graph.tsv", skip_bad=False, **options):
     path = tmp_path / name
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     columns = GraphColumns(**options)
-    skipped = read_graph(str(path), format_of(str(path)), columns, skip_bad=skip_bad)
+    skipped, _ = read_graph(str(path), format_of(str(path)), columns, skip_bad=skip_bad)
     return *graph_of(columns), [(line.line, line.reason) for line in skipped]
 
 
@@ -76,7 +76,7 @@ def test_what_is_written_reads_back_to_the_same_graph(tmp_path_factory, graph, f
         for arc in graph:
             write(arc)
     columns = GraphColumns()
-    assert read_graph(path, format_of(path), columns) == ()
+    assert read_graph(path, format_of(path), columns) == ((), 0)
     arcs, groups = graph_of(columns)
     assert arcs == [arc for arc in graph if arc.child]
     assert groups == {arc.parent for arc in graph if not arc.child}
@@ -87,6 +87,11 @@ def test_the_three_columns_are_parent_child_and_kind(tmp_path):
     arcs, groups, _ = read_text(tmp_path, text)
     assert arcs == [Arc("a@x", "b@x", "group"), Arc("b@x", "#ann@y", "process")]
     assert groups == {"c@x"}
+
+
+def test_a_process_may_be_called_one(tmp_path):
+    arcs, _, _ = read_text(tmp_path, "a@x\tann@y\tprocess\na@x\tann@y\tmember\n")
+    assert arcs == [Arc("a@x", "ann@y", "process")] * 2
 
 
 def test_names_are_sent_in_their_canonical_form_and_once(tmp_path):
@@ -113,9 +118,8 @@ BAD_ROWS = {
     "a@x\tb@x": "2 columns instead of 3 (parent, child, group or member; tabs between)",
     "a@x\tb@x\tgroup\t": "4 columns instead of 3 (parent, child, group or member; tabs between)",
     "a@x b@x group": "1 columns instead of 3 (parent, child, group or member; tabs between)",
-    "a@x\tb@x\tGroup": "the kind is 'Group' instead of 'group' or 'member'",
-    "a@x\tb@x\tgroup\r": "the kind is 'group\\r' instead of 'group' or 'member'",
-    "new@x\tb@x\tperson": "the kind is 'person' instead of 'group' or 'member'",
+    "a@x\tb@x\tGroup": "the kind is 'Group' instead of 'group' or 'process' (in files also 'member')",
+    "new@x\tb@x\tperson": "the kind is 'person' instead of 'group' or 'process' (in files also 'member')",
     "a@x\ta@x\tgroup": "'a@x' cannot be a member of itself",
     "new@x\tnew@X\tgroup": "'new@x' cannot be a member of itself",
     "a@x\t\tmember": "the child is empty; only a group without members is written so, with kind 'group'",

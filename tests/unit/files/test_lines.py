@@ -38,7 +38,11 @@ def write(tmp_path, data):
         (b"a\nb", {1: "a", 2: "b"}),
         (b"\n\na\n", {1: "", 2: "", 3: "a"}),
         ("ä\n群\n".encode(), {1: "ä", 2: "群"}),
-        (b"a\r\n", {1: "a\r"}),
+        (b"a\r\n", {1: "a"}),
+        (b"a\r\nb\r\n\r\nc\r", {1: "a", 2: "b", 3: "", 4: "c"}),
+        (b"a\rb\n", {1: "a\rb"}),
+        (b"\xef\xbb\xbfa\r\n", {1: "a"}),
+        (b"a\n\xef\xbb\xbfb\n", {1: "a", 2: "\ufeffb"}),
     ],
 )
 def test_lines_end_at_newlines_and_the_last_needs_none(tmp_path, data, lines):

@@ -23,6 +23,10 @@ def test_the_lines_up_to_a_blank_one_are_one_update(tmp_path):
     ]
 
 
+def test_a_process_may_be_called_one(tmp_path):
+    assert read(tmp_path, "+\ta@x\tann@y\tprocess\n") == read(tmp_path, "+\ta@x\tann@y\tmember\n")
+
+
 @pytest.mark.parametrize("text", ["", "\n", "\n\n\n"])
 def test_a_file_of_blank_lines_holds_no_update(tmp_path, text):
     assert read(tmp_path, text) == []
@@ -59,7 +63,7 @@ def test_updates_read_as_they_were_written(tmp_path_factory, updates):
         ("+\ta@x", "2 columns instead of 3 or 4"),
         ("+\ta@x\tb@x\tgroup\tx", "5 columns instead of 3 or 4"),
         ("add\ta@x\tb@x", "the first column is 'add' instead of '\\+' or '-'"),
-        ("+\ta@x\tb@x\tprocess", "the kind is 'process' instead of 'group' or 'member'"),
+        ("+\ta@x\tb@x\tperson", r"the kind is 'person' instead of 'group' or 'process' \(or 'member'\)"),
         ("+\ta@x\ta@X", "a@x cannot be a member of itself"),
         ("-\ta\tb@x", "invalid name 'a'"),
         ("+\ta@x\t" + "b" * 10_000, "invalid name 'bbb"),

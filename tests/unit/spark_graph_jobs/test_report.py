@@ -84,6 +84,9 @@ def test_it_loads_nothing(tmp_path, collection):
     text = written(tmp_path, collection, given=answers())
     assert Page(text).loads == []
     assert not re.search(r"url\((?!#)|@import|https?://", text)
+    # Nor could it, if a name became markup after all.
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    assert f'<meta http-equiv="Content-Security-Policy" content="{policy}">' in text.partition("<style>")[0]
 
 
 @pytest.mark.parametrize(

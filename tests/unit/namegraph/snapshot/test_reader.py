@@ -17,7 +17,7 @@ from tests.snapshots import tables_of
 
 @pytest.fixture
 def core():
-    return CoreUnderTest("a.x", "b.x")
+    return CoreUnderTest("a.x", "b.x", forgets_at_once=False)
 
 
 def names(tables):

@@ -3,6 +3,7 @@
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import ServerId
 from namegraph.model.ownership import OwnershipTable
+from namegraph.state import future_view_buffer
 from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.future_view_buffer import FutureViewBuffer
@@ -10,8 +11,8 @@ from namegraph.wire.codec import encode
 from namegraph.wire.message_parts import UpdateId, ViewId
 from namegraph.wire.update_messages import Drop
 
-A, B = ServerId("a.x"), ServerId("b.x")
-OLD, NOW, NEXT = ViewId(1, A), ViewId(2, A), ViewId(3, A)
+A, B, C = ServerId("a.x"), ServerId("b.x"), ServerId("c.x")
+OLD, NOW, NEXT, LATER = (ViewId(number, A) for number in range(1, 5))
 
 
 def site_in(view, promised=None):
@@ -65,3 +66,26 @@ def test_they_are_there_after_a_restart():
     early.keep(NEXT, B, encoded, context=site_in(NOW))
     again = FutureViewBuffer(DurableState(durable.take_rows()))
     assert again.take(site_in(NEXT)) == [(B, message)]
+
+
+def test_of_one_sender_so_much_is_kept_and_no_more(monkeypatch):
+    monkeypatch.setattr(future_view_buffer, "LETTERS_LIMIT", 3)
+    durable, frozen = DurableState(), site_in(NOW, promised=NEXT)
+    early = FutureViewBuffer(durable)
+    letters = [letter(number, NEXT)[1] for number in range(4)]
+    assert [early.keep(NEXT, B, encoded, context=frozen) for encoded in letters] == [True, True, True, False]
+    assert early.keep(NEXT, C, letters[0], context=frozen)
+    # What is over needs no room, before a restart and after one.
+    assert early.keep(OLD, B, letters[0], context=frozen)
+    again = FutureViewBuffer(DurableState(durable.take_rows()))
+    assert not again.keep(NEXT, B, letters[3], context=frozen)
+    assert len(again.take(site_in(NEXT))) == 4
+    assert again.keep(LATER, B, letters[3], context=site_in(NEXT))
+
+
+def test_large_letters_take_the_room_of_many(monkeypatch):
+    monkeypatch.setattr(future_view_buffer, "BYTES_LIMIT", 1_000)
+    frozen = site_in(NOW, promised=NEXT)
+    early = FutureViewBuffer(DurableState())
+    assert [early.keep(NEXT, B, bytes(400), context=frozen) for _ in range(3)] == [True, True, False]
+    assert early.keep(NEXT, C, bytes(1_000), context=frozen)

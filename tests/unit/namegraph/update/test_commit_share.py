@@ -10,8 +10,9 @@ from namegraph.model.priorities import Priority
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.update.commit_share import read_share
-from namegraph.wire.codec import COMPRESSED_FROM_BYTES, NotAMessageError, decode, encode, encode_outcome
+from namegraph.wire.codec import NotAMessageError, decode, encode, encode_outcome
 from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs
+from namegraph.wire.inflation import COMPRESSED_FROM_BYTES
 from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, GroupChange, InArc, PendingEntry, UpdateId
 from namegraph.wire.update_messages import Commit, Drop, UpdateOutcome
 

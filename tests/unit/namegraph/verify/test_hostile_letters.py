@@ -13,6 +13,7 @@ from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import NUMBER_LIMIT, Priority
 from namegraph.model.refusals import Reason, Refusal
 from namegraph.model.rows import NodeKind
+from namegraph.verify.leaps import LEAP_LIMIT
 from namegraph.wire.codec import encode
 from namegraph.wire.columns import pack_records
 from namegraph.wire.message_parts import (
@@ -95,9 +96,9 @@ def test_what_cannot_be_so_is_refused(letter, fault):
     assert scene.cores[HERE].channels.faults == {(OTHER, fault): 1}
 
 
-def test_a_number_within_the_limit_leaves_room_for_those_that_follow_it():
+def test_a_leap_within_the_limit_leaves_room_for_those_that_follow_it():
     scene = Scene(0)
-    scene.receive(HERE, OTHER, encode(order(tentative=NUMBER_LIMIT)))
+    scene.receive(HERE, OTHER, encode(order(tentative=LEAP_LIMIT)))
     scene.restart(HERE)
     scene.ask(HERE, CreateGroup(NodeId("later@b.x")))
     assert "later@b.x" in scene.cores[HERE].graph.index

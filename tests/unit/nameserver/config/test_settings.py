@@ -1,9 +1,22 @@
 """Settings come from a file, the environment and the command line; whatever is wrong is named with its place."""
 
+import os
+import re
+from pathlib import Path
+
 import pytest
 
-from nameserver.config.settings import SettingsError, load_settings
+from nameserver.config.settings import (
+    SUBNETS_LIMIT,
+    VARIABLES_OF_OTHERS,
+    LogFormat,
+    LogLevel,
+    LogSettings,
+    SettingsError,
+    load_settings,
+)
 from nameserver.detector.phi import DetectorLimits
+from nameserver.session.frames import OWN_SUBNETS_LIMIT
 
 GOOD = 'database = "sqlite:///names.db"\nsubnets = ["ubc.example"]\n'
 
@@ -36,7 +49,7 @@ def test_a_file_alone_is_enough(tmp_path):
     assert settings.peers == {"sfu.example": "127.0.0.1:7401"}
     assert settings.name == "one"
     assert settings.drain_seconds == 3.0
-    assert settings.detector == DetectorLimits(2.0, 0.0, 12.5)
+    assert settings.detector == DetectorLimits(2.0, 0.0, 12.5, restart_grace_seconds=5.0)
 
 
 def test_no_file_is_needed_and_defaults_fill_the_rest():
@@ -44,7 +57,7 @@ def test_no_file_is_needed_and_defaults_fill_the_rest():
     assert settings.subnets == ("a.b", "b.c", "c.d")
     assert settings.listen == "127.0.0.1:7400"
     assert settings.name is None
-    assert settings.detector == DetectorLimits()
+    assert settings.detector == DetectorLimits(restart_grace_seconds=5.0)
     assert settings.peers == {}
 
 
@@ -155,3 +168,95 @@ def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path, kind):
     path = tmp_path / "no.toml" if kind == "missing" else tmp_path
     with pytest.raises(SettingsError, match=r": (No such file or directory|Is a directory)$"):
         load_settings(path, {}, {})
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:secret@h/d", "postgresql://me@h/d?password=secret"])
+def test_a_password_is_refused_in_an_option_and_nowhere_else(tmp_path, url):
+    base = {"subnets": ["a.b"]}
+    with pytest.raises(SettingsError, match=r"^--database: a password must not be in an option") as caught:
+        load_settings(None, {**base, "database": url}, {})
+    assert "secret" not in str(caught.value)
+    assert load_settings(None, base, {"SHADOWTREE_DATABASE": url}).database == url
+    file = tmp_path / "names.toml"
+    file.write_text(f'database = "{url}"\n', encoding="utf-8")
+    assert load_settings(file, base, {}).database == url
+
+
+@pytest.mark.parametrize(("key", "error"), [("subnets", "is no subnet"), ("peers", "is not SUBNET=HOST:PORT")])
+def test_the_content_of_a_file_that_was_named_by_mistake_is_not_shown(tmp_path, key, error):
+    file = tmp_path / "shadow"
+    file.write_text("a.b=h:1\nroot:$6$verysecret:19000:0\n" if key == "peers" else "a.b\nroot:$6$verysecret:0\n")
+    base = {"database": "sqlite:///n.db", "subnets": ["a.b"]}
+    with pytest.raises(SettingsError) as caught:
+        load_settings(None, {**base, key: [f"@{file}"]}, {})
+    assert str(caught.value).endswith(f"line 2 of {file} {error}")
+
+
+@pytest.mark.parametrize("line", ["root:secret=h:1", "b.c=secret", "b.c=secret:99999"])
+def test_nor_are_the_parts_of_a_line_that_looks_like_a_peer(tmp_path, line):
+    file = tmp_path / "shadow"
+    file.write_text(f"{line}\n")
+    with pytest.raises(SettingsError, match=r"line 1 of ") as caught:
+        load_settings(None, {"database": "sqlite:///n.db", "subnets": ["a.b"], "peers": [f"@{file}"]}, {})
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_a_list_is_read_from_a_regular_file_alone(tmp_path, kind):
+    path = {"pipe": tmp_path / "pipe", "folder": tmp_path, "device": Path("/dev/zero")}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(SettingsError, match=r"(is no regular file|cannot be read: Is a directory)$"):
+        load_settings(None, {"database": "sqlite:///n.db", "subnets": [f"@{path}"]}, {})
+
+
+def test_more_subnets_than_one_server_can_own_are_refused():
+    subnets = [f"s{number}.example" for number in range(SUBNETS_LIMIT + 1)]
+    base = {"database": "sqlite:///n.db"}
+    assert len(load_settings(None, {**base, "subnets": subnets[:-1]}, {}).subnets) == SUBNETS_LIMIT == OWN_SUBNETS_LIMIT
+    with pytest.raises(SettingsError, match="more than one server can own"):
+        load_settings(None, {**base, "subnets": subnets}, {})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("log_level", '"loud"', "'loud' is none of debug, info, warning, error"),
+        ("log_format", "5", "a text is wanted, not a number"),
+        ("metrics_listen", '"here"', "'here' is not HOST:PORT"),
+        ("traces_endpoint", '"h:0"', "does not end in a port from 1 to 65535"),
+        ("restart_grace_seconds", "61", "61 is not between 0 and 60 seconds"),
+    ],
+)
+def test_what_operators_set_is_checked_with_its_place(tmp_path, key, value, why):
+    text = f'database = "sqlite:///names.db"\nsubnets = ["b.c"]\n{key} = {value}\n'
+    with pytest.raises(SettingsError, match=rf"names\.toml:3: {key}: .*{re.escape(why)}"):
+        load_settings(write(tmp_path, text), {}, {})
+
+
+def test_log_metrics_and_traces_are_off_or_plain_unless_asked_for(tmp_path):
+    base = {"database": "sqlite:///names.db", "subnets": ["b.c"]}
+    settings = load_settings(None, base, {})
+    assert settings.log == LogSettings(LogFormat.TEXT, LogLevel.INFO)
+    assert (settings.metrics_listen, settings.traces_endpoint) == (None, None)
+    environment = {"SHADOWTREE_LOG_FORMAT": "JSON", "SHADOWTREE_LOG_LEVEL": "debug"}
+    assert load_settings(None, base, environment).log == LogSettings(LogFormat.JSON, LogLevel.DEBUG)
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("SHADOWTREE_SUBNET", "SHADOWTREE_SUBNETS"),
+        ("SHADOWTREE_DRAIN_SECOND", "SHADOWTREE_DRAIN_SECONDS"),
+        ("SHADOWTREE_SERVERS", "SHADOWTREE_SERVER"),
+    ],
+)
+def test_a_variable_that_is_none_is_named_with_the_nearest_one(name, nearest):
+    base = {"database": "sqlite:///names.db", "subnets": ["b.c"]}
+    with pytest.raises(SettingsError, match=f"^{name}: there is no such variable; the nearest one is {nearest}$"):
+        load_settings(None, base, {name: "x"})
+
+
+def test_variables_of_the_command_line_of_containers_and_of_tests_are_no_settings_and_no_mistakes():
+    base = {"database": "sqlite:///names.db", "subnets": ["b.c"]}
+    assert load_settings(None, base, dict.fromkeys(VARIABLES_OF_OTHERS, "x")).subnets == ("b.c",)

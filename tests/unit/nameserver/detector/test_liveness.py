@@ -9,6 +9,7 @@ from nameserver.detector.phi import DetectorLimits
 
 LIMITS = DetectorLimits(heartbeat_seconds=0.5, acceptable_pause_seconds=4.0, threshold=8.0)
 SUSPECTED, UP, LOST, STOPPED = Life.SUSPECTED, Life.UP, Life.LOST, Life.STOPPED
+RESTARTING = Life.RESTARTING
 
 
 def watch_in(life):
@@ -20,6 +21,8 @@ def watch_in(life):
         watch.lose("gone")
     if life is STOPPED:
         watch.stop("told to end")
+    if life is RESTARTING:
+        watch.restarts(0.0, 5.0, "told to end")
     assert watch.life is life
     return watch
 
@@ -35,6 +38,8 @@ EVENTS = {
     "look": lambda watch: watch.look(0.0),
     "cannot write": lambda watch: watch.says_of_writing("it cannot write"),
     "can write": lambda watch: watch.says_of_writing(""),
+    "leaves": lambda watch: watch.leaves(),
+    "restarts": lambda watch: watch.restarts(0.0, 5.0, "told to end"),
 }
 
 MEANING = {
@@ -42,42 +47,62 @@ MEANING = {
     ("opened", UP): UP,
     ("opened", LOST): UP,
     ("opened", STOPPED): UP,
+    ("opened", RESTARTING): UP,
     ("heard", SUSPECTED): SUSPECTED,
     ("heard", UP): UP,
     ("heard", LOST): LOST,
     ("heard", STOPPED): STOPPED,
+    ("heard", RESTARTING): RESTARTING,
     ("parted", SUSPECTED): SUSPECTED,
     ("parted", UP): SUSPECTED,
     ("parted", LOST): LOST,
     ("parted", STOPPED): STOPPED,
+    ("parted", RESTARTING): RESTARTING,
     ("refused", SUSPECTED): SUSPECTED,
     ("refused", UP): UP,
     ("refused", LOST): LOST,
     ("refused", STOPPED): STOPPED,
+    ("refused", RESTARTING): RESTARTING,
     ("unanswered", SUSPECTED): SUSPECTED,
     ("unanswered", UP): UP,
     ("unanswered", LOST): LOST,
     ("unanswered", STOPPED): STOPPED,
+    ("unanswered", RESTARTING): RESTARTING,
     ("lose", SUSPECTED): LOST,
     ("lose", UP): LOST,
     ("lose", LOST): LOST,
     ("lose", STOPPED): LOST,
+    ("lose", RESTARTING): LOST,
     ("stop", SUSPECTED): STOPPED,
     ("stop", UP): STOPPED,
     ("stop", LOST): STOPPED,
     ("stop", STOPPED): STOPPED,
+    ("stop", RESTARTING): STOPPED,
     ("look", SUSPECTED): SUSPECTED,
     ("look", UP): UP,
     ("look", LOST): LOST,
     ("look", STOPPED): STOPPED,
+    ("look", RESTARTING): RESTARTING,
     ("cannot write", SUSPECTED): LOST,
     ("cannot write", UP): LOST,
     ("cannot write", LOST): LOST,
     ("cannot write", STOPPED): LOST,
+    ("cannot write", RESTARTING): LOST,
     ("can write", SUSPECTED): SUSPECTED,
     ("can write", UP): UP,
     ("can write", LOST): LOST,
     ("can write", STOPPED): STOPPED,
+    ("can write", RESTARTING): RESTARTING,
+    ("leaves", SUSPECTED): SUSPECTED,
+    ("leaves", UP): UP,
+    ("leaves", LOST): LOST,
+    ("leaves", STOPPED): STOPPED,
+    ("leaves", RESTARTING): RESTARTING,
+    ("restarts", SUSPECTED): RESTARTING,
+    ("restarts", UP): RESTARTING,
+    ("restarts", LOST): RESTARTING,
+    ("restarts", STOPPED): RESTARTING,
+    ("restarts", RESTARTING): RESTARTING,
 }
 
 
@@ -90,7 +115,7 @@ def test_what_an_event_means_in_a_state(event, life):
 
 
 def test_the_table_is_complete():
-    assert set(MEANING) == {(event, life) for event in EVENTS for life in (SUSPECTED, UP, LOST, STOPPED)}
+    assert set(MEANING) == {(event, life) for event in EVENTS for life in (SUSPECTED, UP, LOST, STOPPED, RESTARTING)}
 
 
 def lost_after(watch, *, since=0.0, step=0.125):
@@ -259,3 +284,41 @@ def test_a_loss_is_told_once_and_not_again_before_a_session_is_opened(steps):
         assert not (told and was_lost)
         told |= was_lost
         assert (watch.life is LOST) == told
+
+
+def test_a_server_that_restarts_is_waited_for_as_long_as_it_asked_and_then_stopped():
+    watch = beating(60.0)
+    watch.leaves()
+    assert watch.is_coming_back
+    watch.restarts(60.0, 5.0, "told to end")
+    watch.refused(60.5, "Connection refused")
+    assert not watch.look(64.9)
+    assert (watch.is_coming_back, watch.is_gone) == (True, False)
+    assert watch.look(65.0)
+    assert (watch.life, watch.why) == (STOPPED, "told to end, and is not back")
+    assert not watch.look(66.0)
+
+
+def test_a_server_that_is_back_in_time_was_not_lost():
+    watch = beating(60.0)
+    watch.restarts(60.0, 5.0, "told to end")
+    assert watch.opened(63.0)
+    assert not watch.look(63.1)
+    assert (watch.life, watch.is_coming_back) == (UP, False)
+
+
+def test_a_server_that_says_it_will_come_back_and_breaks_down_instead_is_lost_like_others():
+    watch = beating(60.0)
+    watch.leaves()
+    watch.parted("cut")
+    watch.refused(60.1, "Connection refused")
+    assert not watch.is_coming_back
+    assert 62 <= lost_after(watch, since=60.1) < 62.5
+
+
+def test_after_its_start_a_server_loses_nobody_for_as_long_as_others_may_count_on_it():
+    """They hold it for one of their view until its grace is over, and have answered so."""
+    patient = DetectorLimits(0.5, 4.0, 8.0, restart_grace_seconds=20.0)
+    watch = Liveness(patient, 0.0)
+    watch.refused(0.1, "Connection refused")
+    assert 20 <= lost_after(watch) < 20.5

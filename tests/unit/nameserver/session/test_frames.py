@@ -88,6 +88,18 @@ def test_more_acquaintances_than_anybody_has_are_malformed(monkeypatch):
         assert isinstance(decode(encode(replace(frame, known=two))), Malformed)
 
 
+def test_more_subnets_than_anybody_has_are_malformed(monkeypatch):
+    monkeypatch.setattr(frames, "OWN_SUBNETS_LIMIT", 2)
+    monkeypatch.setattr(frames, "KNOWN_SUBNETS_LIMIT", 2)
+    one, two = ("a.x", "b.x"), ("a.x", "b.x", "c.x")
+    hello = Hello(PROTOCOL_VERSION, "a.x", one, 1, 1, one, 0, (KnownServer("s.x", one),))
+    assert decode(encode(hello)) == hello
+    for change in ({"subnets": two}, {"addressed_subnets": two}, {"known": (KnownServer("s.x", two),)}):
+        assert isinstance(decode(encode(replace(hello, **change))), Malformed)
+    many = (KnownServer("s.x", one), KnownServer("t.x", one))
+    assert isinstance(decode(encode(Acquaintances(1, many))), Malformed)
+
+
 @pytest.mark.parametrize(("source", "destination"), [("", "b.x"), ("a.x", "no name"), ("a@x", "b.x")])
 def test_a_frame_that_is_relayed_for_or_to_nobody_is_malformed(source, destination):
     wire = peer_pb2.PeerFrame(relay=peer_pb2.PeerFrame.Relay(source=source, destination=destination))

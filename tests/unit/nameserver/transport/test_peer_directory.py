@@ -19,6 +19,9 @@ class KnowsOne:
     def link_of(self, server):
         return self._link if server == self._link.server else None
 
+    def is_restarting(self, server):
+        return False
+
 
 @pytest.fixture
 async def other():

@@ -2,7 +2,9 @@
 
 import pytest
 
+from namegraph.model.changes import Origin
 from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.rows import RequestId
 from nameserver.writes import import_columns
 from nameserver.writes.import_columns import ImportColumns
 from shadowtree.v1.name_service_pb2 import ImportChunk
@@ -12,7 +14,7 @@ def command(*chunks, known=()):
     columns = ImportColumns(known)
     for chunk in chunks:
         columns.add(chunk)
-    return columns.command(ticket=1, request_id=columns.request_id, deadline=None)
+    return columns.command(ticket=1, origin=Origin(RequestId(columns.request_id)), deadline=None)
 
 
 def refusal(*chunks):

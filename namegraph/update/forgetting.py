@@ -1,0 +1,208 @@
+"""What was left is forgotten: tombstones of arcs that nobody can speak of any more, and names that stand for nothing.
+
+    both ends live here:   tombstone --> forgotten, once no update under way is older
+    home of the parent        -- ForgetLeft --->    home of the child: forgets what it knows in the same state
+                              <-- LeftForgotten --  the home of the parent forgets it too
+    a node is blank --> its name is forgotten, its number is free --> another name gets the number
+
+A tombstone says at which version an arc was left, to whoever may hold an older state of it: the home of the arc's other
+end, a coordinator that could not tell its outcome, an update under way (`commit_rules_ancestry`). While all servers are
+in one healed view, and all updates that are older are over, nobody does, unless a server goes back to an older copy of
+its database: for that, `ForgottenArcs` keeps two numbers.
+
+A name that is forgotten is like one that was never heard of. So names, and rows, are as many as there are nodes,
+however many come and go.
+
+Source: protocol.md, *Forgetting*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from namegraph.model.names import NodeId, ServerId, subnet_of
+from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
+from namegraph.replication.ancestry_store import AncestryStore
+from namegraph.state.context import ServerContext
+from namegraph.update.order_queue import Entries
+from namegraph.wire.message_parts import ArcId, LeftArc, ViewId
+from namegraph.wire.view_messages import ForgetLeft, LeftForgotten
+
+FORGOTTEN_FROM = 1_000
+"""Tombstones and names that wait before any is forgotten: so that few steps look for them, and few letters are sent."""
+
+LOOKED_AT_ONCE = 200
+"""Tombstones, and names, that one step looks at: two milliseconds."""
+
+NAMES_COVERED_LIMIT = 20_000
+"""Names in the covers of updates under way; where there are more, what may be forgotten is looked for later."""
+
+
+class Forgetting:
+    """What one server may forget."""
+
+    def __init__(self, context: ServerContext, records: AncestryStore, entries: Entries) -> None:
+        self._context = context
+        self._graph = context.graph
+        self._records = records
+        self._entries = entries
+        self.begins_at = FORGOTTEN_FROM
+        self._shared: dict[ServerId, dict[ArcKey, None]] = {}
+        """Tombstones of arcs from here, by the home of their child, which was not asked to forget them."""
+        self._kept: dict[ServerId, dict[ArcKey, None]] = {}
+        """Those that it was asked for and keeps; they are asked for again with others."""
+        self._asked: dict[ServerId, ViewId] = {}
+        """Servers that were asked and have not answered, and in which view."""
+        self._stuck = 0
+        """Idle nodes that could not be forgotten when they were looked at last."""
+
+    def advance(self) -> None:
+        """Forget some of what can be, at the end of a step."""
+        graph = self._graph
+        waiting = len(graph.buried) + len(graph.idle) - self._stuck
+        if waiting < self.begins_at and not any(len(arcs) >= self.begins_at for arcs in self._shared.values()):
+            return
+        if graph.is_held or not self._records.is_settled or not self._is_whole:
+            return
+        under_way = self._entries.by_update.values()
+        if sum(len(entry.ends) + len(entry.entry_nodes) for entry in under_way) > NAMES_COVERED_LIMIT:
+            return
+        self._forget_own_arcs()
+        for server, arcs in self._shared.items():
+            if len(arcs) >= self.begins_at and self._asked.get(server) != self._context.view:
+                self._ask(server)
+        if any(entry.sinks is not None for entry in under_way):
+            return  # They are remembered by number.
+        named: set[NodeId] = set().union(*(entry.ends for entry in under_way))
+        self._forget_names(named.union(*(entry.entry_nodes for entry in under_way)))
+
+    def agree(self, sender: ServerId, asked: ForgetLeft) -> None:
+        """As the home of children: forget what is known here in the same state, or not at all."""
+        can_forget, before = self._is_whole and not self._graph.is_held, self._before
+        agreed = tuple(left for left in asked.arcs if can_forget and self._may_forget(left, before))
+        if agreed:
+            self._forget(sender, agreed, floor=asked.floor)
+        self._context.send(sender, LeftForgotten(agreed, self._context.forgotten.floor(sender)))
+
+    def agreed(self, sender: ServerId, answer: LeftForgotten) -> None:
+        """As the home of parents: forget what the home of children has forgotten."""
+        self._asked.pop(sender, None)
+        before = self._before
+        agreed = [left for left in answer.arcs if self._may_forget(left, before)]
+        if agreed:
+            self._forget(sender, agreed, floor=answer.floor)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all servers are in one healed view: then no other one holds an older state of an arc."""
+        context = self._context
+        return (
+            context.is_healed
+            and not context.is_parted
+            and not context.view_change_in_progress
+            # What was lost with a newer state is told by names that are known.
+            and not context.unreconciled_servers()
+        )
+
+    @property
+    def _before(self) -> int | None:
+        """The counter below which no update under way has its place; None where none is under way."""
+        return min((entry.place.counter for entry in self._entries.by_update.values()), default=None)
+
+    def _may_forget(self, left: LeftArc, before: int | None) -> bool:
+        """Whether an arc is known here in this state, or not at all, and no update under way is older."""
+        graph = self._graph
+        parent, child = graph.index.get(left.arc.parent), graph.index.get(left.arc.child)
+        if before is not None and left.writer >= before:
+            return False
+        if parent is None or child is None:
+            return True
+        tombstone = graph.tombstones.get((parent, child))
+        if tombstone is not None:
+            return (tombstone.version, tombstone.writer) == (left.version, left.writer)
+        return not (
+            child in graph.children[parent] or parent in graph.parents[child] or (parent, child) in graph.suspended
+        )
+
+    def _forget(self, server: ServerId, arcs: Iterable[LeftArc], *, floor: int = 0) -> None:
+        graph, arcs = self._graph, list(arcs)
+        self._context.forgotten.note(server, arcs, floor=floor)
+        ends = [(graph.index.get(left.arc.parent), graph.index.get(left.arc.child)) for left in arcs]
+        there = [(one, other) for one, other in ends if one is not None and other is not None]
+        self._records.forget_arcs(arc for arc in there if arc in graph.tombstones)
+        for shared in (self._shared, self._kept):
+            for arc in there:
+                shared.get(server, {}).pop(arc, None)
+
+    def _forget_own_arcs(self) -> None:
+        """Forget tombstones of arcs both ends of which live here; keep the others apart."""
+        graph, context, before = self._graph, self._context, self._before
+        own: list[LeftArc] = []
+        for ends in list(islice(graph.buried, LOOKED_AT_ONCE)):
+            if before is not None and graph.tombstones[ends].writer >= before:
+                break
+            left, server = self._left_arc(ends), self._server_told_by(ends)
+            if server == context.server:
+                own.append(left)
+                continue
+            del graph.buried[ends]
+            if server is not None:
+                shared = self._shared.setdefault(server, {})
+                shared.update(self._kept.pop(server, {}))
+                shared[ends] = None
+        if own:
+            self._forget(context.server, own)
+
+    def _server_told_by(self, ends: ArcKey) -> ServerId | None:
+        """The server that is to forget an arc from here before this one does; this one, where none is.
+
+        None: this server is told by another one, or the server of the other end was removed and may come back.
+        """
+        context, ids = self._context, self._graph.ids
+        if any(subnet_of(ids[end]) in context.removed for end in ends) or not context.owns(ends[0]):
+            return None
+        return context.other_home_of(ArcId(ids[ends[0]], ids[ends[1]]))
+
+    def _left_arc(self, ends: ArcKey) -> LeftArc:
+        (parent, child), ids = ends, self._graph.ids
+        tombstone = self._graph.tombstones[ends]
+        return LeftArc(ArcId(ids[parent], ids[child]), tombstone.version, tombstone.writer)
+
+    def _ask(self, server: ServerId) -> None:
+        """Ask the home of children to forget what was left."""
+        context, shared = self._context, self._shared[server]
+        if server in context.lost or not context.is_in_view(server):
+            return
+        taken = list(islice(shared, LOOKED_AT_ONCE))
+        asked = tuple(self._to_ask(server, taken))
+        for ends in taken:
+            del shared[ends]
+            if ends in self._graph.tombstones:
+                self._kept.setdefault(server, {})[ends] = None
+        if asked:
+            self._asked[server] = context.view
+            context.send(server, ForgetLeft(asked, context.forgotten.floor(server)))
+
+    def _to_ask(self, server: ServerId, taken: Iterable[ArcKey]) -> Iterator[LeftArc]:
+        before = self._before
+        for ends in taken:
+            if ends in self._graph.tombstones and self._server_told_by(ends) == server:
+                left = self._left_arc(ends)
+                is_older = before is None or left.writer < before
+                if is_older and left.arc not in self._context.unilateral_leaves:
+                    yield left
+
+    def _forget_names(self, named: set[NodeId]) -> None:
+        graph, before, forgotten = self._graph, self._before, list[NodeIndex]()
+        for node in list(islice(graph.idle, LOOKED_AT_ONCE)):
+            del graph.idle[node]
+            if graph.kinds[node] != NodeKind.ABSENT or graph.is_free(node):
+                continue
+            is_older = before is None or graph.versions[node] < before
+            if is_older and graph.ids[node] not in named and graph.is_blank(node) and not self._records.knows(node):
+                forgotten.append(node)
+            elif not graph.has_tombstone(node):
+                graph.idle[node] = None  # Looked at again later. A tombstone that is dropped puts it here as well.
+        self._stuck = 0 if forgotten else len(graph.idle)
+        self._records.forget_names(forgotten)

@@ -1,0 +1,78 @@
+"""What an update changes of this server's groups, as the record of changes tells it; found before it is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from namegraph.graph.delta import GraphDelta
+from namegraph.graph.name_graph import NameGraph
+from namegraph.model.changes import LISTED_LIMIT, ChangeSet, change_set
+from namegraph.model.names import NodeId
+from namegraph.model.rows import NodeKind
+from namegraph.state.context import ServerContext
+from namegraph.state.known_arcs import known_arc
+from namegraph.wire.columns import GONE, KINDS, PRESENT, place_array, rows_of, state_array
+from namegraph.wire.message_parts import ArcId, GroupChange, KnownArc
+from namegraph.wire.update_messages import UpdateOutcome
+
+
+def changes_of_delta(graph: NameGraph, delta: GraphDelta) -> ChangeSet:
+    """Of an update that is this server's alone: all its parents are at home here."""
+    group = NodeKind.GROUP
+    if len(delta.kinds) + len(delta.added) + len(delta.removed) > LISTED_LIMIT:
+        made = sum(kind is group for kind in delta.kinds.values())
+        dropped = sum(kind is not group and graph.kind(node) is group for node, kind in delta.kinds.items())
+        return ChangeSet(made, dropped, len(delta.added), len(delta.removed))
+    ids = graph.ids
+    return change_set(
+        ((ids[node], kind is group) for node, kind in delta.kinds.items() if group in (kind, graph.kind(node))),
+        ((ids[parent], ids[child], graph.kind(child) is group) for parent, child in delta.removed),
+        (
+            (ids[parent], ids[child], (delta.kinds.get(child) or graph.kind(child)) is group)
+            for parent, child, _ in delta.added
+        ),
+    )
+
+
+def changes_of_share(context: ServerContext, share: UpdateOutcome) -> ChangeSet:
+    """Of this server's share of an outcome. An arc that is suspended, or goes on after that, has not changed."""
+    groups = [change for change in share.groups if context.home_of(change.group) == context.server]
+    arcs = share.arcs
+    if len(groups) + len(arcs.present) > LISTED_LIMIT:
+        is_own = np.array([home in (None, context.server) for home in context.table.homes_of(arcs.names)], bool)
+        states = state_array(arcs.present)[is_own[place_array(arcs.parents)]]
+        made = sum(change.is_present for change in groups)
+        return ChangeSet(made, len(groups) - made, int((states == PRESENT).sum()), int((states == GONE).sum()))
+
+    changed = [
+        (ArcId(arcs.names[parent], arcs.names[child]), state != GONE, KINDS[kind])
+        for parent, child, state, kind, _, _ in rows_of(arcs)
+    ]
+    return _of_arcs(context, groups, changed)
+
+
+def changes_of_known(context: ServerContext, known: KnownArc) -> ChangeSet:
+    """Of an arc whose other end changed it while this server was away."""
+    return _of_arcs(context, (), [(known.arc, known.is_present, known.kind)])
+
+
+def _of_arcs(
+    context: ServerContext, groups: Iterable[GroupChange], changed: Iterable[tuple[ArcId, bool, NodeKind]]
+) -> ChangeSet:
+    arcs: tuple[list[tuple[NodeId, NodeId, bool]], ...] = ([], [])
+    for arc, is_present, kind in changed:
+        if context.home_of(arc.parent) != context.server:
+            continue
+        before = known_arc(context, arc)
+        if (before is not None and before.is_present) != is_present:
+            arcs[is_present].append((*arc, _kind_of(context, arc.child, kind) is NodeKind.GROUP))
+    left, joined = arcs
+    return change_set(groups, left, joined)
+
+
+def _kind_of(context: ServerContext, child: NodeId, told: NodeKind) -> NodeKind:
+    """What an update says of the child of an arc, or, where that ends with the arc, what it was."""
+    number = context.graph.index.get(child)
+    return context.graph.kind(number) if told is NodeKind.ABSENT and number is not None else told

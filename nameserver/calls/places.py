@@ -1,0 +1,189 @@
+"""What all calls of one service together may take here: places, bytes of requests, and time without a message.
+
+    a call comes -> is there a place? -> requests are read, each within its time -> is there room for its bytes?
+                       no: RESOURCE_EXHAUSTED        no: DEADLINE_EXCEEDED             no: RESOURCE_EXHAUSTED
+                 -> parsed, a large one when few others are -> the handler
+
+Each service has places of its own: however many calls of clients rest here, peers, operators and health are answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from namegraph import Reason, RefusedError, refuse
+from nameserver.calls.adapters import Context, Handler
+from nameserver.routing.forwarding import is_forwarded
+from nameserver.wire.status_mapping import abort
+
+FIRST_MESSAGE_SECONDS: Final = 5.0
+"""How long a stream may be open before anything comes on it."""
+
+NEXT_MESSAGE_SECONDS: Final = 30.0
+"""How long a client may be silent on a stream once it was answered."""
+
+REQUEST_BYTES_LIMIT: Final = 128 * 1024 * 1024
+"""Of all requests that are under way, as they came; gRPC holds each of them once more."""
+
+LARGE_REQUEST_BYTES: Final = 1024 * 1024
+"""Parsed, a request takes many times as much."""
+
+LARGE_REQUESTS_AT_ONCE: Final = 4
+"""Others wait as bytes. Those that other servers forward do not wait: their servers may wait for one another."""
+
+
+class RequestBytes:
+    """Bytes of the requests that are under way, of all services."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._large = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
+
+    @asynccontextmanager
+    async def holding(self, size: int, context: Context) -> AsyncIterator[None]:
+        """Count a request until the end of the block, which begins when there is room to work on it.
+
+        Raises `RefusedError` where there are too many already.
+        """
+        if self._under_way + size > REQUEST_BYTES_LIMIT:
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"requests of {REQUEST_BYTES_LIMIT} bytes are under way already; try again in a moment",
+                limit=str(REQUEST_BYTES_LIMIT),
+            )
+        self._under_way += size
+        try:
+            if size < LARGE_REQUEST_BYTES or is_forwarded(context):
+                yield
+            else:
+                async with self._large:
+                    yield
+        finally:
+            self._under_way -= size
+
+
+class Places:
+    """Room for so many calls at once."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._taken = 0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """A place for the block; raises `RefusedError` where none is free."""
+        if self._taken >= self._count:
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"{self._count} calls of this kind are under way already; try again in a moment",
+                limit=str(self._count),
+            )
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+
+def guarded(handlers: dict[str, Handler], *, places: Places, request_bytes: RequestBytes) -> dict[str, Handler]:
+    """The handlers of one service, each of whose calls takes a place, and whose requests are counted."""
+    guard = _Guard(places, request_bytes)
+    return {name: guard.of(handler) for name, handler in handlers.items()}
+
+
+class _Guard:
+    """Stands before the handlers of one service; requests come to it as bytes."""
+
+    def __init__(self, places: Places, request_bytes: RequestBytes) -> None:
+        self._places = places
+        self._request_bytes = request_bytes
+
+    def of(self, handler: Any) -> Handler:
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(
+                self._of_request(handler.unary_unary, handler), None, handler.response_serializer
+            )
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(
+                self._of_request(handler.unary_stream, handler), None, handler.response_serializer
+            )
+        if handler.stream_unary is not None:
+            return grpc.stream_unary_rpc_method_handler(
+                self._of_stream(handler.stream_unary, handler), None, handler.response_serializer
+            )
+        assert handler.stream_stream is not None
+        of_stream = self._of_answers if inspect.isasyncgenfunction(handler.stream_stream) else self._of_stream
+        return grpc.stream_stream_rpc_method_handler(
+            of_stream(handler.stream_stream, handler), None, handler.response_serializer
+        )
+
+    def _of_request(
+        self, behaviour: Callable[[Any, Context], Any], handler: Handler
+    ) -> Callable[[bytes, Context], Any]:
+        async def handle(request: bytes, context: Context) -> Any:
+            async with self._admitted(context), self._request_bytes.holding(len(request), context):
+                return await behaviour(_parsed(request, handler), context)
+
+        return handle
+
+    def _of_stream(
+        self, behaviour: Callable[[Any, Context], Any], handler: Handler
+    ) -> Callable[[AsyncIterator[bytes], Context], Any]:
+        async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
+            async with self._admitted(context):
+                return await behaviour(self._messages(requests, handler, context), context)
+
+        return handle
+
+    def _of_answers(
+        self, behaviour: Callable[[Any, Context], AsyncIterator[Any]], handler: Handler
+    ) -> Callable[[AsyncIterator[bytes], Context], Any]:
+        async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
+            async with self._admitted(context):
+                async for answer in behaviour(self._messages(requests, handler, context), context):
+                    yield answer
+
+        return handle
+
+    @asynccontextmanager
+    async def _admitted(self, context: Context) -> AsyncIterator[None]:
+        try:
+            with self._places.one():
+                yield
+        except RefusedError as error:
+            await abort(context, error.refusal)
+
+    async def _messages(self, requests: AsyncIterator[bytes], handler: Handler, context: Context) -> AsyncIterator[Any]:
+        """The requests of a stream, each counted until the next one is asked for; raises `RefusedError`."""
+        seconds, remaining = FIRST_MESSAGE_SECONDS, aiter(requests)
+        while True:
+            try:
+                async with asyncio.timeout(seconds):
+                    request = await anext(remaining)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise refuse(
+                    Reason.DEADLINE_EXCEEDED,
+                    f"nothing came on this stream for {seconds:g} seconds; it was ended",
+                    idle_seconds=f"{seconds:g}",
+                ) from None
+            async with self._request_bytes.holding(len(request), context):
+                yield _parsed(request, handler)
+            seconds = NEXT_MESSAGE_SECONDS
+
+
+def _parsed(request: bytes, handler: Handler) -> Any:
+    if handler.request_deserializer is None:
+        return request
+    try:
+        return handler.request_deserializer(request)
+    except DecodeError:
+        raise refuse(Reason.INVALID_REQUEST, "the request is no message of this method") from None

@@ -1,0 +1,41 @@
+"""Raises the counter of a database whose server does not run: where others are further ahead than one letter may lead.
+
+A counter that rises is always safe: each server begins a fresh incarnation so. One that falls is not, for others
+remember what was decided at the numbers that it would give again.
+"""
+
+from __future__ import annotations
+
+from namegraph import Records
+from storage.errors import StorageError
+from storage.open import open_store
+
+RAISED_LIMIT = 2**45
+"""Sixteen times as far as one letter may lead: servers that were restored time and again, and no hostile number."""
+
+
+class CounterRepairError(Exception):
+    """Nothing was changed; the message is one line."""
+
+
+def raise_counter(database: str, *, to: int) -> int:
+    """Raise the counter of a database, durably; returns what it was. Raises `CounterRepairError`."""
+    try:
+        store = open_store(database)
+    except StorageError as error:
+        raise CounterRepairError(str(error)) from None
+    try:
+        counter = store.load().counter
+        if to <= counter:
+            raise CounterRepairError(f"the counter is {counter} already: it cannot be lowered to {to}")
+        if to - counter > RAISED_LIMIT:
+            raise CounterRepairError(
+                f"{to} is more than {RAISED_LIMIT} above the counter, {counter}: no correct server counts that far; "
+                "export the graph, and import it into new databases at all servers"
+            )
+        store.commit(Records(counter=to))
+    except StorageError as error:
+        raise CounterRepairError(str(error)) from None
+    finally:
+        store.close()
+    return counter

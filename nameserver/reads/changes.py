@@ -1,0 +1,184 @@
+"""ListChanges and Watch: what updates changed of the groups of one server, in the order in which it committed them.
+
+Both read the record of changes in the database, some hundred updates at a time. So a slow reader holds no memory here,
+and nobody hears of what a crash could undo. A reader goes on after a revision:
+
+    the record holds the update of that revision -> after it
+    else -> from the first update of a higher priority: some may be told twice, none is left out
+    that one is the oldest that is kept, and not the first of all -> HISTORY_FORGOTTEN
+
+Source: interfaces.md, `watch`, and issue "The first hour", 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+
+from namegraph import (
+    ChangeKind,
+    ChangeRecord,
+    ChangeSet,
+    CoreQueries,
+    NodeId,
+    Reason,
+    RecordedChange,
+    RefusedError,
+    Revision,
+    decode_changes,
+    parse_revision,
+    refuse,
+    subnet_of,
+)
+from nameserver.calls.adapters import Chunks, Context
+from nameserver.driver.run_loop import RunLoop
+from nameserver.routing.ownership import Routing
+from nameserver.wire import conversion
+from shadowtree.v1 import name_service_pb2 as messages
+from shadowtree.v1 import names_pb2 as values
+from storage.store import ChangesWanted
+
+UPDATES_PER_READ = 200
+
+_Told = messages.RecordedUpdate
+_KINDS = {
+    ChangeKind.CREATED: _Told.CHANGE_KIND_CREATED,
+    ChangeKind.DELETED: _Told.CHANGE_KIND_DELETED,
+    ChangeKind.JOINED: _Told.CHANGE_KIND_JOINED,
+    ChangeKind.LEFT: _Told.CHANGE_KIND_LEFT,
+}
+
+
+class ChangeCalls:
+    """Answers ListChanges and Watch about this server's groups."""
+
+    def __init__(self, *, core: CoreQueries, run_loop: RunLoop, routing: Routing) -> None:
+        self._core = core
+        self._routing = routing
+        self._run_loop = run_loop
+
+    async def list_changes(self, request: messages.ListChangesRequest, _context: Context) -> Chunks:
+        """What is recorded, oldest first."""
+        group = self._group_of(request)
+        after = await self._place_after(request.after_revision) if request.after_revision else 0
+        return self._recorded(group, after, told_from=request.told_from_ms)
+
+    async def watch(self, request: messages.WatchRequest, _context: Context) -> Chunks:
+        """What is recorded after a revision, or from now on, until the caller has enough."""
+        group = self._group_of(request)
+        if request.after_revision:
+            after = await self._place_after(request.after_revision)
+        else:
+            after = await self._run_loop.newest_change()
+        return self._followed(group, after)
+
+    def _group_of(self, request: messages.ListChangesRequest | messages.WatchRequest) -> NodeId | None:
+        """The group that is asked for; None: all. Raises `RefusedError` where its home, or a subnet, is nobody's."""
+        if not request.group:
+            self._routing.require_owned(conversion.read_subnet(request.subnet))
+            return None
+        group = conversion.read_id(request.group, "group", self._core.graph.index)
+        self._routing.require_owned(subnet_of(group))
+        return group
+
+    async def _recorded(self, group: NodeId | None, after: int, *, told_from: int) -> AsyncGenerator[bytes, None]:
+        yield _opening(self._core.revision)
+        while True:
+            wanted = ChangesWanted(UPDATES_PER_READ, after=after, told_from=told_from)
+            records = (await self._run_loop.read_changes(wanted)).records
+            if records:
+                yield _chunk(records, group)
+            if len(records) < UPDATES_PER_READ:
+                return
+            after = records[-1].number
+
+    async def _followed(self, group: NodeId | None, after: int) -> AsyncGenerator[bytes, None]:
+        yield _opening(self._core.revision)
+        while True:
+            written = self._run_loop.next_changes()
+            found = await self._run_loop.read_changes(ChangesWanted(UPDATES_PER_READ, after=after))
+            if found.oldest is not None and found.oldest > after + 1:
+                raise _forgotten("the reader was too slow", found.records)
+            if found.records:
+                chunk = _chunk(found.records, group)
+                after = found.records[-1].number
+                yield chunk
+            if len(found.records) < UPDATES_PER_READ:
+                await written
+
+    async def _place_after(self, text: str) -> int:
+        """The number of the last record that whoever knows a revision knows too."""
+        revision = _read_revision(text)
+        read = self._run_loop.read_changes
+        exact = (await read(ChangesWanted(1, revision=text))).records
+        if exact:
+            return exact[0].number
+        after = 0
+        while True:
+            found = await read(ChangesWanted(UPDATES_PER_READ, after=after, counter_from=revision.counter))
+            later = next((one for one in found.records if parse_revision(one.revision).final > revision.final), None)
+            if later is not None:
+                if later.number == found.oldest and later.number > 1:
+                    raise _forgotten(f"nothing is known any more of {text}", found.records)
+                return later.number - 1
+            if len(found.records) < UPDATES_PER_READ:
+                return await self._run_loop.newest_change()
+            after = found.records[-1].number
+
+
+def _opening(revision: str) -> bytes:
+    return messages.ChangesChunk(revision=revision).SerializeToString()
+
+
+def _chunk(records: Sequence[ChangeRecord], group: NodeId | None) -> bytes:
+    updates = (_told(record, decode_changes(record.changes), group) for record in records)
+    return messages.ChangesChunk(updates=[update for update in updates if update is not None]).SerializeToString()
+
+
+def _told(record: ChangeRecord, changes: ChangeSet, group: NodeId | None) -> messages.RecordedUpdate | None:
+    """None where it changed nothing of the group that was asked for."""
+    listed = [change for change in changes.listed if group in (None, change.group)]
+    if changes.is_listed and not listed:
+        return None
+    return messages.RecordedUpdate(
+        revision=record.revision,
+        request_id=record.request_id,
+        told_at_ms=record.told_at,
+        caller=record.caller,
+        server=record.server,
+        created=changes.created,
+        deleted=changes.deleted,
+        joined=changes.joined,
+        left=changes.left,
+        is_listed=changes.is_listed,
+        changes=[
+            messages.RecordedUpdate.Change(
+                kind=_KINDS[change.kind],
+                group=change.group,
+                member=change.member or "",
+                member_kind=_member_kind(change),
+            )
+            for change in listed
+        ],
+    )
+
+
+def _member_kind(change: RecordedChange) -> values.ChildKind:
+    if change.member is None:
+        return values.CHILD_KIND_AUTO
+    return values.CHILD_KIND_GROUP if change.is_group else values.CHILD_KIND_PROCESS
+
+
+def _read_revision(text: str) -> Revision:
+    try:
+        return parse_revision(text)
+    except ValueError as error:
+        raise refuse(Reason.INVALID_REQUEST, str(error), field="after_revision") from None
+
+
+def _forgotten(why: str, kept: Sequence[ChangeRecord]) -> RefusedError:
+    oldest = kept[0].revision if kept else ""
+    return refuse(
+        Reason.HISTORY_FORGOTTEN,
+        f"{why}: the oldest change that is kept is of {oldest}; read the groups anew, then follow from their revision",
+        oldest_revision=oldest,
+    )

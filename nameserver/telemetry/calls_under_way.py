@@ -1,0 +1,90 @@
+"""Follows the calls of the server: how many are under way, how each ended, and after what time.
+
+One wrapper around each handler, made when the server starts; a call costs it a microsecond, and what those who are told
+make of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import grpc
+
+from nameserver.calls.adapters import Context, Handler
+
+_KINDS = {
+    (False, False): ("unary_unary", "unary"),
+    (False, True): ("unary_stream", "server_stream"),
+    (True, False): ("stream_unary", "client_stream"),
+    (True, True): ("stream_stream", "bidi_stream"),
+}
+"""By whether requests and responses are streams: the attribute of a handler, and the name in metrics."""
+
+_CODES: dict[object, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class CallFollower(Protocol):
+    """Told of the calls of one method."""
+
+    def began(self, context: Context) -> None:
+        """A call has come, in the task that carries it out."""
+
+    def ended(self, context: Context, code: grpc.StatusCode, seconds: float) -> None:
+        """It is over."""
+
+
+class CallsUnderWay:
+    """All calls of all methods."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Of calls that are under way now."""
+        self.followers: list[Callable[[str, str, str], CallFollower]] = []
+        """Each gives, for a service, a method and its kind, what is told of its calls."""
+
+    def followed(self, service: str, handlers: dict[str, Handler]) -> dict[str, Handler]:
+        """The handlers of a service, each of which tells of its calls."""
+        return {name: self._followed(service, name, handler) for name, handler in handlers.items()}
+
+    def _followed(self, service: str, name: str, handler: Handler) -> Handler:
+        attribute, kind = _KINDS[bool(handler.request_streaming), bool(handler.response_streaming)]
+        method = getattr(handler, attribute)
+        told = [follower(service, name, kind) for follower in self.followers]
+        followed: Handler = handler._replace(**{attribute: self._wrapped(method, told)})  # type: ignore[attr-defined]
+        return followed
+
+    def _wrapped(
+        self, method: Callable[[Any, Context], Awaitable[Any]], told: Sequence[CallFollower]
+    ) -> Callable[[Any, Context], Awaitable[Any]]:
+        clock = time.perf_counter
+
+        async def call(request: Any, context: Context) -> Any:
+            self.count += 1
+            began, code = clock(), grpc.StatusCode.OK
+            for follower in told:
+                follower.began(context)
+            try:
+                return await method(request, context)
+            except BaseException as error:
+                code = _code_of(error, context)
+                raise
+            finally:
+                self.count -= 1
+                seconds = clock() - began
+                for follower in told:
+                    follower.ended(context, code, seconds)
+
+        return call
+
+
+def _code_of(error: BaseException, context: Context) -> grpc.StatusCode:
+    if isinstance(error, asyncio.CancelledError):
+        return grpc.StatusCode.CANCELLED
+    # As `abort` has set it; nothing was set by a bug.
+    code = context.code()
+    code = _CODES.get(code, code)
+    is_told = isinstance(code, grpc.StatusCode) and code is not grpc.StatusCode.OK
+    return code if is_told else grpc.StatusCode.UNKNOWN

@@ -1,0 +1,95 @@
+"""How a line of the log is written, and where it goes: to standard error, by a thread of its own.
+
+    event of the server --> LOGGER --> queue --> thread --> standard error, as text or as JSON
+
+The event loop never waits for whoever reads the lines: where these cannot be written in time, they are dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from queue import Queue
+
+from namegraph import ServerId
+from nameserver.config.settings import LogFormat, LogSettings
+
+LINES_WAITING_LIMIT = 10_000
+"""Lines that wait to be written; further ones are dropped: what takes them is stuck."""
+
+LOGGER = logging.getLogger("shadowtree.server")
+OF_LIBRARIES = logging.getLogger("opentelemetry")
+"""Says where spans cannot be sent."""
+
+
+def say(level: int, event: str, message: str, **fields: object) -> None:
+    """Write a line. `event` names its kind for programs, `message` says it to people, `fields` hold the facts."""
+    if LOGGER.isEnabledFor(level):
+        LOGGER.log(level, "%s", message, extra={"event": event, "fields": fields})
+
+
+class Lines(logging.Formatter):
+    """Writes records as lines; the format may be changed at any time."""
+
+    def __init__(self, log_format: LogFormat) -> None:
+        super().__init__()
+        self.log_format = log_format
+        self.server: ServerId | None = None
+        """Known once the database is open."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, without its end."""
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        event, fields = getattr(record, "event", ""), getattr(record, "fields", {})
+        message = record.getMessage()
+        if self.log_format is LogFormat.JSON:
+            facts = {"time": when, "level": record.levelname.lower(), "server": self.server, "event": event}
+            return json.dumps({**facts, "message": message, **fields}, ensure_ascii=False, default=str)
+        shown = [when, record.levelname, self.server or "-", event or "-", message]
+        shown += [f"{key}={_quoted(value)}" for key, value in fields.items()]
+        return "".join(character if character.isprintable() else " " for character in " ".join(shown))
+
+
+class Log:
+    """The log of this process, from `begin` to `end`."""
+
+    def __init__(self, settings: LogSettings) -> None:
+        self._lines = Lines(settings.format)
+        writer = logging.StreamHandler(sys.stderr)
+        writer.setFormatter(self._lines)
+        queue: Queue[logging.LogRecord] = Queue(LINES_WAITING_LIMIT)
+        self._handler = QueueHandler(queue)
+        self._listener = QueueListener(queue, writer)
+        self.set(settings)
+
+    def begin(self) -> None:
+        """Take lines from now on."""
+        # What takes the lines may be a file on the disk that is full, or nobody: that must not be told on it.
+        logging.raiseExceptions = False
+        LOGGER.propagate = False
+        for logger in (LOGGER, OF_LIBRARIES):
+            logger.addHandler(self._handler)
+        self._listener.start()
+
+    def end(self) -> None:
+        """Write what waits, and take no more."""
+        for logger in (LOGGER, OF_LIBRARIES):
+            logger.removeHandler(self._handler)
+        self._listener.stop()
+
+    def set(self, settings: LogSettings) -> None:
+        """Follow these settings from now on."""
+        self._lines.log_format = settings.format
+        LOGGER.setLevel(settings.level.upper())
+
+    def name(self, server: ServerId) -> None:
+        """Say from now on which server it is."""
+        self._lines.server = server
+
+
+def _quoted(value: object) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(character in ' "=' for character in text) else text

@@ -1,0 +1,221 @@
+"""What a server says of its own work, one line for each thing that an operator wants to know the next morning.
+
+    steps, answers, commits ---- at once -----------+
+    state, once a second: what has changed since ---+--> lines
+
+Nothing is kept here but what was said last, so that the same is not said twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from namegraph import (
+    Command,
+    Committed,
+    Effects,
+    Event,
+    ImportCommand,
+    Outcome,
+    PeerLeaving,
+    PeerLost,
+    PeerMet,
+    PeerRestored,
+    Reason,
+    Refusal,
+    ServerId,
+    UpdateCommand,
+)
+from nameserver.driver.observer import Observer
+from nameserver.telemetry.log_lines import say
+
+SLOW_STEP_SECONDS = 0.1
+"""A step holds up all callers of the server: this long can be felt."""
+
+SLOW_COMMIT_SECONDS = 1.0
+"""A hundred times what a disk takes."""
+
+STUCK_SECONDS = 5.0
+"""A commit, or a step in its own thread, that takes longer is told while it lasts."""
+
+DOUBT_SECONDS = 5.0
+"""An update is in doubt for milliseconds as a rule; longer, and its coordinator is silent."""
+
+LINES_OF_ONE_KIND = 10
+"""For each second; the others are counted."""
+
+TROUBLES = (Reason.UNAVAILABLE, Reason.OUTCOME_UNKNOWN, Reason.DEADLINE_EXCEEDED, Reason.LIMIT_EXCEEDED)
+"""Refusals that are not the caller's fault alone."""
+
+
+class Watched(Protocol):
+    """What is looked at once a second, as readers see it."""
+
+    @property
+    def view(self) -> str:
+        """Names the view that this server is in."""
+
+    @property
+    def members(self) -> Sequence[ServerId]:
+        """The servers of the view."""
+
+    @property
+    def is_healed(self) -> bool:
+        """Whether all is known here that was done while servers were apart."""
+
+    @property
+    def in_doubt(self) -> Sequence[object]:
+        """The updates that this server is ready for and whose outcome it does not know."""
+
+    def suspended_counts(self) -> tuple[int, int]:
+        """How many arcs are suspended: waiting for servers, and rejected."""
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """What must not take long."""
+
+    since: float
+    is_told: bool = False
+
+
+class ServerLog(Observer):
+    """Says it. `look` is to be called once a second."""
+
+    def __init__(
+        self, *, core: Watched, faults: Callable[[], Mapping[tuple[str, str], int]], clock: Callable[[], float]
+    ) -> None:
+        """`faults` counts what other servers did wrong, by server (empty: strangers) and kind."""
+        self._core = core
+        self._faults = faults
+        self._clock = clock
+        self._view = core.view
+        self._suspended = core.suspended_counts()
+        self._is_healed = core.is_healed
+        self._faults_told: dict[tuple[str, str], int] = {}
+        self._in_doubt: dict[object, _UnderWay] = {}
+        self._commit: _UnderWay | None = None
+        self._said: dict[str, int] = {}
+        """Lines of each kind in this second."""
+
+    # -- at once
+
+    def stepped(self, event: Event, effects: Effects, seconds: float, *, was_long: bool) -> None:
+        """Tell of servers that came or went, of views, of repeated requests, and of steps that took long."""
+        match event:
+            case PeerMet(peer):
+                say(logging.INFO, "peer_met", f"{peer} is there", peer=peer)
+            case PeerLeaving(peer, why):
+                say(logging.INFO, "peer_leaving", f"{peer} says: {why}", peer=peer, why=why)
+            case PeerLost(peer, why):
+                say(logging.WARNING, "peer_lost", f"{peer} is out of reach: {why}", peer=peer, why=why)
+            case PeerRestored(peer):
+                say(logging.WARNING, "peer_restored", f"{peer} goes on from an older copy of its database", peer=peer)
+            case UpdateCommand() | ImportCommand():
+                self._say_if_repeated(event, effects)
+        self._look_at_view()
+        if seconds >= SLOW_STEP_SECONDS:
+            kind = type(event).__name__
+            level, name = (logging.INFO, "long_step") if was_long else (logging.WARNING, "slow_step")
+            self._say(level, name, f"a step took {seconds:.2f} s: {kind}", kind=kind, seconds=round(seconds, 3))
+
+    def _say_if_repeated(self, command: UpdateCommand | ImportCommand, effects: Effects) -> None:
+        for reply in effects.replies:
+            if reply.ticket == command.ticket and isinstance(reply.outcome, Committed) and effects.records.is_empty():
+                request_id = command.request_id
+                self._say(
+                    logging.INFO, "update_repeated", "an update was asked for again, and told", request_id=request_id
+                )
+
+    def _look_at_view(self) -> None:
+        view = self._core.view
+        if view != self._view:
+            before, self._view = self._view, view
+            members = ",".join(self._core.members)
+            say(logging.WARNING, "view_changed", f"the view is {view}: {members}", view=view, before=before)
+
+    def answered(self, command: Command, outcome: Outcome) -> None:
+        """Tell of refusals: of those that are nobody's fault louder than of others."""
+        if isinstance(outcome, Refusal):
+            level = logging.WARNING if outcome.reason in TROUBLES else logging.DEBUG
+            facts: dict[str, object] = {"reason": outcome.reason.value}
+            if isinstance(command, UpdateCommand | ImportCommand):
+                facts["request_id"] = command.request_id
+            self._say(level, "update_refused", outcome.message, **facts)
+
+    def commit_began(self, rows: int) -> None:
+        """Watch it."""
+        del rows
+        self._commit = _UnderWay(self._clock())
+
+    def committed(self, seconds: float) -> None:
+        """Tell if it took long."""
+        self._commit = None
+        if seconds >= SLOW_COMMIT_SECONDS:
+            self._say(logging.WARNING, "slow_commit", f"the database took {seconds:.1f} s", seconds=round(seconds, 3))
+
+    # -- once a second
+
+    def look(self) -> None:
+        """Tell what has changed since the last look."""
+        for kind, count in self._said.items():
+            if count > LINES_OF_ONE_KIND:
+                more = count - LINES_OF_ONE_KIND
+                say(
+                    logging.WARNING,
+                    "lines_left_out",
+                    f"{more} more lines of {kind} were left out",
+                    kind=kind,
+                    count=more,
+                )
+        self._said = {}
+        self._look_at_view()
+        self._look_at_suspended()
+        self._look_at_doubts()
+        self._look_at_faults()
+        commit = self._commit
+        if commit is not None and not commit.is_told and self._clock() - commit.since >= STUCK_SECONDS:
+            commit.is_told = True
+            say(logging.WARNING, "commit_stuck", f"the database has not answered for {STUCK_SECONDS:g} s")
+
+    def _look_at_suspended(self) -> None:
+        waiting, rejected = now = self._core.suspended_counts()
+        before, self._suspended = self._suspended, now
+        if now != before:
+            level = logging.WARNING if waiting > before[0] or rejected > before[1] else logging.INFO
+            message = f"{waiting} arcs are suspended ({before[0]} before), {rejected} are rejected ({before[1]} before)"
+            say(level, "arcs_suspended", message, suspended=waiting, rejected=rejected)
+        is_healed = self._core.is_healed
+        if is_healed != self._is_healed:
+            self._is_healed = is_healed
+            if is_healed:
+                say(logging.INFO, "healed", "all is known that was done while servers were apart")
+            else:
+                say(logging.WARNING, "healing", "servers were apart: what each did is not known everywhere yet")
+
+    def _look_at_doubts(self) -> None:
+        now, in_doubt = self._clock(), self._core.in_doubt
+        self._in_doubt = {update: self._in_doubt.get(update) or _UnderWay(now) for update in in_doubt}
+        late = [one for one in self._in_doubt.values() if not one.is_told and now - one.since >= DOUBT_SECONDS]
+        for one in late:
+            one.is_told = True
+        if late:
+            message = f"{len(late)} updates have been in doubt for {DOUBT_SECONDS:g} s: their coordinators are silent"
+            say(logging.WARNING, "updates_in_doubt", message, count=len(in_doubt))
+
+    def _look_at_faults(self) -> None:
+        for (server, kind), count in self._faults().items():
+            more = count - self._faults_told.get((server, kind), 0)
+            if more > 0:
+                self._faults_told[server, kind] = count
+                who = server or "a server that is no peer"
+                self._say(logging.WARNING, "peer_fault", f"{who}: {kind}", peer=server, kind=kind, count=more)
+
+    def _say(self, level: int, event: str, message: str, **fields: object) -> None:
+        """Say it, unless enough of this kind was said in this second."""
+        self._said[event] = self._said.get(event, 0) + (1 if level > logging.DEBUG else 0)
+        if self._said[event] <= LINES_OF_ONE_KIND:
+            say(level, event, message, **fields)

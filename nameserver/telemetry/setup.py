@@ -1,0 +1,125 @@
+"""Puts together what a server tells of itself, as its settings ask."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from namegraph import CoreQueries
+from nameserver.config.settings import Settings
+from nameserver.driver.run_loop import RunLoop
+from nameserver.telemetry.calls_under_way import CallsUnderWay
+from nameserver.telemetry.clock_watch import ClockWatch
+from nameserver.telemetry.server_log import ServerLog
+from nameserver.transport.peer_transport import PeerTransport
+from resolver.census import Census
+from resolver.plans import PlanCache
+from storage.urls import parse_database_url, show_url
+
+SHOWN_LIMIT = 20
+"""Subnets and peers that are listed; of more it is said how many there are."""
+
+
+class TelemetryError(Exception):
+    """What the settings ask for cannot be had; the message is one line."""
+
+
+def observe(
+    ending: ExitStack,
+    settings: Settings,
+    *,
+    core: CoreQueries,
+    census: Census,
+    plans: PlanCache,
+    run_loop: RunLoop,
+    transport: PeerTransport,
+    calls: CallsUnderWay,
+) -> ClockWatch:
+    """Watch a server until `ending` is closed. Returns what its owner lets watch as long.
+
+    To be called before the handlers of `calls` are made. Raises `TelemetryError`.
+    """
+    _trace(ending, settings, core, run_loop, calls)
+    server_log = ServerLog(core=core, faults=lambda: _faults(transport), clock=time.monotonic)
+    run_loop.observers.append(server_log)
+    if settings.metrics_listen is None:
+        return ClockWatch(each_second=server_log.look)
+    try:
+        from nameserver.telemetry.metrics import Metrics
+        from nameserver.telemetry.state_metrics import StateCollector, serve_metrics
+    except ImportError:
+        raise TelemetryError(
+            "metrics_listen needs a library that is not installed: that of the extra metrics"
+        ) from None
+    metrics = Metrics()
+    run_loop.observers.append(metrics)
+    calls.followers.append(metrics.of_method)
+    metrics.registry.register(
+        StateCollector(
+            core=core,
+            census=census,
+            run_loop=run_loop,
+            peers=transport,
+            calls_under_way=lambda: calls.count,
+            plans_kept=lambda: plans.weight,
+        )
+    )
+    try:
+        ending.callback(serve_metrics(metrics.registry, settings.metrics_listen))
+    except OSError as error:
+        raise TelemetryError(f"cannot listen on {settings.metrics_listen} for metrics: {error.strerror}") from None
+    return ClockWatch(
+        each_second=server_log.look,
+        stalled=metrics.lateness.observe,
+        jumped=lambda _seconds: metrics.clock_jumps.inc(),
+    )
+
+
+def _trace(ending: ExitStack, settings: Settings, core: CoreQueries, run_loop: RunLoop, calls: CallsUnderWay) -> None:
+    if settings.traces_endpoint is None:
+        return
+    try:
+        from nameserver.telemetry.traces import Traces, to_collector
+    except ImportError:
+        raise TelemetryError(
+            "traces_endpoint needs libraries that are not installed: those of the extra traces"
+        ) from None
+    traces = Traces(server=core.server, core=core, processor=to_collector(settings.traces_endpoint))
+    ending.callback(traces.end)
+    run_loop.observers.append(traces)
+    calls.followers.append(traces.of_method)
+
+
+def shown_settings(settings: Settings) -> dict[str, object]:
+    """The settings by their keys, as people may see them: without passwords, and no list longer than can be read."""
+    limits = settings.detector
+    return {
+        "listen": settings.listen,
+        "database": show_url(parse_database_url(settings.database)),
+        "subnets": _few(settings.subnets),
+        "peers": _few([f"{subnet}={address}" for subnet, address in settings.peers.items()]),
+        "name": settings.name,
+        "drain_seconds": settings.drain_seconds,
+        "restart_grace_seconds": limits.restart_grace_seconds,
+        "heartbeat_seconds": limits.heartbeat_seconds,
+        "acceptable_pause_seconds": limits.acceptable_pause_seconds,
+        "suspicion_threshold": limits.threshold,
+        "log_format": settings.log.format.value,
+        "log_level": settings.log.level.value,
+        "metrics_listen": settings.metrics_listen,
+        "traces_endpoint": settings.traces_endpoint,
+    }
+
+
+def _few(items: list[str] | tuple[str, ...]) -> str:
+    shown = ",".join(items[:SHOWN_LIMIT])
+    return shown if len(items) <= SHOWN_LIMIT else f"{shown} and {len(items) - SHOWN_LIMIT} more"
+
+
+def _faults(transport: PeerTransport) -> Mapping[tuple[str, str], int]:
+    """What others did wrong, by server (empty: strangers) and kind."""
+    found = {("", kind): count for kind, count in transport.faults_of_strangers().items()}
+    for report in transport.reports():
+        found |= {(report.server or report.address, kind): count for kind, count in report.faults.items()}
+    return found

@@ -1,0 +1,180 @@
+"""What a server is and holds, read from its state when Prometheus asks; nothing of it is kept here.
+
+    HTTP thread: collect --- asks --> event loop: reads all in one go
+                         <-- values, or nothing within ANSWER_SECONDS: then only that is told
+
+Source: https://prometheus.io/docs/instrumenting/writing_clientlibs (custom collectors).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import TimeoutError as NotInTime
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import start_http_server
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from namegraph import CoreQueries
+from nameserver.detector.liveness import Life
+from nameserver.transport.peer_report import PeerReport
+from resolver.census import Census
+
+ANSWER_SECONDS = 2.0
+"""How long a busy event loop may take to answer; Prometheus itself waits for 10 seconds."""
+
+
+PHASES = ("waiting", "order", "ready", "decided")
+"""Told also where there is no update in them."""
+
+
+class Driver(Protocol):
+    """The part of the run loop that is read."""
+
+    @property
+    def storage_failure(self) -> str | None:
+        """Why the database cannot be written; None while it can."""
+
+    @property
+    def callers_waiting(self) -> int:
+        """How many commands are under way."""
+
+    @property
+    def rows_waiting(self) -> int:
+        """How much there is to write after what is being written."""
+
+
+class Peers(Protocol):
+    """The part of the transport that is read."""
+
+    def reports(self) -> Sequence[PeerReport]:
+        """How each address of the table stands."""
+
+    def faults_of_strangers(self) -> Mapping[str, int]:
+        """What servers that are no peers did wrong, by kind."""
+
+
+class StateCollector(Collector):
+    """Reads one server. To be made in the thread of its event loop."""
+
+    def __init__(
+        self,
+        *,
+        core: CoreQueries,
+        census: Census,
+        run_loop: Driver,
+        peers: Peers,
+        calls_under_way: Callable[[], int],
+        plans_kept: Callable[[], int],
+    ) -> None:
+        self._core = core
+        self._census = census
+        self._run_loop = run_loop
+        self._peers = peers
+        self._calls_under_way = calls_under_way
+        self._plans_kept = plans_kept
+        self._event_loop = asyncio.get_running_loop()
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing is read when this is registered."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the state; called by the thread that answers Prometheus."""
+        asked = asyncio.run_coroutine_threadsafe(self._read(), self._event_loop)
+        try:
+            found = asked.result(ANSWER_SECONDS)
+        except NotInTime:
+            asked.cancel()
+            found = []
+        yield _gauge("event_loop_answers", "Whether the event loop answered this question in time.", bool(found))
+        yield _gauge("time_of_day_seconds", "The time of day here, to be compared with that of others.", time.time())
+        yield from found
+
+    async def _read(self) -> list[Metric]:
+        core, run_loop = self._core, self._run_loop
+        counts = self._census.counts()
+        waiting, rejected = core.suspended_counts()
+        reports = self._peers.reports()
+        suspended = GaugeMetricFamily("shadowtree_suspended_arcs", "Arcs that are suspended.", labels=["state"])
+        suspended.add_metric(["waiting"], waiting)
+        suspended.add_metric(["rejected"], rejected)
+        phases = GaugeMetricFamily(
+            "shadowtree_updates_under_way", "Updates that this server coordinates, by phase.", labels=["phase"]
+        )
+        phase_counts = Counter(phase for _, phase in core.coordinated_updates())
+        for phase, count in {**dict.fromkeys(PHASES, 0), **phase_counts}.items():
+            phases.add_metric([phase], count)
+        lives = GaugeMetricFamily(
+            "shadowtree_peers", "Addresses of the table, by what is thought of them.", labels=["life"]
+        )
+        of_life = Counter(report.life for report in reports)
+        for life in Life:
+            lives.add_metric([life.value.replace(" ", "_")], of_life[life])
+        return [
+            _gauge("groups", "Groups of this server.", counts.groups),
+            _gauge("processes", "Processes of this server.", counts.processes),
+            _gauge("arcs", "Arcs of this server's groups.", counts.arcs),
+            _gauge("virtual_nodes", "Loops whose smallest group is here.", counts.virtual_nodes),
+            _gauge("calls_under_way", "Calls that are being carried out.", self._calls_under_way()),
+            _gauge("updates_waiting", "Callers whose update is under way.", run_loop.callers_waiting),
+            phases,
+            _gauge("updates_in_doubt", "Updates whose outcome another server knows.", len(core.in_doubt)),
+            _gauge("rows_waiting", "Rows that wait for the commit under way.", run_loop.rows_waiting),
+            _gauge("database_failing", "Whether the database cannot be written.", run_loop.storage_failure is not None),
+            _gauge("ancestor_sets_bytes", "Memory of ancestor sets that are kept.", core.ancestors.kept_bytes),
+            _gauge("plans_kept_nodes", "Nodes of plans that are kept.", self._plans_kept()),
+            _gauge("view_number", "The number of the view; 0 while nobody was ever lost.", _number_of(core.view)),
+            _gauge("view_servers", "Servers of the view; 0 while nobody was ever lost.", len(core.members)),
+            _gauge("healed", "Whether all is known that was done while servers were apart.", core.is_healed),
+            suspended,
+            lives,
+            *_of_peers(reports, self._peers.faults_of_strangers()),
+        ]
+
+
+def serve_metrics(registry: CollectorRegistry, listen: str) -> Callable[[], None]:
+    """Answer Prometheus at ``HOST:PORT``; returns what ends that. Raises `OSError` where the port is in use."""
+    host, _, port = listen.rpartition(":")
+    server, thread = start_http_server(int(port), host.removeprefix("[").removesuffix("]"), registry)
+
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return end
+
+
+def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"shadowtree_{name}", help_text, value=float(value))
+
+
+def _number_of(view: str) -> int:
+    return int(view.partition("@")[0] or 0)
+
+
+def _of_peers(reports: Sequence[PeerReport], strangers: Mapping[str, int]) -> list[Metric]:
+    of_peer = ("peer", "address")
+    is_up = GaugeMetricFamily("shadowtree_peer_up", "Whether a peer is up.", labels=of_peer)
+    letters = GaugeMetricFamily("shadowtree_letters_waiting", "Letters that a peer has not confirmed.", labels=of_peer)
+    phi = GaugeMetricFamily("shadowtree_peer_phi", "How unlikely it is that its silence ends.", labels=of_peer)
+    round_trip = GaugeMetricFamily("shadowtree_peer_round_trip_seconds", "To a peer and back.", labels=of_peer)
+    faults = CounterMetricFamily("shadowtree_peer_faults", "What it did wrong.", labels=(*of_peer, "kind"))
+    for report in reports:
+        peer = [report.server or "", report.address]
+        is_up.add_metric(peer, report.life is Life.UP)
+        letters.add_metric(peer, report.letters_waiting)
+        phi.add_metric(peer, report.phi)
+        if report.round_trip_seconds is not None:
+            round_trip.add_metric(peer, report.round_trip_seconds)
+        for kind, count in report.faults.items():
+            faults.add_metric([*peer, kind], count)
+    for kind, count in strangers.items():
+        faults.add_metric(["", "", kind], count)
+    return [is_up, letters, phi, round_trip, faults]

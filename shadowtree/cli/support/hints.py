@@ -1,0 +1,46 @@
+"""What may help after an error: the option, or the command, that the error line names. Pure."""
+
+from __future__ import annotations
+
+import shlex
+
+from shadowtree.errors import (
+    BadFile,
+    DeadlineExceeded,
+    GroupInUse,
+    GroupNotFound,
+    OutcomeUnknown,
+    ServerUnreachable,
+    ShadowtreeError,
+    Unavailable,
+    WrongKind,
+)
+
+_IMPORT, _JOIN, _LEAVE, _DELETE = "import", "join", "leave", "delete"
+
+
+def what_helps(error: ShadowtreeError, command: str) -> str:
+    """The end of the line that tells a person of the error; empty where nothing is known to help."""
+    hint = _hint(error, command)
+    return f"; {hint}" if hint else ""
+
+
+def _hint(error: ShadowtreeError, command: str) -> str:
+    match error:
+        case OutcomeUnknown() if "request_id" in error.facts:
+            return f"repeat it with --request-id {shlex.quote(error.facts['request_id'])}: it is not done twice"
+        case ServerUnreachable():
+            return "--server HOST:PORT names another"
+        case DeadlineExceeded():
+            return "--timeout SECONDS waits longer"
+        case GroupInUse() if command == _DELETE:
+            return "--force leaves them and deletes it in one update"
+        case WrongKind() if command in (_JOIN, _LEAVE):
+            return "--group and --process say what it is, neither leaves it to the server"
+        case Unavailable() if command == _JOIN and error.unreachable:
+            return "--offline with --group or --process joins when that is back"
+        case BadFile() if command == _IMPORT and "line" in error.facts:
+            return "--skip-bad leaves out bad lines"
+        case GroupNotFound() if command == _JOIN and "group" in error.facts:
+            return f"`shadowtree group create {shlex.quote(error.facts['group'])}` creates it"
+    return ""

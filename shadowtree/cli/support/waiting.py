@@ -1,0 +1,31 @@
+"""Tells a person at a terminal why nothing happens yet: the server cannot be reached, and is tried again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from shadowtree.cli.support.standard_streams import is_watched
+
+if TYPE_CHECKING:
+    from shadowtree.errors import ShadowtreeError
+
+TOLD_AFTER_S: Final = 1.0
+"""A server that was started just now mostly takes less."""
+
+
+class Waiting:
+    """Is told why the client waits; says it once, on standard error."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._is_told = False
+
+    def __call__(self, error: ShadowtreeError) -> None:
+        """Take note of a failure after which the client tries again."""
+        if self._is_told or time.monotonic() < self._begun + TOLD_AFTER_S or not is_watched():
+            return
+        self._is_told = True
+        click.echo(f"shadowtree: {error.message}; trying again ...", err=True)

@@ -1,0 +1,193 @@
+"""The record of changes, as the client reads it and follows it. Which client carries the calls out, nothing here knows.
+
+A stream that is followed is asked for anew, after the last update that was told, when its server ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from shadowtree.client.foreign_text import cleaned
+from shadowtree.client.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S
+from shadowtree.errors import InvalidRequest, Unavailable
+from shadowtree.results import RecordedChange, RecordedUpdate
+from shadowtree.v1 import name_service_pb2 as messages
+from shadowtree.v1 import names_pb2
+from shadowtree.vocabulary import ChangeKind, GroupId, NodeKind, Revision, Seconds, SubnetName
+
+_Message = messages.RecordedUpdate
+
+_KINDS: Final[dict[int, ChangeKind]] = {
+    _Message.CHANGE_KIND_CREATED: "created",
+    _Message.CHANGE_KIND_DELETED: "deleted",
+    _Message.CHANGE_KIND_JOINED: "joined",
+    _Message.CHANGE_KIND_LEFT: "left",
+}
+_MEMBER_KINDS: Final[dict[int, NodeKind]] = {
+    names_pb2.CHILD_KIND_GROUP: "group",
+    names_pb2.CHILD_KIND_PROCESS: "process",
+}
+RESUME_S: Final = 60.0
+"""How long a server that ended a stream is waited for: longer than it takes to start on a large database."""
+
+_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def list_request(
+    group: GroupId | None, subnet: SubnetName | None, since: datetime | None, after_revision: Revision | None
+) -> messages.ListChangesRequest:
+    """Ask for what is recorded; raises `InvalidRequest` for a time that could be any of many."""
+    if since is not None and since.tzinfo is None:
+        raise InvalidRequest("`since` needs a time zone, such as datetime.UTC", {"field": "since"})
+    told_from = 0 if since is None else max((since - _BEGIN) // timedelta(milliseconds=1), 0)
+    return messages.ListChangesRequest(
+        group=group or "", subnet=subnet or "", told_from_ms=told_from, after_revision=after_revision or ""
+    )
+
+
+def watch_request(
+    group: GroupId | None, subnet: SubnetName | None, after_revision: Revision | None
+) -> messages.WatchRequest:
+    """Ask for what comes, or for what came after a revision."""
+    return messages.WatchRequest(group=group or "", subnet=subnet or "", after_revision=after_revision or "")
+
+
+def read_updates(chunk: messages.ChangesChunk) -> Iterator[RecordedUpdate]:
+    """The updates of one message."""
+    return map(_read_update, chunk.updates)
+
+
+def _read_update(message: messages.RecordedUpdate) -> RecordedUpdate:
+    told_at = _BEGIN + timedelta(milliseconds=message.told_at_ms)
+    update = RecordedUpdate(
+        revision=message.revision,
+        told_at=f"{told_at:%Y-%m-%dT%H:%M:%S}.{told_at.microsecond // 1000:03}Z" if message.told_at_ms else "",
+        caller=message.caller,
+        server=message.server,
+        request_id=message.request_id,
+        changes=tuple(
+            RecordedChange(
+                kind=_KINDS[change.kind],
+                group=change.group,
+                member=change.member or None,
+                member_kind=_MEMBER_KINDS.get(change.member_kind),
+            )
+            for change in message.changes
+        ),
+        is_listed=message.is_listed,
+        created=message.created,
+        deleted=message.deleted,
+        joined=message.joined,
+        left=message.left,
+    )
+    return cleaned(update)
+
+
+class Resumption:
+    """When a stream that ended is asked for again, on the clock of its caller."""
+
+    def __init__(self) -> None:
+        self._give_up: Seconds | None = None
+        self._pause = FIRST_PAUSE_S
+
+    def goes_on(self) -> None:
+        """Something came."""
+        self._give_up, self._pause = None, FIRST_PAUSE_S
+
+    def pause_after(self, error: Unavailable, now: Seconds) -> Seconds:
+        """How long to wait; raises the error where its server has been away for too long."""
+        self._give_up = now + RESUME_S if self._give_up is None else self._give_up
+        if now >= self._give_up:
+            raise error
+        pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_S)
+        return pause
+
+
+class ChangeStream(Iterator[RecordedUpdate]):
+    """Updates as they are committed, for ever. `revision` is what to resume after: that of the last one told.
+
+    A server that cannot be reached is waited for as long as a restart may take (`RESUME_S`).
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[Revision | None], Generator[messages.ChangesChunk, None, None]],
+        after_revision: Revision | None,
+    ) -> None:
+        """`begin` opens a stream of chunks after a revision; the first of them is awaited here."""
+        self._begin = begin
+        self._pending: Iterator[RecordedUpdate] = iter(())
+        self._resumption = Resumption()
+        self.revision = after_revision or ""
+        self._chunks = begin(after_revision)
+        self._take(next(self._chunks))
+
+    def __next__(self) -> RecordedUpdate:
+        """The next update, once it is there; raises what ends the stream for good."""
+        while True:
+            for update in self._pending:
+                self.revision = update.revision
+                return update
+            try:
+                self._take(next(self._chunks))
+            except Unavailable as error:
+                time.sleep(self._resumption.pause_after(error, time.monotonic()))
+                self._chunks = self._begin(self.revision)
+
+    def close(self) -> None:
+        """Give the stream up."""
+        self._chunks.close()
+
+    def _take(self, chunk: messages.ChangesChunk) -> None:
+        self._resumption.goes_on()
+        self.revision = self.revision or chunk.revision
+        self._pending = read_updates(chunk)
+
+
+class AsyncChangeStream(AsyncIterator[RecordedUpdate]):
+    """The same, awaited; opened with the first update that is asked for, or by `open`."""
+
+    def __init__(
+        self,
+        begin: Callable[[Revision | None], AsyncGenerator[messages.ChangesChunk, None]],
+        after_revision: Revision | None,
+    ) -> None:
+        self._begin = begin
+        self._pending: Iterator[RecordedUpdate] = iter(())
+        self._resumption = Resumption()
+        self.revision = after_revision or ""
+        self._chunks: AsyncGenerator[messages.ChangesChunk, None] | None = None
+
+    async def open(self) -> None:
+        """Begin: what is committed after this returns is told."""
+        if self._chunks is None:
+            self._chunks = self._begin(self.revision or None)
+            self._take(await anext(self._chunks))
+
+    async def __anext__(self) -> RecordedUpdate:
+        """The next update, once it is there; raises what ends the stream for good."""
+        await self.open()
+        while True:
+            for update in self._pending:
+                self.revision = update.revision
+                return update
+            assert self._chunks is not None
+            try:
+                self._take(await anext(self._chunks))
+            except Unavailable as error:
+                await asyncio.sleep(self._resumption.pause_after(error, time.monotonic()))
+                self._chunks = self._begin(self.revision)
+
+    async def close(self) -> None:
+        """Give the stream up."""
+        if self._chunks is not None:
+            await self._chunks.aclose()
+
+    def _take(self, chunk: messages.ChangesChunk) -> None:
+        self._resumption.goes_on()
+        self.revision = self.revision or chunk.revision
+        self._pending = read_updates(chunk)

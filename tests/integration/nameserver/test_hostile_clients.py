@@ -1,0 +1,119 @@
+"""Clients that take what they can get: others are served, and nothing of it lasts."""
+
+import asyncio
+import threading
+import time
+
+import grpc
+import pytest
+
+from shadowtree import Client
+from shadowtree.v1 import admin_pb2, name_service_pb2
+from tests.integration.nameserver.server_process import PATIENCE_SECONDS, wait_until
+
+IDLE_STREAMS = 6_500
+MEBIBYTE = 1024 * 1024
+
+
+async def open_idle_streams(address, count):
+    """Channels with so many streams on which nothing is sent."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(8)]
+    calls = []
+    for number in range(count):
+        calls.append(channels[number % 8].stream_stream("/shadowtree.v1.NameService/CheckBulk")())
+        if number % 250 == 0:
+            await asyncio.sleep(0)
+    return channels, calls
+
+
+async def test_thousands_of_idle_streams_keep_nobody_from_status_and_health_and_end(start):
+    server = start()
+    channels, calls = await open_idle_streams(server.address, IDLE_STREAMS)
+    async with grpc.aio.insecure_channel(server.address) as own:
+        status = own.unary_unary("/shadowtree.v1.AdminService/GetStatus")
+        health = own.unary_unary("/grpc.health.v1.Health/Check")
+        for _ in range(20):
+            await status(b"", timeout=20)
+            await health(b"", timeout=20)
+        async with asyncio.timeout(60):
+            codes = [await call.code() for call in calls]
+        # Of those beyond the limit gRPC itself resets some.
+        assert grpc.StatusCode.OK not in codes
+        assert codes.count(grpc.StatusCode.DEADLINE_EXCEEDED) > IDLE_STREAMS / 2
+        check = own.unary_unary("/shadowtree.v1.NameService/ListGroups")
+        await check(b"", timeout=20)
+    for channel in channels:
+        await channel.close()
+
+
+def test_imports_that_send_nothing_more_give_their_places_back(start):
+    server = start()
+    chunk = name_service_pb2.ImportChunk(names=["x@b.c"])
+    silent = threading.Event()
+
+    def stalling():
+        silent.wait()
+        yield chunk
+
+    stalled = [server.names.Import.future(stalling()) for _ in range(2)]
+    begun = time.monotonic()
+    for call in stalled:
+        assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert time.monotonic() - begun < 20
+    silent.set()
+    with Client(server.address) as names:
+        names.create_group("g@b.c")
+
+
+def test_beyond_a_limit_large_requests_are_refused_and_status_goes_on(start):
+    """What gRPC itself holds of requests that come at the same time is not ours to bound."""
+    server = start()
+    operation = name_service_pb2.ApplyUpdatesRequest.Operation(parent="p" * 240 + "@b.c", child="c" * 240 + "@x.y")
+    request = name_service_pb2.ApplyUpdatesRequest(operations=[operation] * 14_000)
+    assert request.ByteSize() > 6 * MEBIBYTE
+    calls = [server.names.ApplyUpdates.future(request) for _ in range(48)]
+    while not all(call.done() for call in calls):
+        server.admin.GetStatus(admin_pb2.GetStatusRequest(), timeout=PATIENCE_SECONDS)
+    assert grpc.StatusCode.RESOURCE_EXHAUSTED in {call.code() for call in calls}
+
+
+@pytest.mark.parametrize(("host", "is_open"), [("127.0.0.1", False), ("0.0.0.0", True), ("[::1]", False)])
+def test_a_server_that_others_can_reach_says_that_nobody_is_authenticated(start, host, is_open):
+    server = start(listen=f"{host}:0", log_level="warning")
+    assert (f"WARNING: other machines can reach {host}:" in server.terminate()[1]) is is_open, (
+        "the warning is for those whom others can reach"
+    )
+
+
+def test_an_address_of_their_own_answers_operators_and_nobody_else(start, tmp_path):
+    server = start(admin_listen="127.0.0.1:0", log_level="info")
+    log = server.process.stderr.readline().decode()
+    assert "serving_operators operators are answered on 127.0.0.1:" in log
+    address = log.rsplit("=", 1)[1].strip()
+    with Client(address) as operator, Client(server.address) as names:
+        names.create_group("g@b.c")
+        assert operator.status().groups == 1
+        assert operator.snapshot(tmp_path / "snapshots").nodes == 1
+        operator.add_peer("s.t", "127.0.0.1:1")
+        assert [peer.subnets for peer in names.peers()] == [("s.t",)]
+    with grpc.insecure_channel(address) as channel:
+        call = channel.unary_unary("/shadowtree.v1.NameService/ListGroups")
+        with pytest.raises(grpc.RpcError) as caught:
+            call(b"", timeout=20)
+        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        health = channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert health(b"", timeout=20) == b"\x08\x01"
+
+
+def test_a_watch_of_many_is_ended_by_nobody_but_leaves_room(start):
+    """Health has places of its own: those who watch it keep no client out."""
+    server = start()
+    with grpc.insecure_channel(server.address) as channel:
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")
+        watches = [watch(b"") for _ in range(150)]
+        wait_until(lambda: sum(call.done() for call in watches) >= 50, "those for whom there was no place end")
+        with Client(server.address) as names:
+            names.create_group("g@b.c")
+        for call in watches:
+            call.cancel()

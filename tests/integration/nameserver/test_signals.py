@@ -1,0 +1,86 @@
+"""What signals do to `shadowtree serve`, and what it refuses at the start."""
+
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+PATIENCE_SECONDS = 60
+
+
+class ServedByCommand:
+    """`shadowtree serve --config FILE` in a process of its own; its standard error is read as it comes."""
+
+    def __init__(self, process):
+        self._process = process
+        self._lines = []
+
+    def hang_up(self):
+        self._process.send_signal(signal.SIGHUP)
+
+    def wait_for_line(self, part):
+        """Read lines until one has this in it that was not waited for before."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stderr, selectors.EVENT_READ)
+            while True:
+                assert selector.select(max(0, deadline - time.monotonic())), f"no line with {part}"
+                self._lines.append(self._process.stderr.readline().decode().rstrip("\n"))
+                if part in self._lines[-1]:
+                    return
+
+    def end(self):
+        """SIGTERM; returns all lines."""
+        self._process.terminate()
+        _, rest = self._process.communicate(timeout=PATIENCE_SECONDS)
+        assert self._process.returncode == 0
+        return [*self._lines, *rest.decode().splitlines()]
+
+
+def started(config, **environment):
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "shadowtree", "serve", "--config", config],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env={**inherited, **environment},
+    )
+
+
+@contextmanager
+def served_by_command(config, **environment):
+    process = started(config, **environment)
+    try:
+        assert process.stdout.readline().startswith(b"serving ")
+        yield ServedByCommand(process)
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def config(tmp_path):
+    file = tmp_path / "names.toml"
+    file.write_text(f'database = "sqlite:///{tmp_path}/n.db"\nsubnets = ["a.x"]\nlisten = "127.0.0.1:0"\n')
+    return file
+
+
+def test_a_variable_that_is_none_is_refused_with_the_nearest_name(config):
+    process = started(config, SHADOWTREE_DRAIN_SECOND="1")
+    _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert process.returncode == 2
+    assert errors.decode() == (
+        "shadowtree: SHADOWTREE_DRAIN_SECOND: there is no such variable; the nearest one is SHADOWTREE_DRAIN_SECONDS\n"
+    )
+
+
+def test_variables_of_the_command_line_and_of_containers_are_no_mistakes(config):
+    with served_by_command(config, SHADOWTREE_SERVER="h:1", SHADOWTREE_DATABASE_PASSWORD="p") as server:
+        server.wait_for_line(" serving ")
+        assert [line.split()[3] for line in server.end()] == ["starting", "settings", "serving", "draining", "ended"]

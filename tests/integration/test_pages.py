@@ -1,0 +1,48 @@
+"""Every block of these pages does what it shows, pasted as it stands."""
+
+import pytest
+
+from tests.pages import PageRun, blocks_of
+
+PAGES = ["README.md", "docs/cli.md", "docs/client.md", "docs/operators.md"]
+
+NOT_RUN = {
+    ("README.md", "it sets up an environment, and runs all tests"),
+    ("README.md", "shortened; tests/integration/cli/test_demo.py runs it"),
+    ("docs/operators.md", "the servers of the peers are not there; the same command is run in docs/cli.md"),
+    (
+        "docs/operators.md",
+        "needs Docker; tests/project/test_compose_file.py and test_dockerfile.py read what it starts",
+    ),
+    ("docs/operators.md", "needs Docker"),
+    ("docs/operators.md", "the server is needed below; tests/unit/cli/test_repair.py runs it"),
+    ("docs/operators.md", "a line of a log as text"),
+    ("docs/operators.md", "a line of a log as JSON"),
+}
+"""The only ones that may stay unread: a page cannot take a block out of the test by itself."""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_does_what_it_shows_from_its_first_block_to_its_last(page, tmp_path):
+    run = PageRun(tmp_path)
+    try:
+        for block in blocks_of(page):
+            if block.why_not_run is None:
+                run.run(block)
+        run.end()
+    finally:
+        run.abandon()
+
+
+def test_every_block_is_run_or_saved_or_is_one_of_those_that_cannot_be():
+    found = [(page, block) for page in PAGES for block in blocks_of(page)]
+    assert len(found) > 30
+    assert not [(page, block.text) for page, block in found if not block.is_handled]
+    not_run = [(page, block.why_not_run) for page, block in found if block.why_not_run is not None]
+    assert len(not_run) == len(NOT_RUN)
+    assert set(not_run) == NOT_RUN
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_notes_of_blocks_are_of_a_kind_that_is_understood(page):
+    assert not [block.note for block in blocks_of(page) if block.note and not (block.file or block.why_not_run)]

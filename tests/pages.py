@@ -1,0 +1,194 @@
+"""Runs a page of the documents as a reader does: every block pasted, from the first to the last, into one folder.
+
+A block of `console` is typed into one shell for the whole page, with no pause between its lines; a block of `python`
+goes on with the names of those before it. What is shown after a line must come, `...` standing for anything. Blocks of
+other languages are files, or cannot be run; the comment before them says which:
+
+    <!-- save as names.toml -->
+    <!-- not run: why -->
+
+Ports are the one thing that is changed: those of the pages may be taken.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from shadowtree.cli.support.free_ports import unused_ports
+
+ROOT = Path(__file__).parents[1]
+PATIENCE_SECONDS = 180
+BLOCK = re.compile(r"^(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<language>\w*)\n(?P<text>.*?)^```", re.S | re.M)
+ADDRESS = re.compile(r"127\.0\.0\.1:74\d\d")
+DEFAULT = "127.0.0.1:7400"
+SAVE_AS, NOT_RUN = "save as ", "not run: "
+SAID = re.compile(r"# -> (.+)$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of a page."""
+
+    language: str
+    text: str
+    note: str
+
+    @property
+    def file(self):
+        """What to save it as; None: it is no file."""
+        return self.note.removeprefix(SAVE_AS) if self.note.startswith(SAVE_AS) else None
+
+    @property
+    def why_not_run(self):
+        return self.note.removeprefix(NOT_RUN) if self.note.startswith(NOT_RUN) else None
+
+    @property
+    def is_handled(self):
+        return bool(self.note) or self.language in ("console", "python")
+
+
+def blocks_of(page):
+    found = BLOCK.finditer((ROOT / page).read_text(encoding="utf-8"))
+    return [Block(match["language"], match["text"], match["note"] or "") for match in found]
+
+
+def commands_of(text):
+    """Yield each command of a block with the lines that are shown after it."""
+    command, shown = None, []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            if command is not None:
+                yield command, shown
+            command, shown = line[2:], []
+        elif command is not None and command.endswith("\\"):
+            command += f"\n{line}"
+        else:
+            assert command is not None, f"what is {line!r}? commands begin with `$ `"
+            shown.append(line)
+    if command is not None:
+        yield command, shown
+
+
+def comes_to(shown, said):
+    """Whether what was said is what is shown, where `...` is any text, and as a whole line any lines."""
+    parts = [r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n" for line in shown]
+    return re.fullmatch("".join(parts), said) is not None
+
+
+class PageRun:
+    """One page in one folder."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._addresses = {}
+        self._namespace = {}
+        self._in_background = []
+        self._shell = subprocess.Popen(
+            ["bash"],
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self._environment(),
+        )
+        self._lines = queue.SimpleQueue()
+        self._heard = []
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def run(self, block):
+        """Do with a block what its reader does; AssertionError where something else comes than is shown."""
+        text = ADDRESS.sub(lambda found: self._address(found[0]), block.text)
+        if block.file is not None:
+            (self._folder / block.file).write_text(text, encoding="utf-8")
+        elif block.language == "console":
+            self._type(text)
+        else:
+            assert block.language == "python", block
+            self._run_python(text)
+
+    def end(self):
+        """End what the page left running; what was shown of it must have come."""
+        self._shell.stdin.write("kill $(jobs -p); wait\n")
+        self._shell.stdin.close()
+        self._shell.wait(PATIENCE_SECONDS)
+        while (line := self._lines.get(timeout=PATIENCE_SECONDS)) is not None:
+            self._heard.append(line)
+        for line in self._in_background:
+            assert line in self._heard, f"{line!r} was shown, and never said: {self._heard}"
+
+    def abandon(self):
+        """End everything at once, after a failure."""
+        if self._shell.poll() is None:
+            self._shell.stdin.write("kill -9 $(jobs -p)\n")
+            self._shell.stdin.close()
+            self._shell.wait(PATIENCE_SECONDS)
+
+    def _type(self, text):
+        commands = list(commands_of(text))
+        for number, (command, _) in enumerate(commands):
+            self._shell.stdin.write(f"{command}\nprintf '\\n#done {number} %s\\n' $?\n")
+        self._shell.stdin.flush()
+        for number, (command, shown) in enumerate(commands):
+            said, status = self._until_done(number)
+            if command.endswith("&"):
+                self._in_background += shown
+                self._heard += said.splitlines(keepends=False)
+                continue
+            assert status == 0, f"`{command}` ended with {status} and said:\n{said}"
+            assert not shown or comes_to(shown, said), f"`{command}` said\n{said}and this was shown:\n" + "\n".join(
+                shown
+            )
+
+    def _until_done(self, number):
+        said = []
+        while True:
+            line = self._lines.get(timeout=PATIENCE_SECONDS)
+            assert line is not None, f"the shell ended: {said}"
+            done = re.fullmatch(rf"#done {number} (\d+)", line)
+            if done:
+                # The empty line before the mark is ours.
+                assert said.pop() == ""
+                told = [each for each in said if each not in self._in_background]
+                self._heard += [each for each in said if each in self._in_background]
+                return "".join(f"{each}\n" for each in told), int(done[1])
+            said.append(line)
+
+    def _run_python(self, text):
+        lines = text.splitlines()
+        before = Path.cwd()
+        os.chdir(self._folder)
+        try:
+            for statement in ast.parse(text).body:
+                source = ast.get_source_segment(text, statement)
+                shown = SAID.search(lines[statement.end_lineno - 1])
+                if shown is None:
+                    exec(source, self._namespace)
+                else:
+                    assert repr(eval(source, self._namespace)) == shown[1], source
+        finally:
+            os.chdir(before)
+
+    def _listen(self):
+        for line in self._shell.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def _address(self, shown):
+        if shown not in self._addresses:
+            self._addresses[shown] = f"127.0.0.1:{unused_ports(1)[0]}"
+        return self._addresses[shown]
+
+    def _environment(self):
+        """That of a shell in which the environment of the project is active."""
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+        clean["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
+        return clean | {"SHADOWTREE_SERVER": self._address(DEFAULT), "SHADOWTREE_LISTEN": self._address(DEFAULT)}

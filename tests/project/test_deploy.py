@@ -1,0 +1,133 @@
+"""What is in `deploy/` fits what a server really does: its options, and the names of its metrics."""
+
+import configparser
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from shadowtree.cli.support.free_ports import unused_ports
+from tests.integration.nameserver.server_process import ServerProcess
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNIT, ALERTS, DASHBOARD = DEPLOY / "shadowtree.service", DEPLOY / "alerts.yaml", DEPLOY / "grafana-dashboard.json"
+OF_PROMETHEUS = {"up"}
+"""Metrics that Prometheus makes of a server that it reads."""
+METRIC = re.compile(r"\b(?:shadowtree|grpc_server|process|python)_[a-z0-9_]+\b|\bup\b(?=\{)")
+SYSTEMD_VERIFY = shutil.which("systemd-analyze")
+PROMTOOL = shutil.which("promtool")
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """The names of all samples of a server with a peer; those of histograms too."""
+    listen, peer = (f"127.0.0.1:{port}" for port in unused_ports(2))
+    folder = tmp_path_factory.mktemp("deploy")
+    server = ServerProcess(folder / "names.db", subnets=["a.x"], metrics_listen=listen, peers=[f"b.x={peer}"])
+    other = ServerProcess(folder / "peer.db", subnets=["b.x"], listen=peer, peers=[f"a.x={server.address}"])
+    try:
+        found = set()
+        while "shadowtree_peer_round_trip_seconds" not in found:
+            with urllib.request.urlopen(f"http://{listen}/metrics", timeout=30) as answer:
+                families = list(text_string_to_metric_families(answer.read().decode()))
+            # Of counters with labels nothing is told before they first count; their family is.
+            found |= {sample.name for family in families for sample in family.samples}
+            found |= {f"{family.name}_total" for family in families if family.type == "counter"}
+            found |= {f"{family.name}_bucket" for family in families if family.type == "histogram"}
+        return found
+    finally:
+        server.close()
+        other.close()
+
+
+def expressions_of_alerts():
+    rules = [rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    return {rule["alert"]: rule["expr"] for rule in rules}
+
+
+def expressions_of_dashboard():
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    return {f"{panel['title']} {target['refId']}": target["expr"] for panel in panels for target in panel["targets"]}
+
+
+@pytest.mark.parametrize("expressions", [expressions_of_alerts, expressions_of_dashboard])
+def test_every_metric_that_is_asked_for_exists(exported, expressions):
+    asked = {where: set(METRIC.findall(expression)) for where, expression in expressions().items()}
+    assert {where: names for where, names in asked.items() if not names} == {}
+    missing = {where: names - exported - OF_PROMETHEUS for where, names in asked.items()}
+    assert {where: names for where, names in missing.items() if names} == {}
+
+
+def test_every_metric_of_this_server_is_on_the_dashboard_or_in_an_alert(exported):
+    """What nobody looks at need not be counted."""
+    text = ALERTS.read_text() + DASHBOARD.read_text()
+    own = {re.sub(r"_(total|bucket|count|sum)$", "", name) for name in exported if name.startswith("shadowtree_")}
+    assert {name for name in own if name not in text} == set()
+
+
+def test_expressions_are_balanced_and_each_alert_says_how_grave_it_is_and_what_it_means():
+    for expression in (*expressions_of_alerts().values(), *expressions_of_dashboard().values()):
+        for opening, closing in ("()", "[]", "{}"):
+            assert expression.count(opening) == expression.count(closing), expression
+    for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"]["summary"]
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not there: apt-get install prometheus")
+def test_prometheus_takes_the_rules():
+    checked = subprocess.run([PROMTOOL, "check", "rules", ALERTS], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def unit():
+    parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    parser.optionxform = str
+    parser.read(UNIT)
+    return parser
+
+
+def test_the_command_that_the_unit_names_serves(tmp_path):
+    """With the program of this environment and settings of this test in the places of those that it names."""
+    config = tmp_path / "names.toml"
+    config.write_text(f'database = "sqlite:///{tmp_path}/names.db"\nsubnets = ["a.x"]\nlisten = "127.0.0.1:0"\n')
+    service = unit()["Service"]
+    for key in ("ExecStartPre", "ExecStart"):
+        program, *arguments = shlex.split(service[key])
+        assert Path(program).name == "shadowtree"
+        given = [str(config) if argument == "/etc/shadowtree/names.toml" else argument for argument in arguments]
+        process = subprocess.Popen([sys.executable, "-m", "shadowtree", *given], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout.readline().startswith(("the settings are good", "serving a.x"))
+            process.terminate()
+            assert process.wait(timeout=60) in (0, -15)
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def test_the_unit_reloads_by_the_signal_that_reads_the_log_settings_and_ends_by_the_planned_one():
+    service = unit()["Service"]
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+    assert service["KillSignal"] == "SIGTERM"
+    assert int(service["TimeoutStopSec"]) > 10
+
+
+@pytest.mark.skipif(SYSTEMD_VERIFY is None, reason="systemd-analyze is not there")
+def test_systemd_takes_the_unit(tmp_path):
+    program = tmp_path / "shadowtree"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/opt/shadowtree/bin/shadowtree", str(program)))
+    verify = subprocess.run(
+        [SYSTEMD_VERIFY, "verify", "--man=no", tmp_path / UNIT.name], capture_output=True, text=True, check=False
+    )
+    assert (verify.returncode, verify.stdout + verify.stderr) == (0, "")

@@ -1,0 +1,39 @@
+"""The picture of the tour shows what the tour says, and needs nothing from elsewhere."""
+
+import html
+import re
+import xml.etree.ElementTree as ElementTree
+
+from rich.text import Text
+
+from benchmarks.tour_picture import CHAPTERS, PICTURE, chapters_of, draw
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def words_of(picture):
+    """What is written in it, a line for each height at which something is."""
+    lines = {}
+    for text in ElementTree.parse(picture).iter(f"{SVG}text"):
+        lines.setdefault(text.get("y"), []).append(html.unescape("".join(text.itertext())))
+    return ["".join(parts).replace("\u00a0", " ").strip() for parts in lines.values()]
+
+
+def test_the_picture_has_the_chapters_that_are_to_be_drawn():
+    headings = [line.partition(". ")[2] for line in words_of(PICTURE) if re.match(r"\d+\. ", line)]
+    assert headings == list(CHAPTERS)
+
+
+def test_the_picture_loads_nothing():
+    assert not re.findall(r"@font-face|@import|href=|url\((?!#)", PICTURE.read_text())
+
+
+def test_chapters_are_drawn_whole_and_others_left_out(tmp_path):
+    said = ["Welcome", f"1. {CHAPTERS[0]}", "one", "2. Something else", "two", f"3. {CHAPTERS[1]}", "  three"]
+    draw(chapters_of([Text(line) for line in said]), tmp_path / "picture.svg")
+    assert [line for line in words_of(tmp_path / "picture.svg") if line and line != "make run"] == [
+        f"1. {CHAPTERS[0]}",
+        "one",
+        f"3. {CHAPTERS[1]}",
+        "three",
+    ]

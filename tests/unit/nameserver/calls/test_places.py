@@ -1,0 +1,170 @@
+"""However many calls of one service rest here, and however large, those of others are answered."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from nameserver.calls import places as places_module
+from nameserver.calls.places import Places, RequestBytes, guarded
+from nameserver.wire.metadata import FORWARDED_KEY
+from nameserver.wire.status_mapping import refusal_of
+
+SERVICE = "test.Service"
+OTHER = "test.Other"
+
+
+class Under:
+    """A server with a service of few places, and another one."""
+
+    def __init__(self):
+        self.server = grpc.aio.server()
+        self.request_bytes = RequestBytes()
+        self.working = 0
+        self.most_at_work = 0
+        self.may_go_on = asyncio.Event()
+        for service, count in ((SERVICE, 3), (OTHER, 3)):
+            handlers = {
+                "Echo": grpc.unary_unary_rpc_method_handler(self.echo, bytes, bytes),
+                "Hold": grpc.unary_unary_rpc_method_handler(self.hold),
+                "Answers": grpc.stream_stream_rpc_method_handler(self.answers),
+                "Sum": grpc.stream_unary_rpc_method_handler(self.sum),
+                "Generated": grpc.stream_stream_rpc_method_handler(self.generated),
+            }
+            found = guarded(handlers, places=Places(count), request_bytes=self.request_bytes)
+            self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
+
+    async def __aenter__(self):
+        port = self.server.add_insecure_port("127.0.0.1:0")
+        await self.server.start()
+        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)])
+        return self
+
+    async def __aexit__(self, *_):
+        self.may_go_on.set()
+        await self.channel.close()
+        await self.server.stop(None)
+
+    async def echo(self, request, context):
+        return request
+
+    async def hold(self, request, context):
+        self.working += 1
+        self.most_at_work = max(self.most_at_work, self.working)
+        await self.may_go_on.wait()
+        self.working -= 1
+        return request
+
+    async def answers(self, requests, context):
+        async for request in requests:
+            await context.write(request)
+
+    async def generated(self, requests, context):
+        async for request in requests:
+            yield request
+
+    async def sum(self, requests, context):
+        return bytes([sum([len(request) async for request in requests])])
+
+    def echo_at(self, service, request=b"x", **options):
+        return self.channel.unary_unary(f"/{service}/Echo")(request, **options)
+
+    def hold_at(self, service, request=b"x", **options):
+        return asyncio.ensure_future(self._hold(service, request, options))
+
+    async def _hold(self, service, request, options):
+        return await self.channel.unary_unary(f"/{service}/Hold")(request, **options)
+
+
+async def refused(call):
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_calls_that_rest_take_the_places_of_their_service_alone():
+    async with Under() as under:
+        held = [under.hold_at(SERVICE) for _ in range(3)]
+        await until(lambda: under.working == 3)
+        error = await refused(under.echo_at(SERVICE))
+        assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await under.echo_at(OTHER) == b"x"
+        under.may_go_on.set()
+        await asyncio.gather(*held)
+        assert await under.echo_at(SERVICE) == b"x"
+
+
+@pytest.mark.parametrize("method", ["Answers", "Generated"])
+async def test_a_silent_stream_ends_and_its_place_is_free(monkeypatch, method):
+    monkeypatch.setattr(places_module, "FIRST_MESSAGE_SECONDS", 0.1)
+    async with Under() as under:
+        streams = [under.channel.stream_stream(f"/{SERVICE}/{method}")() for _ in range(3)]
+        for stream in streams:
+            error = await refused(stream.read())
+            assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            assert refusal_of(error).facts["idle_seconds"] == "0.1"
+        assert await under.echo_at(SERVICE) == b"x"
+
+
+async def test_a_stream_that_falls_silent_ends(monkeypatch):
+    monkeypatch.setattr(places_module, "NEXT_MESSAGE_SECONDS", 0.1)
+    async with Under() as under:
+        stream = under.channel.stream_stream(f"/{SERVICE}/Answers")()
+        await stream.write(b"one")
+        assert await stream.read() == b"one"
+        assert (await refused(stream.read())).code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_stream_that_is_used_goes_on_to_its_end():
+    async with Under() as under:
+        call = under.channel.stream_unary(f"/{SERVICE}/Sum")(iter([b"ab", b"c"]))
+        assert await call == b"\x03"
+
+
+async def test_large_requests_wait_for_one_another_and_forwarded_ones_for_none():
+    large = bytes(places_module.LARGE_REQUEST_BYTES)
+    async with Under() as under:
+        monopoly = [under.hold_at(SERVICE, large) for _ in range(3)] + [under.hold_at(OTHER, large) for _ in range(2)]
+        await until(lambda: under.working == places_module.LARGE_REQUESTS_AT_ONCE)
+        assert await under.echo_at(OTHER) == b"x"
+        forwarded = under.hold_at(OTHER, large, metadata=((FORWARDED_KEY, "b.x"),))
+        await until(lambda: under.working == places_module.LARGE_REQUESTS_AT_ONCE + 1)
+        under.may_go_on.set()
+        await asyncio.gather(*monopoly, forwarded)
+        assert under.most_at_work == places_module.LARGE_REQUESTS_AT_ONCE + 1
+
+
+async def test_more_bytes_of_requests_than_there_is_room_for_are_refused(monkeypatch):
+    monkeypatch.setattr(places_module, "REQUEST_BYTES_LIMIT", 1_000)
+    async with Under() as under:
+        held = under.hold_at(SERVICE, bytes(600))
+        await until(lambda: under.working == 1)
+        assert (await refused(under.echo_at(OTHER, bytes(600)))).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        stream = under.channel.stream_stream(f"/{OTHER}/Answers")()
+        await stream.write(bytes(600))
+        assert (await refused(stream.read())).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        under.may_go_on.set()
+        await held
+        assert await under.echo_at(OTHER, bytes(600)) == bytes(600)
+
+
+async def test_bytes_that_are_no_message_are_refused():
+    def read(_):
+        raise places_module.DecodeError
+
+    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(lambda request, _: request, read)}
+    found = guarded(handlers, places=Places(1), request_bytes=RequestBytes())
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, found),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        error = await refused(channel.unary_unary(f"/{SERVICE}/Echo")(b"?"))
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    await server.stop(None)

@@ -1,0 +1,79 @@
+"""A line says when, how grave, which server, what, and the facts; whatever is in them, it stays one line."""
+
+import io
+import json
+import logging
+
+import pytest
+
+from namegraph import ServerId
+from nameserver.config.settings import LogFormat, LogLevel, LogSettings
+from nameserver.telemetry.log_lines import Log, say
+
+
+@pytest.fixture
+def written(capsys):
+    """Lets a log take what is said, and returns the lines."""
+
+    def lines_of(settings, *acts):
+        log = Log(settings)
+        log.name(ServerId("a.x"))
+        log.begin()
+        try:
+            for act in acts:
+                act(log)
+        finally:
+            log.end()
+        return capsys.readouterr().err.splitlines()
+
+    return lines_of
+
+
+def say_hard(_):
+    say(logging.WARNING, "peer_lost", "b.x is\nlost \x1b[31m", peer="b.x", why='a "word" = two', none="")
+
+
+def test_a_line_of_text_is_one_line_of_printable_characters(written):
+    (line,) = written(LogSettings(), say_hard)
+    when, rest = line.split(" ", 1)
+    assert when.endswith("Z") and "T" in when
+    assert rest == 'WARNING a.x peer_lost b.x is lost  [31m peer=b.x why="a \\"word\\" = two" none=""'
+
+
+def test_a_line_of_json_has_the_facts_under_their_names(written):
+    (line,) = written(LogSettings(LogFormat.JSON), say_hard)
+    found = json.loads(line)
+    assert found.pop("time").endswith("Z")
+    assert found == {
+        "level": "warning",
+        "server": "a.x",
+        "event": "peer_lost",
+        "message": "b.x is\nlost \x1b[31m",
+        "peer": "b.x",
+        "why": 'a "word" = two',
+        "none": "",
+    }
+
+
+def test_what_weighs_less_than_the_level_is_not_written(written):
+    quiet = LogSettings(level=LogLevel.ERROR)
+    assert written(quiet, say_hard) == []
+
+
+def test_format_and_level_may_change_while_lines_are_written(written):
+    lines = written(
+        LogSettings(level=LogLevel.ERROR),
+        say_hard,
+        lambda log: log.set(LogSettings(LogFormat.JSON, LogLevel.INFO)),
+        say_hard,
+    )
+    assert [json.loads(line)["event"] for line in lines] == ["peer_lost"]
+
+
+def test_a_stream_that_takes_nothing_ends_nobody(monkeypatch, written):
+    class Full(io.StringIO):
+        def write(self, _):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sys.stderr", Full())
+    assert written(LogSettings(), say_hard, say_hard) == []

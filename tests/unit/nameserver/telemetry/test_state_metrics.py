@@ -1,0 +1,22 @@
+"""A scrape is answered also while the event loop stands still: by that, and by nothing else."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from nameserver.telemetry import state_metrics
+from nameserver.telemetry.state_metrics import StateCollector
+
+
+def collector():
+    parts = dict.fromkeys(("core", "census", "run_loop", "peers", "calls_under_way", "plans_kept"))
+    return StateCollector(**parts)
+
+
+async def test_a_loop_that_stands_still_is_told(monkeypatch):
+    monkeypatch.setattr(state_metrics, "ANSWER_SECONDS", 0.05)
+    asked = collector()
+    with ThreadPoolExecutor(1) as scraping:
+        # The loop waits for the scrape, and so stands still while it lasts.
+        families = scraping.submit(lambda: list(asked.collect())).result(timeout=60)
+    found = {family.name: family.samples[0].value for family in families}
+    assert found["shadowtree_event_loop_answers"] == 0
+    assert set(found) == {"shadowtree_event_loop_answers", "shadowtree_time_of_day_seconds"}
