@@ -59,6 +59,9 @@ from nameserver.transport.stale_database import StaleDatabase
 
 DEFAULT_LIMITS = DetectorLimits()
 
+GREETING_SECONDS = 4.0
+"""How long calls wait further where a session is open, and the other server has not confirmed that it hears this one."""
+
 MEETING_SECONDS = 1.0
 """For how long questions wait after the start until other servers are heard; these dial at once if they are there."""
 
@@ -329,10 +332,16 @@ class PeerTransport:
     async def until_all_met(self) -> None:
         """Wait, for a moment after the start, until the servers that were met before are heard."""
         if not self._has_met_all.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(MEETING_SECONDS):
-                    await self._has_met_all.wait()
+            for seconds in (MEETING_SECONDS, GREETING_SECONDS):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._has_met_all.wait()
+                if self._open.keys().isdisjoint(self._still_to_meet()):
+                    break
             self._has_met_all.set()
+
+    def _still_to_meet(self) -> list[ServerId]:
+        return [server for server in self.unheard() if not self._watches.of(server).is_gone]
 
     def link_of(self, server: ServerId) -> Link | None:
         """The way to a server that was met."""
@@ -549,8 +558,7 @@ class PeerTransport:
 
     def _look_whether_all_are_met(self) -> None:
         if not self._has_met_all.is_set():
-            waited_for = [server for server in self.unheard() if not self._watches.of(server).is_gone]
-            if not waited_for:
+            if not self._still_to_meet():
                 self._has_met_all.set()
 
     def _take_word_of_writing(self, conversation: SessionRunner, cannot_write: str) -> None:

@@ -8,7 +8,6 @@ PAGES = ["README.md", "docs/cli.md", "docs/client.md", "docs/operators.md"]
 
 NOT_RUN = {
     ("README.md", "it sets up an environment, and runs all tests"),
-    ("README.md", "shortened; tests/integration/cli/test_demo.py runs it"),
     ("docs/operators.md", "the servers of the peers are not there; the same command is run in docs/cli.md"),
     (
         "docs/operators.md",

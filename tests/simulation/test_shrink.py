@@ -9,8 +9,9 @@ from simulation.scenario.schedule import Quiet, read_scenario, write_scenario
 from simulation.scenario.shrink import NotReproducedError, shrink
 from tests.simulation.clauses import without
 
-WITHOUT_CRASHES = 32
-"""A seed of which no server crashes: what is sent again after a crash depends on more than the schedule."""
+WITHOUT_CRASHES = 33
+"""A seed of which no server crashes: what is sent again after a crash depends on more than the schedule. And one that
+forgets late, as a scenario does."""
 
 
 UNDETECTED_LOOP_AMONG_OTHERS = """

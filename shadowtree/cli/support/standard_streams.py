@@ -23,10 +23,18 @@ class OutputError(OSError):
         self.cause = cause
 
 
-class _Output(io.FileIO):
+class _Output(io.BufferedWriter):
+    """An interrupt between two lines here finds what was written noted as written: no line is printed twice."""
+
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
+        except OSError as error:
+            raise OutputError(error) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
         except OSError as error:
             raise OutputError(error) from error
 
@@ -65,5 +73,5 @@ def _prepared(stream: TextIO) -> TextIO:
         # The console of Windows, which takes characters.
         stream.reconfigure(encoding=encoding, errors=errors)
         return stream
-    output = io.BufferedWriter(_Output(stream.fileno(), "wb", closefd=False))
+    output = _Output(io.FileIO(stream.fileno(), "wb", closefd=False))
     return io.TextIOWrapper(output, encoding=encoding, errors=errors, line_buffering=stream.line_buffering)

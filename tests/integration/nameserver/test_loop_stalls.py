@@ -22,7 +22,7 @@ GROUP = "forensics-full@team-pkg-security.tracker.debian.org"
 LONGEST_SECONDS = 0.020
 CALL_SECONDS = 120
 
-MEMBERS = 300_000
+MEMBERS = 200_000
 BATCH = 20_000
 FEW = 50
 
