@@ -60,7 +60,7 @@ from nameserver.transport.stale_database import StaleDatabase
 DEFAULT_LIMITS = DetectorLimits()
 
 GREETING_SECONDS = 4.0
-"""How long calls wait further where a session is open, and the other server has not confirmed that it hears this one."""
+"""How long calls wait further where a session is open and the other server has not confirmed that it hears this one."""
 
 MEETING_SECONDS = 1.0
 """For how long questions wait after the start until other servers are heard; these dial at once if they are there."""
@@ -557,9 +557,8 @@ class PeerTransport:
             self._look_whether_all_are_met()
 
     def _look_whether_all_are_met(self) -> None:
-        if not self._has_met_all.is_set():
-            if not self._still_to_meet():
-                self._has_met_all.set()
+        if not self._has_met_all.is_set() and not self._still_to_meet():
+            self._has_met_all.set()
 
     def _take_word_of_writing(self, conversation: SessionRunner, cannot_write: str) -> None:
         """A server says why it cannot write its database, or that it can: it is lost, or met."""
