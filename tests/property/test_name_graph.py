@@ -57,7 +57,6 @@ def snapshot(core):
         "tombstones": dict(graph.tombstones),
         "virtual_nodes": {number: (vn.vnid, vn.components) for number, vn in graph.virtual_nodes.items()},
         "virtual_node_of": {node: vn.number for node, vn in graph.virtual_node_of.items()},
-        "next_virtual_node": graph.next_virtual_node,
         "counts": Census(core).counts(),
         "revision": core.revision,
     }
@@ -66,7 +65,7 @@ def snapshot(core):
 def since_start(core):
     """What readers use to tell what is stale; starts anew with the server."""
     graph = core.graph
-    return graph.update_count, graph.group_changes, list(graph.changed_tails)
+    return graph.update_count, graph.group_changes, list(graph.changed_tails), graph.next_virtual_node
 
 
 def named_arcs(core):
