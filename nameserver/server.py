@@ -23,7 +23,16 @@ from typing import Any, NamedTuple
 import grpc
 from grpc_reflection.v1alpha import reflection
 
-from namegraph import CommittedState, CoreQueries, InconsistentStateError, RefusedError, ServerCore, ServerId
+from namegraph import (
+    CommittedState,
+    CoreQueries,
+    InconsistentStateError,
+    Reason,
+    Refusal,
+    RefusedError,
+    ServerCore,
+    ServerId,
+)
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
 from nameserver.calls.adapters import Handler
 from nameserver.calls.home_dispatch import NAME_SERVICE
@@ -328,12 +337,14 @@ async def _drain(
     """End calls and flushes in good order; raises `TimeoutError` where the database takes no more."""
     say(logging.INFO, "draining", "told to end: what is under way is finished", seconds=seconds)
     grace_seconds = planned_end.restart_grace_seconds
-    run_loop.refuse_updates(
+    refusal = Refusal(
+        Reason.UNAVAILABLE,
         f"the server {core.server} is shutting down; ask another one, or again when it is back",
-        **({COMES_BACK: core.server} if grace_seconds else {}),
+        {COMES_BACK: core.server} if grace_seconds else {},
     )
+    run_loop.refuse_updates(refusal)
     health.end()
-    transport.leave(grace_seconds)
+    transport.leave(refusal, grace_seconds)
     is_all = False
     begin = time.monotonic()
     # Updates under way may need the other servers, and those of others may need this one.

@@ -79,8 +79,8 @@ def read(
     """A method that answers from the state as it is, once that reflects what is asked for.
 
     `of` names the nodes whose ancestors it asks for. `until_ready` waits, after a start, until the state can be told to
-    be that of others too. `stands` tells whether the answer holds whatever becomes of what
-    cannot be written at present.
+    be that of others too, and refuses at the end, when it cannot any more. `stands` tells whether the answer holds
+    whatever becomes of what cannot be written at present.
     """
 
     def may_stand(request: ReadT) -> bool:
@@ -102,6 +102,8 @@ def read(
                 is_failing = was_failing and run_loop.storage_failure is not None
                 if not (is_failing and may_stand(request)):
                     await run_loop.until_durable()
+            # An answer given while this server parts from the others may miss them.
+            await until_ready()
 
     return method
 

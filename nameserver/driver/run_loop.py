@@ -416,9 +416,9 @@ class RunLoop:
             if self._ends and self._long_step is None and self._batches.newest is None:
                 return
 
-    def refuse_updates(self, why: str, **facts: str) -> None:
+    def refuse_updates(self, refusal: Refusal) -> None:
         """Take no update from now on; those taken are finished, reads go on."""
-        self._refuses_updates_because = Refusal(Reason.UNAVAILABLE, why, facts)
+        self._refuses_updates_because = refusal
         self._tell_changes()
 
     def finish(self) -> None:

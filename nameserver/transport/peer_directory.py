@@ -72,7 +72,10 @@ class PeerDirectory:
             await self._transport.until_change()
 
     async def until_all_met(self) -> None:
-        """Wait, for a moment after the start, until the servers that were met before are heard."""
+        """Wait, for a moment after the start, until the servers that were met before are heard.
+
+        Raises `RefusedError` (UNAVAILABLE) once this server has parted from them, to end.
+        """
         await self._transport.until_all_met()
 
     async def channel_to(self, server: ServerId) -> CallChannel:

@@ -22,7 +22,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, assert_never
 
-from namegraph import Channels, Event, Incarnations, PeerLeaving, PeerLost, PeerMet, PeerReceived, ServerId, Subnet
+from namegraph import (
+    Channels,
+    Event,
+    Incarnations,
+    PeerLeaving,
+    PeerLost,
+    PeerMet,
+    PeerReceived,
+    Refusal,
+    RefusedError,
+    ServerId,
+    Subnet,
+)
 from nameserver.detector.liveness import Life
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.detector.phi import DetectorLimits
@@ -199,6 +211,7 @@ class PeerTransport:
         """How often a server that was waited for came back."""
         self._is_leaving = False
         self._leaving_grace_ms = 0
+        self._refusal_at_end: Refusal | None = None
         self._has_met_all = asyncio.Event()
         """Whether each server that was met before this one started was heard since, or is not waited for."""
         if not core.servers_met:
@@ -244,9 +257,13 @@ class PeerTransport:
         self._hearsay.forget_all_but(others)
         self._notify()
 
-    def leave(self, grace_seconds: float = 0.0) -> None:
-        """Tell all that this server is being stopped, so that they begin nothing new with it, but wait so long."""
+    def leave(self, refusal: Refusal, grace_seconds: float = 0.0) -> None:
+        """Tell all that this server is being stopped, so that they begin nothing new with it, but wait so long.
+
+        Reads get the refusal once the other servers are not heard any more.
+        """
         self._is_leaving = True
+        self._refusal_at_end = refusal
         self._leaving_grace_ms = round(1e3 * grace_seconds)
         for conversation in self._open.values():
             conversation.leave(self._leaving_grace_ms)
@@ -330,7 +347,12 @@ class PeerTransport:
             self._watches.of(server).leaves()
 
     async def until_all_met(self) -> None:
-        """Wait, for a moment after the start, until the servers that were met before are heard."""
+        """Wait, for a moment after the start, until the servers that were met before are heard.
+
+        Raises `RefusedError` (UNAVAILABLE) once this server has parted from them, to end.
+        """
+        if self._refusal_at_end is not None and self.is_closed():
+            raise RefusedError(self._refusal_at_end)
         if not self._has_met_all.is_set():
             for seconds in (MEETING_SECONDS, GREETING_SECONDS):
                 with suppress(TimeoutError):

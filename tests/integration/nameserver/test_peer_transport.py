@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from namegraph.events import AddPeer, RemovePeer
-from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.detector import liveness as watch_module
 from nameserver.detector.liveness import Life
 from nameserver.session.frames import (
@@ -32,6 +32,8 @@ from tests.fakes.peer_server import PATIENCE_SECONDS, FakeServer, until
 
 # One loop for all: gRPC polls for the loop that it was first used from.
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ENDING = Refusal(Reason.UNAVAILABLE, "the server b.x is shutting down")
 
 
 @pytest.fixture
@@ -158,9 +160,18 @@ async def test_a_stopped_server_that_is_started_again_is_met_again(pair, start, 
     assert a.state(address(ports[1])) == "connected"
 
 
+async def test_a_server_that_has_parted_to_end_answers_no_read_that_may_miss_the_others(pair):
+    _, b = pair
+    b.transport.leave(ENDING)
+    await b.transport.until_all_met()
+    await b.close()
+    with pytest.raises(RefusedError, match="b.x is shutting down"):
+        await b.transport.until_all_met()
+
+
 async def test_a_server_that_leaves_says_so_and_still_takes_and_sends_letters(pair):
     a, b = pair
-    b.transport.leave()
+    b.transport.leave(ENDING)
     await until(lambda: a.core.leaving == ["b.x"])
     a.send("b.x", b"echo hello")
     await until(lambda: a.letters("b.x") == [b"hello"])
@@ -170,7 +181,7 @@ async def test_a_server_that_leaves_says_so_and_still_takes_and_sends_letters(pa
 
 async def test_a_server_that_leaves_says_so_again_on_a_connection_that_was_made_again(pair):
     a, b = pair
-    b.transport.leave()
+    b.transport.leave(ENDING)
     await until(lambda: a.core.leaving == ["b.x"])
     for conversation in list(a.transport._conversations):
         conversation.session.lost("cut by the test")

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from namegraph.events import AddPeer, PeerLost, PeerMessage, PeerMet, PeerRestored, Restored
-from namegraph.model.refusals import RefusedError
+from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.run_loop import RunLoop
 from nameserver.session.durable_outbox import DurablePost
@@ -515,7 +515,7 @@ async def test_a_server_that_is_stopped_during_a_long_step_writes_all_that_it_to
     server.send(b"short")
     answer = server.add(OTHER)
     await settle()
-    server.run_loop.refuse_updates("the server is shutting down")
+    server.run_loop.refuse_updates(Refusal(Reason.UNAVAILABLE, "the server is shutting down"))
     server.run_loop.finish()
     await settle()
     assert not server.flushing.done()

@@ -9,7 +9,7 @@ import pytest
 from namegraph.core import ServerCore
 from namegraph.events import CutCommand, ImportCommand, UpdateCommand
 from namegraph.model.operations import CreateGroup, JoinArc
-from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.run_loop import RunLoop
 from storage.errors import DatabaseLostError
@@ -330,7 +330,7 @@ async def test_finishing_flushes_what_was_taken_and_takes_no_more(server):
     await server.until(lambda: server.store.batches)
     second = server.begin(CreateGroup("d@b.c"))
     await settle()
-    server.run_loop.refuse_updates("the server is shutting down")
+    server.run_loop.refuse_updates(Refusal(Reason.UNAVAILABLE, "the server is shutting down"))
     refused = await refusal_of(server.begin(CreateGroup("e@b.c")))
     assert (refused.reason, refused.message) == (Reason.UNAVAILABLE, "the server is shutting down")
     server.run_loop.finish()
