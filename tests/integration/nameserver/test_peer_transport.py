@@ -165,7 +165,7 @@ async def test_a_server_that_has_parted_to_end_answers_no_read_that_may_miss_the
     b.transport.leave(ENDING)
     await b.transport.until_all_met()
     await b.close()
-    with pytest.raises(RefusedError, match="b.x is shutting down"):
+    with pytest.raises(RefusedError, match=r"b\.x is shutting down"):
         await b.transport.until_all_met()
 
 
