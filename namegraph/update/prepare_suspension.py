@@ -43,6 +43,10 @@ def find_inner(
             if isinstance(operation, ReconcileArc) and node is not None and context.graph.kind(node) is NodeKind.GROUP:
                 # Who left the arc may have taken a group for a process; its record is changed all the same.
                 kind = NodeKind.GROUP
+            told = children.get(name.child)
+            if told is not None and kind is NodeKind.ABSENT:
+                # Another arc of the update says what the child is; who left this one need not know.
+                kind = told.kind
             version = NEVER if node is None else records.version_of(node)
             children[name.child] = ChildTruth(name.child, kind, version)
     return tuple(arcs), tuple(children.values()), tuple(declined)
