@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from namegraph.events import Effects as Effects
     from namegraph.events import Event as Event
     from namegraph.events import ImportCommand as ImportCommand
+    from namegraph.events import Lane as Lane
     from namegraph.events import PeerLeaving as PeerLeaving
     from namegraph.events import PeerLetter as PeerLetter
     from namegraph.events import PeerLost as PeerLost
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from namegraph.model.refusals import refuse as refuse
     from namegraph.model.rows import ArcRecord as ArcRecord
     from namegraph.model.rows import ChangeRecord as ChangeRecord
+    from namegraph.model.rows import LogRecord as LogRecord
     from namegraph.model.rows import NodeIndex as NodeIndex
     from namegraph.model.rows import NodeKind as NodeKind
     from namegraph.model.rows import NodeRecord as NodeRecord
@@ -135,6 +137,7 @@ _PUBLIC_NAMES = {
         "Effects",
         "Event",
         "ImportCommand",
+        "Lane",
         "PeerLeaving",
         "PeerLetter",
         "PeerLost",
@@ -212,6 +215,7 @@ _PUBLIC_NAMES = {
     "namegraph.model.rows": (
         "ArcRecord",
         "ChangeRecord",
+        "LogRecord",
         "NodeIndex",
         "NodeKind",
         "NodeRecord",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 from namegraph.model.changes import NO_ORIGIN, Origin
@@ -97,6 +98,15 @@ class RetirePeer:
     deadline: float | None = None
 
 
+class Lane(IntEnum):
+    """Which of the two numbered channels from one server to another; each counts from 1 by itself."""
+
+    LETTERS = 0
+    """Of the update protocol. They go before the others."""
+    POST = 1
+    """Of messages to groups: parcels, and what servers tell one another of them."""
+
+
 @dataclass(frozen=True, slots=True)
 class PeerMessage:
     """A message of another server, encoded. `number` is its place on the channel from that server to this one."""
@@ -104,6 +114,7 @@ class PeerMessage:
     sender: ServerId
     number: int
     encoded: bytes
+    lane: Lane = Lane.LETTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +123,7 @@ class PeerReceived:
 
     peer: ServerId
     through: int
+    lane: Lane = Lane.LETTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +206,7 @@ class PeerLetter(NamedTuple):
     receiver: ServerId
     number: int
     encoded: bytes
+    lane: Lane = Lane.LETTERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,17 @@ class ChangeRecord(NamedTuple):
     """As `namegraph.model.changes` writes and reads them."""
 
 
+class LogRecord(NamedTuple):
+    """One parcel of messages in the log of a server: kept until all that it waits for have passed it."""
+
+    position: int
+    """Rises by one with each parcel of this server, from 1. Its place in the log."""
+    audience: int
+    """The number of the bitmap of mailboxes that get it; 0: nobody here does."""
+    encoded: bytes
+    """The parcel, as it travels."""
+
+
 class ProtocolRow(NamedTuple):
     """What one part of the update protocol must know again after a crash, as that part encodes it."""
 
@@ -134,6 +145,10 @@ class Records:
     changes: list[ChangeRecord] = field(default_factory=list)
     forget_changes_through: int | None = None
     """Changes of this number and below are forgotten."""
+    log: list[LogRecord] = field(default_factory=list)
+    """New entries of the log; their positions rise."""
+    cut_log_through: int | None = None
+    """Entries of the log at this position and below are forgotten."""
     counter: int | None = None
     """The priority counter, where it rose."""
 
@@ -149,6 +164,9 @@ class Records:
         self.changes += later.changes
         if later.forget_changes_through is not None:
             self.forget_changes_through = later.forget_changes_through
+        self.log += later.log
+        if later.cut_log_through is not None:
+            self.cut_log_through = later.cut_log_through
         if later.counter is not None:
             self.counter = later.counter
 
@@ -156,6 +174,8 @@ class Records:
         """Whether nothing needs to be made durable."""
         return (
             not (self.nodes or self.arcs or self.virtual_nodes or self.outcomes or self.protocol or self.changes)
+            and not self.log
+            and self.cut_log_through is None
             and self.counter is None
             and self.forget_changes_through is None
             and self.forget_outcomes_through is None

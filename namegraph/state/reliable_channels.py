@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
-from namegraph.events import PeerLetter
+from namegraph.events import Lane, PeerLetter
 from namegraph.model.names import ServerId
 from namegraph.model.peer_faults import PeerFault
 from namegraph.state.durable_maps import BYTES, DIGITS, NUMBERS_OF_SERVERS, SERVERS, DurableMap, DurableState
@@ -34,16 +34,21 @@ SENT = "sent"
 UNMET = "unmet"
 """Rows: the number of the last letter that can have left to a server, where more were written while it was not met."""
 
+_PREFIXES = {Lane.LETTERS: "", Lane.POST: "post "}
+"""Of the parts of each lane's rows."""
+
 
 class Channels:
-    """The channels to and from all other servers."""
+    """The channels of one lane, to and from all other servers."""
 
-    def __init__(self, durable: DurableState) -> None:
-        self._outbox = DurableMap(durable, OUTBOX, NUMBERS_OF_SERVERS, BYTES)
+    def __init__(self, durable: DurableState, lane: Lane = Lane.LETTERS) -> None:
+        self.lane = lane
+        prefix = _PREFIXES[lane]
+        self._outbox = DurableMap(durable, prefix + OUTBOX, NUMBERS_OF_SERVERS, BYTES)
         """The letters that are kept: of each receiver those after `_forgotten_through`, none left out."""
-        self._handled_through = DurableMap(durable, INBOX, SERVERS, DIGITS)
-        self._sent = DurableMap(durable, SENT, SERVERS, DIGITS)
-        self._left_through = DurableMap(durable, UNMET, SERVERS, DIGITS)
+        self._handled_through = DurableMap(durable, prefix + INBOX, SERVERS, DIGITS)
+        self._sent = DurableMap(durable, prefix + SENT, SERVERS, DIGITS)
+        self._left_through = DurableMap(durable, prefix + UNMET, SERVERS, DIGITS)
         """Of servers to which letters were written while they were not met: the last one before those."""
         self._last_sent = dict(self._sent)
         self._forgotten_through = dict(self._sent)
@@ -92,7 +97,7 @@ class Channels:
         # In this order: whoever reads in another thread finds what was sent through a number.
         self._outbox[receiver, number] = encoded
         self._last_sent[receiver] = number
-        return PeerLetter(receiver, number, encoded)
+        return PeerLetter(receiver, number, encoded, self.lane)
 
     def take(self, sender: ServerId, number: int) -> bool:
         """Whether a letter is the next of its sender; it counts as handled then. Others are counted as faults."""
@@ -122,7 +127,7 @@ class Channels:
         To be read before the next step. Those before are not looked at, so a long backlog is read in pieces.
         """
         for number in range(max(after, self.forgotten_through(receiver)) + 1, self.sent_through(receiver) + 1):
-            yield PeerLetter(receiver, number, self._outbox[receiver, number])
+            yield PeerLetter(receiver, number, self._outbox[receiver, number], self.lane)
 
     def sent_through(self, receiver: ServerId) -> int:
         """The number of the last letter to a server; 0 where there was none."""

@@ -1,0 +1,148 @@
+"""What goes into the delivery half of a step, and what comes out of it beside records and posts.
+
+    Send ---------> Accepted, durable ---------> Settled          Subscribe --> Subscribed --> Acknowledge ...
+      \-> Refusal     CloseParcels before it                        \-> Refusal
+
+`ticket` is chosen by the shell and comes back in each answer. Source: delivery.md sections 5, 9, 16.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from delivery.model import Message, Position, Quality, TargetSet
+from namegraph import NodeId, Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A client sends a message. This server must be the home of the addressed target (or that is nobody's process).
+
+    Answered `Accepted` once the parcel that takes it is closed, and, with `wants_settled`, `Settled` later.
+    """
+
+    ticket: int
+    targets: TargetSet
+    message: Message
+    quality: Quality = Quality.FIFO
+    number: int = 0
+    """Of a message of `message.sender`: 1 more than that of the one before it; 0 where nobody numbers."""
+    request_id: str = ""
+    """Of a message that nobody numbers: repeated, it gets the first answer. Empty: it is sent anew each time."""
+    wants_settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CloseParcels:
+    """Records are about to be written: messages that were accepted since become parcels, and go with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenMailbox:
+    """Keep from now on what reaches a process, whether or not it listens. Answered `MailboxOpened`."""
+
+    ticket: int
+    process: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class CloseMailbox:
+    """Keep nothing any more for a process; its subscriptions end. Answered `MailboxClosed`."""
+
+    ticket: int
+    process: NodeId
+
+
+class Start(Enum):
+    """Where a new subscription begins."""
+
+    START = "start"
+    """With the oldest message that its mailbox has."""
+    NOW = "now"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """An endpoint begins to listen for a process; whoever listened on the same subscription before is taken over.
+
+    A subscription that exists goes on behind what it acknowledged; `start` is for a new one, or a position to go to.
+    Opens the mailbox where there is none. Answered `Subscribed`.
+    """
+
+    ticket: int
+    process: NodeId
+    subscription: str = ""
+    start: Start | Position = Start.START
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """An endpoint has handled all that its subscription was handed through a position. Nobody is answered."""
+
+    mailbox: int
+    subscription: str
+    epoch: int
+    """Of its `Subscribed`: one that was taken over acknowledges nothing."""
+    through: Position
+
+
+DeliveryEvent = Send | CloseParcels | OpenMailbox | CloseMailbox | Subscribe | Acknowledge
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A message is durable at its origin, or was before."""
+
+    ticket: int
+    message_id: str
+    is_repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """All servers below the target set have a message in their logs."""
+
+    ticket: int
+    message_id: str
+    mailboxes: int
+    """How many get it."""
+    servers: int
+    """How many servers have some of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxOpened:
+    """The mailbox of a process."""
+
+    ticket: int
+    mailbox: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxClosed:
+    """There is no mailbox of the process any more."""
+
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    """What an endpoint begins with: it is handed what its mailbox gets behind `cursor`."""
+
+    ticket: int
+    mailbox: int
+    cursor: Position
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRefused:
+    """A command is refused, and nothing of it done."""
+
+    ticket: int
+    refusal: Refusal
+
+
+Answer = Accepted | Settled | MailboxOpened | MailboxClosed | Subscribed | DeliveryRefused

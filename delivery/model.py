@@ -1,0 +1,91 @@
+"""The words of the delivery half: target sets, qualities, messages, positions.
+
+Source: delivery.md sections 0, 1, 5, 9.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from namegraph import NodeId, ServerId
+
+PAYLOAD_BYTES_LIMIT = 1024 * 1024
+"""Of one message."""
+
+HEADERS_BYTES_LIMIT = 8 * 1024
+"""Of one message: names and values together."""
+
+TARGETS_LIMIT = 64
+"""Groups and processes that one message is addressed to; each may have as many exceptions."""
+
+
+class Quality(IntEnum):
+    """What a member that is there throughout can rely on; each quality includes those before it."""
+
+    DATAGRAM = 0
+    """At most once, and only to who listens now."""
+    FIFO = 1
+    """Once, also after crashes and partitions; what is sent to one target set is one sequence, the same for all."""
+
+
+class Target(Struct, frozen=True, array_like=True, order=True):
+    """A group or a process that a message is addressed to, less who is below one of the exceptions, all of them groups."""
+
+    name: NodeId
+    excluding: tuple[NodeId, ...] = ()
+    """Sorted, each once."""
+
+
+TargetSet = tuple[Target, ...]
+"""At least one; the first is the addressed one, whose home is the origin. The order of the others means nothing: sorted."""
+
+
+def target_set(names: list[NodeId], excluding: list[NodeId] | None = None) -> TargetSet:
+    """The set of these targets, each less all of the exceptions."""
+    less = tuple(sorted(set(excluding or ())))
+    first, *others = dict.fromkeys(names)
+    return (Target(first, less), *(Target(name, less) for name in sorted(others)))
+
+
+class Message(Struct, frozen=True, array_like=True):
+    """What is sent, as its receivers get it."""
+
+    payload: bytes
+    headers: tuple[tuple[str, str], ...] = ()
+    sender: str = ""
+    """Who numbers its messages, as the client said; empty where nobody does."""
+    sent_at_ms: int = 0
+    """Milliseconds since 1970 on the clock of the server that accepted it; 0 where it is not known."""
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return len(self.payload) + len(self.sender) + sum(len(name) + len(value) for name, value in self.headers)
+
+
+class Position(NamedTuple):
+    """A place in the log of a server: a message of an entry. As a cursor: all through that message is handled."""
+
+    entry: int
+    index: int
+    """Within the entry, from 0; -1: nothing of it."""
+
+    @classmethod
+    def before(cls, entry: int) -> Position:
+        """The place after which an entry begins."""
+        return cls(entry, -1)
+
+
+class PositionToken(NamedTuple):
+    """A position as clients keep it: a number means something only in the log it is of."""
+
+    server: ServerId
+    incarnation: int
+    """Of that server: its log begins anew where it goes on from an older copy of its database."""
+    position: Position
+
+    def __str__(self) -> str:
+        return f"{self.position.entry}.{self.position.index}@{self.server}#{self.incarnation}"
