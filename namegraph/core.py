@@ -173,6 +173,11 @@ class ServerCore(CoreQueries):
             asked.outcome = self._outcomes.first_answer(found.request_id, digest) if digest else None
             self._requests.begin(found.update_id, asked)
 
+    @property
+    def durable(self) -> DurableState:
+        """All that is remembered as rows of this server's parts; who extends the core keeps its own there too."""
+        return self._context.durable
+
     def keep_changes(self, count: int) -> None:
         """Keep the record of changes of so many updates."""
         self._context.change_log.kept = count

@@ -16,6 +16,7 @@ from namegraph import (
     ChangeRecord,
     Effects,
     Event,
+    LogRecord,
     NodeIndex,
     NodeRecord,
     OutcomeRecord,
@@ -141,6 +142,8 @@ class Disk:
         self._protocol: dict[tuple[str, str], bytes] = {}
         self.changes: dict[int, ChangeRecord] = {}
         """The record of changes, by number."""
+        self.log: dict[int, LogRecord] = {}
+        """The log of messages, by position."""
 
     def copy(self) -> Disk:
         """What a backup that is made now holds."""
@@ -149,6 +152,7 @@ class Disk:
         made._nodes, made._arcs = dict(self._nodes), dict(self._arcs)
         made._virtual_nodes, made._outcomes = dict(self._virtual_nodes), dict(self._outcomes)
         made._protocol, made.changes = dict(self._protocol), dict(self.changes)
+        made.log = dict(self.log)
         return made
 
     def write(self, records: Records) -> None:
@@ -171,6 +175,9 @@ class Disk:
             else:
                 self._protocol[part, key] = value
         self.changes.update((record.number, record) for record in records.changes)
+        self.log.update((record.position, record) for record in records.log)
+        if records.cut_log_through is not None:
+            self.log = {position: record for position, record in self.log.items() if position > records.cut_log_through}
         if records.counter is not None:
             self._counter = records.counter
 

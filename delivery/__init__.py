@@ -1,0 +1,15 @@
+"""Messages to nested groups: accepted once, kept, delivered to each member once, in one sequence a group.
+
+    server     both halves of a server: one event is one step
+    core       which part takes which event
+    origin     messages are accepted, numbered, posted to every server below, and settled
+    post       the numbered lane of parcels between two servers
+    log        parcels in the order in which a server got them; audiences say who gets each
+    mailboxes  who reads the log, and how far
+    senders    what is sent twice is accepted once
+    wire       what servers say to one another
+    reach      what is asked of the graph
+    model, events
+
+Source: delivery.md.
+"""
