@@ -35,11 +35,11 @@ from delivery.events import (
 from delivery.log import Log
 from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
 from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Position
-from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin
+from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting
 from delivery.post import Post
 from delivery.reach import Reach
 from delivery.senders import Senders
-from delivery.wire import LARGEST_PARCEL_BYTES, Confirm, NotAPostError, Parcel, decode, encode
+from delivery.wire import LARGEST_PARCEL_BYTES, SENDER_ID_LIMIT, Confirm, NotAPostError, Parcel, decode, encode
 from namegraph import (
     DurableMap,
     DurableState,
@@ -105,6 +105,8 @@ class DeliveryCore:
         self.reach: Reach | None = None
         """Set before the first step."""
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
+        self._open: dict[tuple[str, int | str], Waiting] = {}
+        """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
         self._waiting: dict[ServerId, dict[int, bytes]] = {}
         """Posts that came and were not taken yet, by sender and number."""
         self._started_at = self.log.last
@@ -184,13 +186,23 @@ class DeliveryCore:
 
     def _send(self, send: Send) -> None:
         message, senders = send.message, self.senders
+        if max(len(message.sender), len(send.request_id)) > SENDER_ID_LIMIT:
+            raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
+        key = (message.sender, send.number) if send.number else ("", send.request_id)
+        if key in self._open:
+            self._open[key].also_for(send)
+            return
         first = senders.first_answer(message.sender, send.number, send.request_id)
         if first is not None:
             self._answers.append(Accepted(send.ticket, first, is_repeated=True))
+            if send.wants_settled:
+                self._answers += self.origin.wait(send.ticket, first)
             return
         self._require_possible(send)
-        message_id = self.origin.take(send)
-        senders.remember(message.sender, send.number, send.request_id, message_id)
+        waiting = self.origin.take(send)
+        senders.begin(message.sender, send.number)
+        if send.number or send.request_id:
+            self._open[key] = waiting
 
     def _require_possible(self, send: Send) -> None:
         message, reach = send.message, self._reach
@@ -229,18 +241,22 @@ class DeliveryCore:
 
     def _close_parcels(self) -> None:
         origin, reach = self.origin, self._reach
-        for parcel, sends in origin.close():
-            self._answers += [Accepted(send.ticket, parcel.message_id(index)) for index, send in enumerate(sends)]
+        self._open.clear()
+        for parcel, together in origin.close():
+            for index, waiting in enumerate(together):
+                name, send = parcel.message_id(index), waiting.send
+                self.senders.remember(send.message.sender, send.number, send.request_id, name)
+                self._answers += [Accepted(ticket, name) for ticket in waiting.tickets]
             audience = self.audiences.of(parcel.targets, reach, self.mailboxes)
             servers = origin.servers_below(parcel, reach)
             if not audience and not servers:
-                self._answers += origin.settled_at_once(parcel, sends)
+                self._answers += origin.settled_at_once(parcel, together)
                 continue
             encoded = encode(parcel)
             # It is in the log, though nobody here gets it, as long as it must be kept for others.
             position = self._append(audience, encoded)
             origin.keep(position, encoded)
-            self._letters += origin.begin(parcel, sends, servers, reach, position=position, mailboxes=len(audience))
+            self._letters += origin.begin(parcel, together, servers, reach, position=position, mailboxes=len(audience))
             self._answers += origin.settle(position)
 
     def _append(self, audience: BitMap, encoded: bytes) -> int:

@@ -105,9 +105,9 @@ class Settled:
 
     ticket: int
     message_id: str
-    mailboxes: int
-    """How many get it."""
-    servers: int
+    mailboxes: int | None
+    """How many get it; None of a message that was settled before it was sent again: that is not known any more."""
+    servers: int | None
     """How many servers have some of them."""
     unreachable: tuple[ServerId, ...] = ()
     """Servers that others name as further below, and that are not known at the origin. Sorted."""

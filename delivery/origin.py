@@ -55,6 +55,7 @@ class _ParcelRow(Struct, array_like=True):
     sequence: int
     incarnation: int
     first_serial: int
+    messages: int
     mailboxes: int
     """How many get it at this server."""
     posted: dict[ServerId, int]
@@ -79,11 +80,20 @@ class _Sequence:
 
 
 @dataclass(slots=True)
-class _Open:
-    """The messages of a sequence that are in no parcel yet."""
+class Waiting:
+    """A message that waits for the next parcel, and who is to be told of it."""
 
-    sends: list[Send]
-    size: int = 0
+    send: Send
+    tickets: list[int]
+    """Of the callers; more than one where it was sent again meanwhile."""
+    settled_tickets: list[int]
+    """Of those who want to know that it is settled."""
+
+    def also_for(self, send: Send) -> None:
+        """The same message was sent again."""
+        self.tickets.append(send.ticket)
+        if send.wants_settled:
+            self.settled_tickets.append(send.ticket)
 
 
 class Origin:
@@ -98,9 +108,10 @@ class Origin:
         self._sequences = {number: _Sequence() for number in self._rows}
         self._by_serial: dict[tuple[int, int, int], int] = {}
         """Positions by sequence, incarnation and first serial."""
-        self._open: dict[int, _Open] = {}
-        self._waiting: dict[int, list[tuple[Send, str]]] = {}
-        """Who is to be told when a parcel is settled, with the id of each message; by position."""
+        self._open: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
+        """Messages that are in no parcel yet."""
+        self._waiting: dict[int, list[tuple[int, str]]] = {}
+        """By position of a parcel: tickets of those who are to be told when it is settled, with the message's id."""
         self.incarnation = 0
         """Of this server."""
         self.backlog_bytes = 0
@@ -126,39 +137,36 @@ class Origin:
 
     # -- messages become parcels
 
-    def take(self, send: Send) -> str:
-        """Number a message and let it wait for the next parcel; returns its id."""
-        key = (send.targets, send.quality)
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = max(self._rows, default=0) + 1
-            self._rows[number] = _SequenceRow(send.targets, send.quality, 1)
-            self._sequences[number] = _Sequence()
-        row = self._rows[number]
-        open_parcel = self._open.setdefault(number, _Open([]))
-        serial = row.next_serial + len(open_parcel.sends)
-        open_parcel.sends.append(send)
-        open_parcel.size += send.message.size
+    def take(self, send: Send) -> Waiting:
+        """Let a message wait for the next parcel."""
+        waiting = Waiting(send, [], [])
+        waiting.also_for(send)
+        self._open.setdefault((send.targets, send.quality), []).append(waiting)
         self.open_bytes += send.message.size
-        return message_id(serial, send.targets, number, self.incarnation)
+        return waiting
 
     @property
     def has_open(self) -> bool:
         """Whether messages wait for the next parcel."""
         return bool(self._open)
 
-    def close(self) -> Iterator[tuple[Parcel, list[Send]]]:
-        """The parcels of all messages that wait, and what each message of them was."""
+    def close(self) -> Iterator[tuple[Parcel, list[Waiting]]]:
+        """The parcels of all messages that wait, with what each message of them was."""
         opened, self._open, self.open_bytes = self._open, {}, 0
-        for number, open_parcel in opened.items():
+        for key, all_waiting in opened.items():
+            number = self._numbers.get(key)
+            if number is None:
+                number = self._numbers[key] = max(self._rows, default=0) + 1
+                self._rows[number] = _SequenceRow(*key, next_serial=1)
+                self._sequences[number] = _Sequence()
             row = self._rows[number]
-            for sends in _cut_up(open_parcel.sends):
-                messages = tuple(send.message for send in sends)
+            for together in _cut_up(all_waiting):
+                messages = tuple(waiting.send.message for waiting in together)
                 yield (
                     Parcel(number, self.incarnation, row.next_serial, row.targets, row.quality, messages),
-                    sends,
+                    together,
                 )
-                row.next_serial += len(sends)
+                row.next_serial += len(together)
             self._rows.touch(number)
 
     def servers_below(self, parcel: Parcel, reach: Reach) -> list[ServerId]:
@@ -176,7 +184,7 @@ class Origin:
     def begin(
         self,
         parcel: Parcel,
-        sends: list[Send],
+        together: list[Waiting],
         servers: list[ServerId],
         reach: Reach,
         *,
@@ -184,13 +192,12 @@ class Origin:
         mailboxes: int,
     ) -> list[PeerLetter]:
         """Post a parcel that is in the log; returns what is to leave."""
-        row = _ParcelRow(parcel.sequence, parcel.incarnation, parcel.first_serial, mailboxes, {})
+        row = _ParcelRow(parcel.sequence, parcel.incarnation, parcel.first_serial, len(together), mailboxes, {})
         self._parcels[position] = row
         self._by_serial[row.sequence, row.incarnation, row.first_serial] = position
         self._sequences[parcel.sequence].unsettled.append(position)
-        waiting = [(send, parcel.message_id(index)) for index, send in enumerate(sends) if send.wants_settled]
-        if waiting:
-            self._waiting[position] = waiting
+        if asked := _asked(parcel, together):
+            self._waiting[position] = asked
         return self._found(parcel.sequence, servers, reach)
 
     def _own_onward(self, targets: TargetSet, reach: Reach) -> list[ServerId]:
@@ -248,13 +255,19 @@ class Origin:
         return True, letters, self.settle(position)
 
     @staticmethod
-    def settled_at_once(parcel: Parcel, sends: list[Send]) -> list[Answer]:
+    def settled_at_once(parcel: Parcel, together: list[Waiting]) -> list[Answer]:
         """What callers are to be told of a parcel that nobody gets."""
-        return [
-            Settled(send.ticket, parcel.message_id(index), 0, 0)
-            for index, send in enumerate(sends)
-            if send.wants_settled
-        ]
+        return [Settled(ticket, name, 0, 0) for ticket, name in _asked(parcel, together)]
+
+    def wait(self, ticket: int, name: str) -> list[Answer]:
+        """Let one more caller wait until a message is settled; what to tell at once, where it was settled before."""
+        for position, row in self._parcels.items():
+            targets = self._rows[row.sequence].targets
+            for serial in range(row.first_serial, row.first_serial + row.messages):
+                if message_id(serial, targets, row.sequence, row.incarnation) == name:
+                    self._waiting.setdefault(position, []).append((ticket, name))
+                    return self.settle(position)
+        return [Settled(ticket, name, None, None)]
 
     def settle(self, position: int) -> list[Answer]:
         """What callers are to be told of a parcel, where it is settled; it is forgotten after all before it."""
@@ -263,8 +276,8 @@ class Origin:
             return []
         served = [count for count in (row.mailboxes, *row.posted.values()) if count]
         answers: list[Answer] = [
-            Settled(send.ticket, name, sum(served), len(served), row.unknown)
-            for send, name in self._waiting.pop(position, ())
+            Settled(ticket, name, sum(served), len(served), row.unknown)
+            for ticket, name in self._waiting.pop(position, ())
         ]
         unsettled = self._sequences[row.sequence].unsettled
         while unsettled and self._parcels[unsettled[0]].is_settled:
@@ -291,14 +304,23 @@ class Origin:
         return leaving
 
 
-def _cut_up(sends: list[Send]) -> Iterator[list[Send]]:
+def _asked(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:
+    return [
+        (ticket, parcel.message_id(index))
+        for index, waiting in enumerate(together)
+        for ticket in waiting.settled_tickets
+    ]
+
+
+def _cut_up(all_waiting: list[Waiting]) -> Iterator[list[Waiting]]:
     """In parcels of no more messages and bytes than one takes."""
-    together: list[Send] = []
+    together: list[Waiting] = []
     size = 0
-    for send in sends:
-        if together and (len(together) == PARCEL_MESSAGES_LIMIT or size + send.message.size > PARCEL_BYTES_LIMIT):
+    for waiting in all_waiting:
+        more = waiting.send.message.size
+        if together and (len(together) == PARCEL_MESSAGES_LIMIT or size + more > PARCEL_BYTES_LIMIT):
             yield together
             together, size = [], 0
-        together.append(send)
-        size += send.message.size
+        together.append(waiting)
+        size += more
     yield together

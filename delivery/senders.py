@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from delivery.wire import SENDER_ID_LIMIT
 from namegraph import TEXTS, DurableMap, DurableState, Reason, packed, refuse
 
 REQUESTS_REMEMBERED = 10_000
@@ -28,31 +27,39 @@ class Senders:
         in_order = sorted((came, request) for request, (came, _) in self._requests.items())
         self._order = deque(request for _, request in in_order)
         self._came = in_order[-1][0] if in_order else 0
+        self._ahead: dict[str, int] = {}
+        """The highest numbers of senders whose messages wait for the next parcel."""
 
     def first_answer(self, sender: str, number: int, request_id: str) -> str | None:
         """The id that this very message was given before; None where it is new.
 
         Raises `RefusedError` where it is out of sequence.
         """
-        if len(sender) > SENDER_ID_LIMIT or len(request_id) > SENDER_ID_LIMIT:
-            raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
+        if not number:
+            return self._requests.get(request_id, (0, None))[1] if request_id else None
+        last, message_id = self._last.get(sender, (0, ""))
+        if number == last:
+            return message_id
+        expected = self._ahead.get(sender, last) + 1
+        if number != expected:
+            raise refuse(
+                Reason.OUT_OF_SEQUENCE,
+                f"the next message of {sender} is number {expected}, not {number}",
+                expected=str(expected),
+                sender=sender,
+            )
+        return None
+
+    def begin(self, sender: str, number: int) -> None:
+        """A message is to go with the next parcel."""
         if number:
-            last, message_id = self._last.get(sender, (0, ""))
-            if number == last:
-                return message_id
-            if number != last + 1:
-                raise refuse(
-                    Reason.OUT_OF_SEQUENCE,
-                    f"the next message of {sender} is number {last + 1}, not {number}",
-                    expected=str(last + 1),
-                    sender=sender,
-                )
-            return None
-        return self._requests.get(request_id, (0, None))[1] if request_id else None
+            self._ahead[sender] = number
 
     def remember(self, sender: str, number: int, request_id: str, message_id: str) -> None:
-        """A message was accepted."""
+        """A message is in a parcel, and durable with it."""
         if number:
+            if self._ahead.get(sender) == number:
+                del self._ahead[sender]
             self._last[sender] = (number, message_id)
             if len(self._last) > SENDERS_REMEMBERED:
                 del self._last[next(iter(self._last))]

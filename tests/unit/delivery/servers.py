@@ -63,7 +63,10 @@ class Servers:
             if other == server:
                 continue
             for one, two in ((server, other), (other, server)):
-                for lane, there in ((Lane.LETTERS, self.servers[two].channels), (Lane.POST, self.servers[two].delivery.post)):
+                for lane, there in (
+                    (Lane.LETTERS, self.servers[two].channels),
+                    (Lane.POST, self.servers[two].delivery.post),
+                ):
                     self.step(one, PeerReceived(two, there.handled_through(one), lane))
                 for channels in (self.servers[one].channels, self.servers[one].delivery.post):
                     for letter in channels.kept(two):
