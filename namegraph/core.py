@@ -12,7 +12,7 @@ that it affects is under way. Source: protocol.md sections 3 and 5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
+from typing import Self, assert_never
 
 from namegraph.events import (
     AddPeer,
@@ -115,7 +115,7 @@ class ServerCore(CoreQueries):
     @classmethod
     def restore(
         cls, state: StoredState, *, subnets: Iterable[Subnet], peers: Mapping[Subnet, str] | None = None
-    ) -> ServerCore:
+    ) -> Self:
         """The core as it was when `state` was written; raises `InconsistentStateError`.
 
         `peers`: where the configuration says that the servers of other subnets are. What must be told to other servers

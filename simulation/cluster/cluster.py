@@ -16,11 +16,14 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
+from delivery.events import Answer, DeliveryEvent
+from delivery.server import Server
 from namegraph import (
     AddPeer,
     ChangeRecord,
     Command,
     Event,
+    LogRecord,
     Outcome,
     PeerLetter,
     PeerMessage,
@@ -29,8 +32,8 @@ from namegraph import (
     PeerRestored,
     Priority,
     ReadCommand,
+    Records,
     Restored,
-    ServerCore,
     ServerId,
     Subnet,
     Tick,
@@ -39,6 +42,7 @@ from namegraph import (
 )
 from namegraph.events import Reply
 from namegraph.wire.codec import Message, decode
+from resolver.reach import GraphReach
 from simulation.cluster.disk import Disk, Held, Queue, Taken
 from simulation.cluster.message_text import update_of
 from simulation.cluster.networks import Arrival, Errand, Network, Sent
@@ -102,6 +106,16 @@ class Connections(Protocol):
         """A server is back."""
 
 
+class Watcher:
+    """Whoever looks on at messages: this one does not care."""
+
+    def answered(self, server: ServerId, answers: list[Answer]) -> None:
+        """What clients of the delivery half are told."""
+
+    def written(self, server: ServerId, records: Records, instant: int) -> None:
+        """What became durable at a server, and at which step it was made."""
+
+
 class Cluster:
     """Servers, their disks, and what is under way between them."""
 
@@ -131,6 +145,7 @@ class Cluster:
         self.down_for: Callable[[], float] = lambda: 0.0
         """Asked at such a crash: how long it stays away."""
         self.on_answer: Callable[[int, Outcome], None] = lambda _ticket, _outcome: None
+        self.watcher = Watcher()
         self.queues: dict[ServerId, Queue] = {}
         self.down: dict[ServerId, None] = {}
         """Servers that have crashed and not started again."""
@@ -144,7 +159,7 @@ class Cluster:
         """How many steps were taken."""
         self.subnets = tuple(subnets)
         self.network = network
-        self.servers: dict[ServerId, ServerCore] = {}
+        self.servers: dict[ServerId, Server] = {}
         self.answers: dict[int, Outcome] = {}
         self.places: dict[int, Priority] = {}
         """Where in the order of updates each answer was decided."""
@@ -167,12 +182,14 @@ class Cluster:
         """Commands that were taken and not answered, by ticket."""
         self._asked_at: dict[int, ServerId] = {}
         self._tickets: dict[UpdateId, int] = {}
-        for subnet in subnets:
-            server = ServerId(subnet)
+        self._begin()
+
+    def _begin(self) -> None:
+        for server in map(ServerId, self.subnets):
             self._disks[server] = Disk(server)
             self.queues[server] = Queue()
             self._start(server)
-            if not is_configured:
+            if not self._is_configured:
                 self._add_peers(server)
             self._meet_all(server)
 
@@ -234,7 +251,7 @@ class Cluster:
         if self._after_step is not None:
             self._after_step()
 
-    def _step(self, arrival: Arrival, event: Event, crash_at: float | None) -> None:
+    def _step(self, arrival: Arrival, event: Event | DeliveryEvent, crash_at: float | None) -> None:
         server = arrival.server
         self.instant += 1
         place = len(self.history)
@@ -253,7 +270,7 @@ class Cluster:
         taken = Taken(event, effects, effects.replies, handled_through, self.instant, place, crash_at, is_next)
         queue = self.queues[server]
         if queue.is_quick:
-            self._disks[server].write(effects.records)
+            self._write(server, effects.records)
             self._let_out(server, taken)
             return
         taken.replies = [reply for reply in effects.replies if not reply.is_confirmed]
@@ -294,6 +311,14 @@ class Cluster:
         """What a server has written of changes, oldest first."""
         changes = self._disks[server].changes
         return [changes[number] for number in sorted(changes)]
+
+    def log_of(self, server: ServerId) -> Mapping[int, LogRecord]:
+        """What is durable of a server's log of messages, by position."""
+        return self._disks[server].log
+
+    def _write(self, server: ServerId, records: Records, instant: int | None = None) -> None:
+        self._disks[server].write(records)
+        self.watcher.written(server, records, self.instant if instant is None else instant)
 
     def crash(self, server: ServerId, *, down_for: float, disk: Disk | None = None) -> None:
         """Let a server lose all that is not durable, and stay away for a while; `disk`: what it is left with then."""
@@ -365,7 +390,7 @@ class Cluster:
         for other in others:
             self.network.lose(server, other)
         effects = core.step(Tick(), self.now)
-        self._disks[server].write(effects.records)
+        self._write(server, effects.records)
         self._send_own_kept(server)
         for reply in effects.replies:
             assert reply.ticket not in self._asking, "nobody waits at a server that starts"
@@ -373,7 +398,7 @@ class Cluster:
             for sender, receiver in ((server, other), (other, server)):
                 receipt = PeerReceived(receiver, self.durable_through(receiver, sender))
                 effects = self.servers[sender].step(receipt, self.now)
-                self._disks[sender].write(effects.records)
+                self._write(sender, effects.records)
                 for letter in effects.messages:
                     self._send(sender, letter)
                 self._answer(effects.replies)
@@ -397,7 +422,7 @@ class Cluster:
     def _send_own_kept(self, server: ServerId) -> None:
         """Send a server that has started what it had sent to itself and not handled."""
         receipt = PeerReceived(server, self.durable_through(server, server))
-        self._disks[server].write(self.servers[server].step(receipt, self.now).records)
+        self._write(server, self.servers[server].step(receipt, self.now).records)
         self.send_kept(server, server)
 
     def _ask_again(self, server: ServerId) -> None:
@@ -415,7 +440,7 @@ class Cluster:
             return None
         return NOTHING_DURABLE if self._chance_of(LOST_STEPS_SHARE) else 0.0
 
-    def _is_receipt_lost(self, server: ServerId, event: Event) -> bool:
+    def _is_receipt_lost(self, server: ServerId, event: Event | DeliveryEvent) -> bool:
         connections = self.connections
         return (
             connections is not None and isinstance(event, PeerReceived) and not connections.carries(event.peer, server)
@@ -433,7 +458,7 @@ class Cluster:
         self._restarts_left -= 1
         written, lost = ([], []) if self._crashes is None else self.queues[server].lose(self._crashes)
         for taken in written:
-            self._disks[server].write(taken.effects.records)
+            self._write(server, taken.effects.records, taken.instant)
         for taken in lost:
             self.history[taken.place] = None
         if lost:
@@ -462,7 +487,7 @@ class Cluster:
             queue.put_back()
             return
         for taken in written:
-            self._disks[server].write(taken.effects.records)
+            self._write(server, taken.effects.records, taken.instant)
         queue.writing = []
         for number, taken in enumerate(written):
             queue.leaving = written[number + 1 :]
@@ -497,6 +522,7 @@ class Cluster:
         if met is not None:
             self.send_kept(server, met)
         self._answer(replies)
+        self.watcher.answered(server, taken.effects.answers)
         self._arm(server)
         if isinstance(taken.event, PeerMessage):
             receipt = PeerReceived(server, taken.handled_through)
@@ -521,7 +547,9 @@ class Cluster:
     def _start(self, server: ServerId) -> None:
         own = Subnet(server)
         peers = {subnet: _address(subnet) for subnet in self.subnets if subnet != own and self._is_configured}
-        self.servers[server] = ServerCore.restore(self._disks[server].read(), subnets=[own], peers=peers)
+        disk = self._disks[server]
+        core = self.servers[server] = Server.restore(disk.read(), subnets=[own], peers=peers)
+        core.begin_delivery(GraphReach, [disk.log[position] for position in core.delivery.needed()])
         if self._own_parts_later:
             self.servers[server].leave_own_parts_for_later()
         if self._forgets_at_once:
@@ -532,13 +560,13 @@ class Cluster:
         for subnet in self.subnets:
             if subnet != Subnet(server):
                 added = AddPeer(NO_TICKET, subnet, _address(subnet))
-                self._disks[server].write(self.servers[server].step(added, self.now).records)
+                self._write(server, self.servers[server].step(added, self.now).records)
 
     def _meet_all(self, server: ServerId) -> None:
         for subnet in self.subnets:
             if subnet != Subnet(server):
                 met = PeerMet(ServerId(subnet), (subnet,))
-                self._disks[server].write(self.servers[server].step(met, self.now).records)
+                self._write(server, self.servers[server].step(met, self.now).records)
 
     def counts(self) -> Counter[str]:
         """How many messages of each type were sent."""
@@ -558,7 +586,7 @@ class Cluster:
         self.sent.append(sent)
         self.network.send(sent, PeerMessage(sender, letter.number, letter.encoded))
 
-    def _name_updates(self, server: ServerId, event: Event) -> None:
+    def _name_updates(self, server: ServerId, event: Event | DeliveryEvent) -> None:
         """Remember which update a command began; the coordinator of an update holds an entry of it from the start."""
         if isinstance(event, UpdateCommand | ReadCommand):
             for update_id in self.servers[server].entries.by_update:

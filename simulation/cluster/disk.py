@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 
+from delivery.events import DeliveryEvent
+from delivery.server import ServerEffects
 from namegraph import (
     ArcRecord,
     ChangeRecord,
-    Effects,
     Event,
     LogRecord,
     NodeIndex,
@@ -40,8 +41,8 @@ WRITTEN_SHARE = 0.5
 class Taken:
     """A step that was taken, and what waits until it is durable."""
 
-    event: Event
-    effects: Effects
+    event: Event | DeliveryEvent
+    effects: ServerEffects
     replies: list[Reply]
     """Those that wait for it."""
     handled_through: int
