@@ -44,7 +44,7 @@ class GraphReach:
 
     def below(self, group: NodeId) -> Below:
         """What a group of any server reaches here."""
-        node = self._core.graph.index.get(group)
+        node = self._core.graph.group(group)
         if node is None:
             return NOBODY
         plan = self._plans.plan(node)

@@ -259,6 +259,7 @@ class Deliveries(Watcher):
     # -- what servers answer
 
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
+        """What servers answer senders and endpoints."""
         for answer in answers:
             match answer:
                 case Accepted(ticket, message_id):

@@ -118,20 +118,25 @@ class Servers:
     def leave(self, parent, child):
         return self.update(parent.partition("@")[2], LeaveArc(NodeId(parent), NodeId(child)))
 
-    def send(self, *targets, payload=b"hello", excluding=(), settled=True, run=True, **more):
+    def new_send(self, *targets, payload=b"hello", excluding=(), sender="", **more):
+        """A command to send a message to groups."""
+        names, less = [NodeId(name) for name in targets], [NodeId(name) for name in excluding]
+        message = Message(payload, sender=sender)
+        return Send(self.ticket(), target_set(names, less), message, wants_settled=True, **more)
+
+    def close_parcels(self, server):
+        self.step(server, CloseParcels())
+        self.run()
+
+    def send(self, *targets, run=True, **more):
         """Send a message to groups; returns the answers."""
         server = ServerId(targets[0].partition("@")[2])
-        ticket = self.ticket()
-        names = [NodeId(name) for name in targets]
-        message = Message(payload, sender=more.pop("sender", ""))
-        self.step(
-            server,
-            Send(ticket, target_set(names, [NodeId(one) for one in excluding]), message, wants_settled=settled, **more),
-        )
+        send = self.new_send(*targets, **more)
+        self.step(server, send)
         self.step(server, CloseParcels())
         if run:
             self.run()
-        return self.answers.get(ticket, [])
+        return self.answers.get(send.ticket, [])
 
     def listen(self, process, subscription="", **more):
         """Open a mailbox, and a subscription of it."""
