@@ -5,8 +5,9 @@ integer on one clock of the watcher, in any unit; it never falls, and what has t
 which it was recorded. Datagrams are not recorded: nothing is promised of them that a history could break.
 
 Where a watcher cannot see the very instant, these choices accuse nobody who is innocent: `Accepted` not later than the
-message became durable at its origin, `SettledAt` not earlier than it settled, `Acknowledged` not earlier than the
-acknowledgement was durable, `StreamEnded` not later than the stream broke.
+message became durable at its origin, `SettledAt` not earlier than it settled, `StreamEnded` not later than the stream
+broke. `Acknowledged` comes before the streams that began behind it, and not before others: who does not see a database
+knows it from where the next stream begins.
 Source: delivery.md section 2.
 """
 
@@ -114,7 +115,8 @@ class StreamBegan:
     stream: int
     """A number that no other stream of the subscription has."""
     sought: Position | None = None
-    """Where the endpoint asked to go on behind; None: behind what is acknowledged, or where a new one begins."""
+    """Where the endpoint asked to go on behind: the subscription stands there from then on, as if all through it were
+    acknowledged and nothing behind it. None: it goes on behind what is acknowledged, or is new."""
 
 
 @dataclass(frozen=True, slots=True)
