@@ -34,7 +34,7 @@ from delivery.events import (
 )
 from delivery.log import Log
 from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
-from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Position
+from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Position, TargetSet
 from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting
 from delivery.post import Post
 from delivery.reach import Reach
@@ -112,6 +112,10 @@ class DeliveryCore:
         self._started_at = self.log.last
         self._letters: list[PeerLetter] = []
         self._answers: list[Answer] = []
+
+    def audience(self, targets: TargetSet) -> BitMap:
+        """The mailboxes here that a target set reaches now. The caller must not change it."""
+        return self.audiences.of(targets, self._reach, self.mailboxes)
 
     def needed(self) -> list[int]:
         """The positions of the parcels that are to be given back with `keep` before the first step; sorted."""
@@ -247,7 +251,7 @@ class DeliveryCore:
                 name, send = parcel.message_id(index), waiting.send
                 self.senders.remember(send.message.sender, send.number, send.request_id, name)
                 self._answers += [Accepted(ticket, name) for ticket in waiting.tickets]
-            audience = self.audiences.of(parcel.targets, reach, self.mailboxes)
+            audience = self.audience(parcel.targets)
             servers = origin.servers_below(parcel, reach)
             if not audience and not servers:
                 self._answers += origin.settled_at_once(parcel, together)
@@ -306,7 +310,7 @@ class DeliveryCore:
         if self._reach.home_of(parcel.targets[0].name) not in (None, sender):
             self.post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
             return
-        audience = self.audiences.of(parcel.targets, self._reach, self.mailboxes)
+        audience = self.audience(parcel.targets)
         key = (sender, parcel.sequence)
         heard = self._heard.get(key)
         # Posted again after the lane began anew, or to a server that was found twice.

@@ -402,4 +402,4 @@ class _Streams:
 
 
 def _at(position: Position) -> str:
-    return f"{position.entry}.{position.index}"
+    return f"{position.entry}.{position.item}"

@@ -47,5 +47,3 @@ def read(
 def gap(cursor: Position, *, cut: int) -> Position | None:
     """Through where entries behind a cursor are gone; None: none of them is."""
     return Position.before(cut + 1) if cursor < Position.before(cut + 1) else None
-
-

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 
-from delivery.history import History, SubscriptionId
-from delivery.properties import check
+import msgspec
 
 from delivery import history
 from delivery.events import (
@@ -33,7 +32,10 @@ from delivery.events import (
     Subscribe,
     Subscribed,
 )
+from delivery.history import History, SubscriptionId
+from delivery.mailboxes import Cursor, Mailbox
 from delivery.model import Message, Position, TargetSet, target_set
+from delivery.properties import check
 from delivery.reading import gap, read
 from delivery.wire import Parcel, decode_stored
 from namegraph import NodeId, Records, ServerId, subnet_of
@@ -101,8 +103,7 @@ class Deliveries(Watcher):
         self._cluster = cluster
         self._population = population
         self._chance = chance
-        self._history: list[tuple[int, int, history.Happening]] = []
-        """Instant, order of recording, and what happened."""
+        self._history: list[history.Happening] = []
         self._ticket = FIRST_TICKET
         self._senders: dict[int, _Sender] = {}
         """By ticket of what they wait for."""
@@ -118,6 +119,8 @@ class Deliveries(Watcher):
         self._members: dict[tuple[ServerId, NodeId, TargetSet], bool] = {}
         self._graphs: dict[ServerId, tuple[object, ...]] = {}
         self._closing_parcels: set[ServerId] = set()
+        self._numbers: dict[tuple[ServerId, NodeId], int] = {}
+        """Of mailboxes, as far as they are durable."""
         self.tally: Counter[str] = Counter()
         cluster.watcher = self
 
@@ -295,7 +298,7 @@ class Deliveries(Watcher):
         return self._cluster.instant
 
     def _note(self, happening: history.Happening) -> None:
-        self._history.append((happening.at, len(self._history), happening))
+        self._history.append(happening)
 
     def watch(self) -> None:
         """Called after each step: who is below what, at the home of each mailbox."""
@@ -308,7 +311,7 @@ class Deliveries(Watcher):
                 continue
             self._graphs[server] = state
             for targets in self._sets:
-                audience = delivery.audiences.of(targets, delivery.reach, delivery.mailboxes)
+                audience = delivery.audience(targets)
                 for process, number in delivery.mailboxes.numbers.items():
                     is_below = number in audience
                     if self._members.get((server, process, targets)) != is_below:
@@ -330,12 +333,24 @@ class Deliveries(Watcher):
                         self._note(history.SettledAt(self._at, message_id, 0))
                 case "mailbox":
                     self._note_mailbox(server, NodeId(key), value, instant)
-                case "cursor":
-                    pass
+                case "cursor" if value is not None:
+                    self._note_cursor(server, key, msgspec.msgpack.decode(value, type=Cursor))
 
     def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
-        kind = history.MailboxOpened if value is not None else history.MailboxClosed
-        self._note(kind(instant, server, process, 0))
+        if value is None:
+            number = self._numbers.pop((server, process), 0)
+            self._note(history.MailboxClosed(self._at, server, process, number))
+            return
+        number = msgspec.msgpack.decode(value, type=Mailbox).number
+        self._numbers[server, process] = number
+        self._note(history.MailboxOpened(instant, server, process, number))
+
+    def _note_cursor(self, server: ServerId, key: str, cursor: Cursor) -> None:
+        number, _, name = key.partition(" ")
+        for (home, process), mailbox in self._numbers.items():
+            if home == server and mailbox == int(number):
+                subscription = SubscriptionId(server, process, name)
+                self._note(history.Acknowledged(self._at, subscription, cursor.position))
 
     def _note_accepted(self, server: ServerId, parcel: Parcel, instant: int) -> None:
         for number, message in enumerate(parcel.messages):
@@ -362,8 +377,7 @@ class Deliveries(Watcher):
         for endpoint in self._endpoints.values():
             if endpoint.is_open and endpoint.subscription.server not in self._cluster.down:
                 self._hand(endpoint, at_most=1_000_000)
-        found = History([happening for _, _, happening in sorted(self._history, key=lambda one: one[:2])])
-        violations = check(found, is_at_rest=True)
+        violations = check(History.gathered(self._history), is_at_rest=True)
         if violations:
             raise InvariantViolatedError(f"messages: {violations[0]}")
         for server, core in self._cluster.servers.items():
