@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from delivery.core import DeliveryCore
 from delivery.events import Answer, DeliveryEvent
+from delivery.post import Post
 from delivery.reach import Reach
 from namegraph import (
     CoreQueries,
@@ -39,10 +40,12 @@ class Server(ServerCore):
     """Both cores of one server."""
 
     delivery: DeliveryCore
+    posts: Post
 
     def _start(self, context: ServerContext, *, configured: Mapping[Subnet, str]) -> None:
         super()._start(context, configured=configured)
         self.delivery = DeliveryCore(context.durable, context.server)
+        self.posts = self.delivery.post
 
     def begin_delivery(self, reach: Callable[[CoreQueries], Reach], stored: Iterable[LogRecord] = ()) -> None:
         """To be called before the first step. `stored`: the entries of the log that `delivery.needed` names."""

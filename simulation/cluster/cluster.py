@@ -21,8 +21,10 @@ from delivery.server import Server
 from namegraph import (
     AddPeer,
     ChangeRecord,
+    Channels,
     Command,
     Event,
+    Lane,
     LogRecord,
     Outcome,
     PeerLetter,
@@ -167,6 +169,8 @@ class Cluster:
         """The places of all answers and who gave them, in the order of time; a crash may keep one from its caller, or
         undo it."""
         self.sent: list[Sent] = []
+        """Letters: all of these have a message."""
+        self.posts_sent = 0
         self.history: list[Arrival | Restart | None] = []
         """All that was taken, in order, and which server crashed when; None: what a crash has undone."""
         self.restarts = 0
@@ -261,13 +265,15 @@ class Cluster:
             self.queues[server].begin_again(self.servers.keys() - {server})
         elif isinstance(event, PeerRestored):
             self.queues[server].begin_again([event.peer])
-        is_next = isinstance(event, PeerMessage) and event.number == core.channels.handled_through(event.sender) + 1
+        letter = event if isinstance(event, PeerMessage) and event.lane is Lane.LETTERS else None
+        is_next = letter is not None and letter.number == core.channels.handled_through(letter.sender) + 1
         effects = core.step(event, self.now)
         require_no_fault(server, core)
         self._note_places(server, effects.replies)
         self._name_updates(server, event)
-        handled_through = core.channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0
+        handled_through = 0 if letter is None else core.channels.handled_through(letter.sender)
         taken = Taken(event, effects, effects.replies, handled_through, self.instant, place, crash_at, is_next)
+        taken.posts_before, core.posts.handled_since = core.posts.handled_since, {}
         queue = self.queues[server]
         if queue.is_quick:
             self._write(server, effects.records)
@@ -376,9 +382,9 @@ class Cluster:
         (reply,) = effects.replies
         return reply
 
-    def ticket_of(self, message: Message) -> int | None:
+    def ticket_of(self, message: Message | None) -> int | None:
         """The ticket of the command that a message carries out."""
-        update_id = update_of(message)
+        update_id = None if message is None else update_of(message)
         return None if update_id is None else self._tickets.get(update_id)
 
     def restart(self, server: ServerId) -> None:
@@ -396,28 +402,39 @@ class Cluster:
             assert reply.ticket not in self._asking, "nobody waits at a server that starts"
         for other in others:
             for sender, receiver in ((server, other), (other, server)):
-                receipt = PeerReceived(receiver, self.durable_through(receiver, sender))
-                effects = self.servers[sender].step(receipt, self.now)
-                self._write(sender, effects.records)
-                for letter in effects.messages:
-                    self._send(sender, letter)
-                self._answer(effects.replies)
-                self._arm(sender)
+                for receipt in self.receipts(receiver, sender):
+                    effects = self.servers[sender].step(receipt, self.now)
+                    self._write(sender, effects.records)
+                    for letter in effects.messages:
+                        self._send(sender, letter)
+                    self._answer(effects.replies)
+                    self._arm(sender)
                 self.send_kept(sender, receiver)
         self._ask_again(server)
 
-    def durable_through(self, receiver: ServerId, sender: ServerId) -> int:
-        """The number of the last letter of a sender of which all that it caused is durable."""
-        through = self.queues[receiver].handled_before(sender)
-        return self.servers[receiver].channels.handled_through(sender) if through is None else through
+    def durable_through(self, receiver: ServerId, sender: ServerId, lane: Lane = Lane.LETTERS) -> int:
+        """The number of the last letter of a lane from a sender of which all that it caused is durable."""
+        through = self.queues[receiver].handled_before(sender, lane)
+        return self._lane(receiver, lane).handled_through(sender) if through is None else through
+
+    def receipts(self, receiver: ServerId, sender: ServerId) -> list[PeerReceived]:
+        """What a server says to another one of what it had from it; nothing of a lane that nobody used."""
+        found = [PeerReceived(receiver, self.durable_through(receiver, sender))]
+        posts = self.durable_through(receiver, sender, Lane.POST)
+        return [*found, PeerReceived(receiver, posts, Lane.POST)] if posts else found
 
     def send_kept(self, sender: ServerId, receiver: ServerId) -> None:
         """Send again what is not known to have been received."""
-        first_held = self.queues[sender].first_letter_held(receiver)
-        for letter in self.servers[sender].channels.kept(receiver):
-            if first_held is not None and letter.number >= first_held:
-                break
-            self._send(sender, letter)
+        for lane in Lane:
+            first_held = self.queues[sender].first_letter_held(receiver, lane)
+            for letter in self._lane(sender, lane).kept(receiver):
+                if first_held is not None and letter.number >= first_held:
+                    break
+                self._send(sender, letter)
+
+    def _lane(self, server: ServerId, lane: Lane) -> Channels:
+        core = self.servers[server]
+        return core.channels if lane is Lane.LETTERS else core.posts
 
     def _send_own_kept(self, server: ServerId) -> None:
         """Send a server that has started what it had sent to itself and not handled."""
@@ -524,12 +541,15 @@ class Cluster:
         self._answer(replies)
         self.watcher.answered(server, taken.effects.answers)
         self._arm(server)
-        if isinstance(taken.event, PeerMessage):
+        if isinstance(taken.event, PeerMessage) and taken.event.lane is Lane.LETTERS:
             receipt = PeerReceived(server, taken.handled_through)
             self.network.put(taken.event.sender, receipt, delay=self._some_time())
+        for sender in taken.posts_before:
+            receipt = PeerReceived(server, self.durable_through(server, sender, Lane.POST), Lane.POST)
+            self.network.put(sender, receipt, delay=self._some_time())
 
     def _may_leave(self, server: ServerId, letter: PeerLetter) -> bool:
-        first_held = self.queues[server].first_letter_held(letter.receiver)
+        first_held = self.queues[server].first_letter_held(letter.receiver, letter.lane)
         return first_held is None or letter.number < first_held
 
     def _note_places(self, server: ServerId, replies: Iterable[Reply]) -> None:
@@ -582,9 +602,14 @@ class Cluster:
     def _send(self, sender: ServerId, letter: PeerLetter) -> None:
         if self.connections is not None and not self.connections.is_open(sender, letter.receiver):
             return
+        message = PeerMessage(sender, letter.number, letter.encoded, letter.lane)
+        if letter.lane is Lane.POST:
+            self.posts_sent += 1
+            self.network.send(Sent(self.now, sender, letter.receiver, None), message)
+            return
         sent = Sent(self.now, sender, letter.receiver, decode(letter.encoded))
         self.sent.append(sent)
-        self.network.send(sent, PeerMessage(sender, letter.number, letter.encoded))
+        self.network.send(sent, message)
 
     def _name_updates(self, server: ServerId, event: Event | DeliveryEvent) -> None:
         """Remember which update a command began; the coordinator of an update holds an entry of it from the start."""

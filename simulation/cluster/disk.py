@@ -17,6 +17,7 @@ from namegraph import (
     ArcRecord,
     ChangeRecord,
     Event,
+    Lane,
     LogRecord,
     NodeIndex,
     NodeRecord,
@@ -55,6 +56,8 @@ class Taken:
     """How much of what it lets out leaves before the server crashes: from 0, nothing, to 1; None: it does not crash."""
     is_next: bool = False
     """Whether it took the next letter of its sender: one that comes again, or too early, is passed over."""
+    posts_before: dict[ServerId, int] = field(default_factory=dict)
+    """Of senders whose posts it has handled: through which number that was done before."""
     held: list[Held] = field(default_factory=list)
 
 
@@ -98,17 +101,22 @@ class Queue:
         """All of them."""
         return [*self.writing, *self.waiting]
 
-    def first_letter_held(self, receiver: ServerId) -> int | None:
-        """The number of the first letter to a server that must not leave yet."""
+    def first_letter_held(self, receiver: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
+        """The number of the first letter of a lane to a server that must not leave yet."""
         numbers: list[int] = []
         for step in [*self.leaving, *self.steps()]:
             if isinstance(step.event, PeerMet) and step.event.peer == receiver:
                 return 1
-            numbers += [letter.number for letter in step.effects.messages if letter.receiver == receiver]
+            numbers += [
+                letter.number for letter in step.effects.messages if (letter.receiver, letter.lane) == (receiver, lane)
+            ]
         return min(numbers, default=None)
 
-    def handled_before(self, sender: ServerId) -> int | None:
+    def handled_before(self, sender: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
         """The number of the last letter of a sender before those whose effects wait; None where none do."""
+        if lane is Lane.POST:
+            before = (step.posts_before.get(sender) for step in self.steps())
+            return next((number for number in before if number is not None), None)
         for step in self.steps():
             if isinstance(step.event, PeerMessage) and step.event.sender == sender and step.is_next:
                 return step.event.number - 1
@@ -121,6 +129,8 @@ class Queue:
             messages[:] = [letter for letter in messages if letter.receiver not in peers]
             if isinstance(step.event, PeerMessage) and step.event.sender in peers:
                 step.event = Tick()
+            for peer in peers:
+                step.posts_before.pop(peer, None)
 
     def lose(self, chance: Random) -> tuple[list[Taken], list[Taken]]:
         """The server crashes: what is durable all the same, and what is lost."""

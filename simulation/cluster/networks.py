@@ -39,7 +39,8 @@ class Sent:
     time: float
     sender: ServerId
     receiver: ServerId
-    message: Message
+    message: Message | None
+    """None of a post: what is in it concerns the delivery half alone."""
 
     @property
     def channel(self) -> Channel:
