@@ -17,7 +17,7 @@ from random import Random
 from typing import Protocol
 
 from delivery.events import Answer, DeliveryEvent
-from delivery.server import Server
+from delivery.server import Server, ServerEffects
 from namegraph import (
     AddPeer,
     ChangeRecord,
@@ -34,7 +34,6 @@ from namegraph import (
     PeerRestored,
     Priority,
     ReadCommand,
-    Records,
     Restored,
     ServerId,
     Subnet,
@@ -114,8 +113,8 @@ class Watcher:
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
         """What clients of the delivery half are told."""
 
-    def written(self, server: ServerId, records: Records, instant: int) -> None:
-        """What became durable at a server, and at which step it was made."""
+    def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
+        """What of a step became durable at a server, and which step that was."""
 
 
 class Cluster:
@@ -276,7 +275,7 @@ class Cluster:
         taken.posts_before, core.posts.handled_since = core.posts.handled_since, {}
         queue = self.queues[server]
         if queue.is_quick:
-            self._write(server, effects.records)
+            self._write(server, effects)
             self._let_out(server, taken)
             return
         taken.replies = [reply for reply in effects.replies if not reply.is_confirmed]
@@ -322,9 +321,9 @@ class Cluster:
         """What is durable of a server's log of messages, by position."""
         return self._disks[server].log
 
-    def _write(self, server: ServerId, records: Records, instant: int | None = None) -> None:
-        self._disks[server].write(records)
-        self.watcher.written(server, records, self.instant if instant is None else instant)
+    def _write(self, server: ServerId, effects: ServerEffects, instant: int | None = None) -> None:
+        self._disks[server].write(effects.records)
+        self.watcher.written(server, effects, self.instant if instant is None else instant)
 
     def crash(self, server: ServerId, *, down_for: float, disk: Disk | None = None) -> None:
         """Let a server lose all that is not durable, and stay away for a while; `disk`: what it is left with then."""
@@ -396,7 +395,7 @@ class Cluster:
         for other in others:
             self.network.lose(server, other)
         effects = core.step(Tick(), self.now)
-        self._write(server, effects.records)
+        self._write(server, effects)
         self._send_own_kept(server)
         for reply in effects.replies:
             assert reply.ticket not in self._asking, "nobody waits at a server that starts"
@@ -404,7 +403,7 @@ class Cluster:
             for sender, receiver in ((server, other), (other, server)):
                 for receipt in self.receipts(receiver, sender):
                     effects = self.servers[sender].step(receipt, self.now)
-                    self._write(sender, effects.records)
+                    self._write(sender, effects)
                     for letter in effects.messages:
                         self._send(sender, letter)
                     self._answer(effects.replies)
@@ -439,7 +438,7 @@ class Cluster:
     def _send_own_kept(self, server: ServerId) -> None:
         """Send a server that has started what it had sent to itself and not handled."""
         receipt = PeerReceived(server, self.durable_through(server, server))
-        self._write(server, self.servers[server].step(receipt, self.now).records)
+        self._write(server, self.servers[server].step(receipt, self.now))
         self.send_kept(server, server)
 
     def _ask_again(self, server: ServerId) -> None:
@@ -475,7 +474,7 @@ class Cluster:
         self._restarts_left -= 1
         written, lost = ([], []) if self._crashes is None else self.queues[server].lose(self._crashes)
         for taken in written:
-            self._write(server, taken.effects.records, taken.instant)
+            self._write(server, taken.effects, taken.instant)
         for taken in lost:
             self.history[taken.place] = None
         if lost:
@@ -504,7 +503,7 @@ class Cluster:
             queue.put_back()
             return
         for taken in written:
-            self._write(server, taken.effects.records, taken.instant)
+            self._write(server, taken.effects, taken.instant)
         queue.writing = []
         for number, taken in enumerate(written):
             queue.leaving = written[number + 1 :]
@@ -580,13 +579,13 @@ class Cluster:
         for subnet in self.subnets:
             if subnet != Subnet(server):
                 added = AddPeer(NO_TICKET, subnet, _address(subnet))
-                self._write(server, self.servers[server].step(added, self.now).records)
+                self._write(server, self.servers[server].step(added, self.now))
 
     def _meet_all(self, server: ServerId) -> None:
         for subnet in self.subnets:
             if subnet != Subnet(server):
                 met = PeerMet(ServerId(subnet), (subnet,))
-                self._write(server, self.servers[server].step(met, self.now).records)
+                self._write(server, self.servers[server].step(met, self.now))
 
     def counts(self) -> Counter[str]:
         """How many messages of each type were sent."""

@@ -37,12 +37,13 @@ from delivery.mailboxes import Cursor, Mailbox
 from delivery.model import Message, Position, TargetSet, target_set
 from delivery.properties import check
 from delivery.reading import gap, read
-from delivery.wire import Parcel, decode_stored
-from namegraph import NodeId, Records, ServerId, subnet_of
+from delivery.server import ServerEffects
+from delivery.wire import decode_stored
+from namegraph import NodeId, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
 from simulation.cluster.networks import Errand
 from simulation.oracle.violation import InvariantViolatedError
-from simulation.workload.clients import FOREIGN, Population
+from simulation.workload.clients import Population
 
 FIRST_TICKET = 10_000_000
 """Above all tickets of updates and reads."""
@@ -66,6 +67,9 @@ SETS_AT_MOST = 4
 
 VANISHES_SHARE = 0.1
 """Of times that an endpoint has read, those after which it is gone for a while."""
+
+PEOPLE = 2
+"""Of each server, beside the processes there are."""
 
 CLOSES_SHARE = 0.05
 """Of mailboxes in a burst, those that are closed."""
@@ -115,7 +119,9 @@ class Deliveries(Watcher):
         self._sets: list[TargetSet] = []
         self._known: dict[ServerId, dict[int, list[str]]] = {}
         """Of each server, the ids of the messages of its parcels that are not settled, by position."""
+        self._sends: dict[int, Send] = {}
         self._accepted: set[str] = set()
+        self._settled: set[str] = set()
         self._members: dict[tuple[ServerId, NodeId, TargetSet], bool] = {}
         self._graphs: dict[ServerId, tuple[object, ...]] = {}
         self._closing_parcels: set[ServerId] = set()
@@ -123,6 +129,17 @@ class Deliveries(Watcher):
         """Of mailboxes, as far as they are durable."""
         self.tally: Counter[str] = Counter()
         cluster.watcher = self
+        self._settle_people()
+
+    def _settle_people(self) -> None:
+        """Let there be people enough who can listen, and let clients join them as they join all else."""
+        chance, population = self._chance, self._population
+        people = [NodeId(f"m{number}@{subnet}") for subnet in self._cluster.subnets for number in range(PEOPLE)]
+        if population.wanted:
+            for person in people:
+                population.wanted += [(group, person) for group in chance.sample(population.groups, 1)]
+        population.processes += people
+        self._people = people
 
     # -- what clients do
 
@@ -131,9 +148,8 @@ class Deliveries(Watcher):
         chance = self._chance
         self._choose_sets()
         spread = chance.choice(SPREADS)
-        for process in self._population.processes:
-            # What nobody owns may have mailboxes at several servers.
-            if subnet_of(process) != FOREIGN and chance.random() < 0.8:
+        for process in self._people:
+            if chance.random() < 0.8:
                 self._later(partial(self._subscribe, process, chance.choice(["", "desk"])), spread)
             if process in self._open_processes() and chance.random() < CLOSES_SHARE:
                 self._later(partial(self._close, process), spread)
@@ -169,6 +185,7 @@ class Deliveries(Watcher):
         message = Message(payload, sender=sender.name)
         send = Send(sender.ticket, sender.targets, message, number=sender.number, wants_settled=True)
         origin = ServerId(subnet_of(sender.targets[0].name))
+        self._sends[send.ticket] = send
         self._submit(origin, send)
         self._close_parcels_soon(origin)
         self._later(partial(self._send_again, sender, sender.ticket), ASKED_AGAIN_AFTER)
@@ -265,12 +282,10 @@ class Deliveries(Watcher):
         """What servers answer senders and endpoints."""
         for answer in answers:
             match answer:
-                case Accepted(ticket, message_id):
+                case Accepted(ticket):
                     sender = self._senders.pop(ticket, None)
                     if sender is not None:
                         self.tally["accepted"] += 1
-                        if message_id not in self._accepted:
-                            self.tally["to nobody"] += 1
                         self._later(partial(self._send_next, sender), self._chance.choice([0.0, 1.0, 20.0]))
                 case Settled():
                     self.tally["settled"] += 1
@@ -318,23 +333,27 @@ class Deliveries(Watcher):
                         self._members[server, process, targets] = is_below
                         self._note(history.Membership(self._at, server, process, targets, is_below))
 
-    def written(self, server: ServerId, records: Records, instant: int) -> None:
+    def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """What a step changed became durable."""
-        log = {record.position: record for record in records.log}
         known = self._known.setdefault(server, {})
-        for part, key, value in records.protocol:
-            match part:
-                case "parcel" if value is not None and int(key) not in known:
-                    parcel = decode_stored(log[int(key)].encoded)
-                    known[int(key)] = [parcel.message_id(number) for number in range(len(parcel.messages))]
-                    self._note_accepted(server, parcel, instant)
-                case "parcel" if value is None and int(key) in known:
-                    for message_id in known.pop(int(key)):
-                        self._note(history.SettledAt(self._at, message_id, 0))
-                case "mailbox":
-                    self._note_mailbox(server, NodeId(key), value, instant)
-                case "cursor" if value is not None:
-                    self._note_cursor(server, key, msgspec.msgpack.decode(value, type=Cursor))
+        settled = [int(key) for part, key, value in effects.records.protocol if part == "parcel" and value is None]
+        for record in effects.records.log:
+            parcel = decode_stored(record.encoded)
+            known[record.position] = [parcel.message_id(number) for number in range(len(parcel.messages))]
+        for answer in effects.answers:
+            if isinstance(answer, Accepted) and not answer.is_repeated and answer.message_id not in self._accepted:
+                self._note_accepted(server, answer, instant)
+        ids = {message_id for position in settled for message_id in known.get(position, ())}
+        posted = {message_id for record in effects.records.log for message_id in known[record.position]}
+        ids |= {answer.message_id for answer in effects.answers if isinstance(answer, Accepted)} - posted
+        for message_id in sorted(ids & self._accepted - self._settled):
+            self._settled.add(message_id)
+            self._note(history.SettledAt(self._at, message_id, 0))
+        for part, key, value in effects.records.protocol:
+            if part == "mailbox":
+                self._note_mailbox(server, NodeId(key), value, instant)
+            elif part == "cursor" and value is not None:
+                self._note_cursor(server, key, msgspec.msgpack.decode(value, type=Cursor))
 
     def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
         if value is None:
@@ -352,23 +371,23 @@ class Deliveries(Watcher):
                 subscription = SubscriptionId(server, process, name)
                 self._note(history.Acknowledged(self._at, subscription, cursor.position))
 
-    def _note_accepted(self, server: ServerId, parcel: Parcel, instant: int) -> None:
-        for number, message in enumerate(parcel.messages):
-            message_id = parcel.message_id(number)
-            self._accepted.add(message_id)
-            self._note(
-                history.Accepted(
-                    instant,
-                    message_id,
-                    server,
-                    f"{server} {parcel.sequence} {parcel.incarnation}",
-                    parcel.first_serial + number,
-                    parcel.targets,
-                    message.payload,
-                    message.sender,
-                    int(message.payload.split()[-1]),
-                )
+    def _note_accepted(self, server: ServerId, accepted: Accepted, instant: int) -> None:
+        send = self._sends[accepted.ticket]
+        serial, _, rest = accepted.message_id.partition("@")
+        self._accepted.add(accepted.message_id)
+        self._note(
+            history.Accepted(
+                instant,
+                accepted.message_id,
+                server,
+                f"{send.targets} {rest.partition('#')[2]}",
+                int(serial),
+                send.targets,
+                send.message.payload,
+                send.message.sender,
+                send.number,
             )
+        )
 
     # -- what is judged
 
