@@ -65,6 +65,13 @@ class Span(NamedTuple):
     """The length of the history where it held to the end."""
 
 
+class _Reached(NamedTuple):
+    """That a process is below a target set: as its own home knows, or as all homes above it do."""
+
+    targets: TargetSet
+    is_certain: bool
+
+
 @dataclass(slots=True)
 class Sent:
     """A message that was accepted, and what became of it."""
@@ -134,7 +141,7 @@ class Hindsight:
         self.instants: list[int] = []
         """Of each place."""
         self._restarts: dict[ServerId, list[int]] = defaultdict(list)
-        self._reach: dict[Mailbox, dict[TargetSet, list[Span]]] = defaultdict(lambda: defaultdict(list))
+        self._reach: dict[Mailbox, dict[_Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
         self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         self._read(history)
         self.runs = [Runs(self, reading) for reading in self.readings]
@@ -158,18 +165,19 @@ class Hindsight:
                     self.sizes.append(happening)
         watch.end()
 
-    def add_span(self, mailbox: Mailbox, targets: TargetSet, span: Span) -> None:
+    def add_span(self, mailbox: Mailbox, reached: _Reached, span: Span) -> None:
         """A mailbox was open, and its process below a target set, over a span; those of one pair come in order."""
-        self._reach[mailbox][targets].append(span)
+        self._reach[mailbox][reached].append(span)
 
     def add_handed(self, handed: Handed) -> None:
         """A mailbox was handed a message."""
         server, process, _ = handed.subscription
         self._servers_that_handed[process, handed.message_id].add(server)
 
-    def reach(self, mailbox: Mailbox) -> dict[TargetSet, list[Span]]:
-        """When a mailbox was open and its process below each target set, in order."""
-        return self._reach.get(mailbox, {})
+    def certain_reach(self, mailbox: Mailbox) -> dict[TargetSet, list[Span]]:
+        """When a mailbox was open and its process below each target set, as all homes above it knew; in order."""
+        reach = self._reach.get(mailbox, {})
+        return {reached.targets: spans for reached, spans in reach.items() if reached.is_certain}
 
     def settled(self, sent: Sent) -> int:
         """The place where a message was settled; the end of the history, where it was not."""
@@ -181,7 +189,7 @@ class Hindsight:
 
     def is_reached(self, mailbox: Mailbox, sent: Sent) -> bool:
         """Whether a mailbox was open and its process below the targets in some state from acceptance until settled."""
-        spans = self.reach(mailbox).get(sent.accepted.targets, [])
+        spans = self._reach.get(mailbox, {}).get(_Reached(sent.accepted.targets, is_certain=False), [])
         last = bisect_right(spans, self.settled(sent), key=lambda span: span.since) - 1
         return last >= 0 and spans[last].until > sent.place
 
@@ -307,7 +315,7 @@ class _Watch:
         self._went_back: dict[ServerId, list[int]] = defaultdict(list)
         self._unsettled: dict[ServerId, dict[str, Sent]] = defaultdict(dict)
         self._open: set[Mailbox] = set()
-        self._below: dict[Mailbox, dict[TargetSet, int]] = defaultdict(dict)
+        self._below: dict[Mailbox, dict[_Reached, int]] = defaultdict(dict)
         """The target sets each mailbox's process is below, and since when that holds and the mailbox is open."""
         self._current: dict[Mailbox, dict[SubscriptionId, Reading]] = defaultdict(dict)
         self._of_stream: dict[tuple[SubscriptionId, int], Reading] = {}
@@ -344,16 +352,19 @@ class _Watch:
                     below.update(dict.fromkeys(below, place))
             case MailboxClosed():
                 if mailbox in self._open:
-                    for targets, since in below.items():
-                        self._past.add_span(mailbox, targets, Span(since, place))
+                    for reached, since in below.items():
+                        self._past.add_span(mailbox, reached, Span(since, place))
                     self._open.discard(mailbox)
                 self._end_readings(mailbox)
-            case Membership(is_below=True):
-                below.setdefault(happening.targets, place)
             case Membership():
-                began = below.pop(happening.targets, None)
-                if began is not None and mailbox in self._open:
-                    self._past.add_span(mailbox, happening.targets, Span(began, place))
+                for is_certain in (False, True):
+                    reached = _Reached(happening.targets, is_certain)
+                    if happening.is_below and (happening.is_certain or not is_certain):
+                        below.setdefault(reached, place)
+                        continue
+                    began = below.pop(reached, None)
+                    if began is not None and mailbox in self._open:
+                        self._past.add_span(mailbox, reached, Span(began, place))
 
     def subscription(self, place: int, step: Step) -> None:
         """A subscription goes on."""

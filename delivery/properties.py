@@ -103,7 +103,10 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
 
 
 def p2_audience(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:
-    """Who is below the target set from acceptance until it is settled gets a message; who never is gets nothing."""
+    """Who is below the target set from acceptance until it is settled gets a message; who never is gets nothing.
+
+    Who is below counts as soon as all homes above know it, which is so when the update is answered.
+    """
     violations = [
         Violation(
             Property.AUDIENCE, "handed to who was never below its targets", each.sent.accepted.message_id, subscription
@@ -245,7 +248,7 @@ def _losses(past: Hindsight) -> Iterator[tuple[Sent, Reading]]:
         reading = run.reading
         if reading.open_stream is None:
             continue
-        for targets, spans in past.reach(reading.mailbox).items():
+        for targets, spans in past.certain_reach(reading.mailbox).items():
             for span in spans:
                 for sent in _accepted_between(
                     past.by_targets.get(targets, []), max(span.since, reading.began), span.until
@@ -294,7 +297,7 @@ def _left_out(past: Hindsight, run: Runs, all_sent: list[Sent], firsts: list[Fir
     reading = run.reading
     lowest = min(firsts, key=lambda each: each.sent.accepted.serial).sent
     highest = max(firsts, key=lambda each: each.sent.accepted.serial).sent
-    for span in past.reach(reading.mailbox).get(lowest.accepted.targets, []):
+    for span in past.certain_reach(reading.mailbox).get(lowest.accepted.targets, []):
         since, until = max(span.since, lowest.place, reading.floor), min(span.until, highest.place)
         for sent in _accepted_between(all_sent, since, until):
             _, behind = run.around(sent)

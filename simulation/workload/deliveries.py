@@ -43,7 +43,7 @@ from namegraph import NodeId, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
 from simulation.cluster.networks import Errand
 from simulation.oracle.violation import InvariantViolatedError
-from simulation.workload.clients import Population
+from simulation.workload.clients import FOREIGN, Population
 
 FIRST_TICKET = 10_000_000
 """Above all tickets of updates and reads."""
@@ -122,8 +122,9 @@ class Deliveries(Watcher):
         self._sends: dict[int, Send] = {}
         self._accepted: set[str] = set()
         self._settled: set[str] = set()
-        self._members: dict[tuple[ServerId, NodeId, TargetSet], bool] = {}
-        self._graphs: dict[ServerId, tuple[object, ...]] = {}
+        self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
+        self._seen: object = None
+        """The states of all graphs when it was looked last who is below what."""
         self._closing_parcels: set[ServerId] = set()
         self._numbers: dict[tuple[ServerId, NodeId], int] = {}
         """Of mailboxes, as far as they are durable."""
@@ -317,21 +318,46 @@ class Deliveries(Watcher):
 
     def watch(self) -> None:
         """Called after each step: who is below what, at the home of each mailbox."""
-        for server, core in self._cluster.servers.items():
-            if server in self._cluster.down:
+        cores = {server: core for server, core in self._cluster.servers.items() if server not in self._cluster.down}
+        state = [
+            (id(core), core.graph.update_count, core.delivery.mailboxes.version, core.standing)
+            for core in cores.values()
+        ]
+        if self._seen == (state, len(self._sets)):
+            return
+        self._seen = (state, len(self._sets))
+        for targets in self._sets:
+            known = self._known_below(targets)
+            for server, core in cores.items():
+                audience = core.delivery.audience(targets)
+                for process, number in core.delivery.mailboxes.numbers.items():
+                    found = (number in audience, process in known)
+                    if self._members.get((server, process, targets)) != found:
+                        self._members[server, process, targets] = found
+                        self._note(history.Membership(self._at, server, process, targets, *found))
+
+    def _known_below(self, targets: TargetSet) -> set[NodeId]:
+        """Who is below a target set by arcs that the homes of their parents know."""
+        found: set[NodeId] = set()
+        for target in targets:
+            reached = self._known_from(target.name)
+            for name in target.excluding:
+                reached -= self._known_from(name)
+            found |= reached
+        return found
+
+    def _known_from(self, start: NodeId) -> set[NodeId]:
+        found, pending = {start}, [start]
+        while pending:
+            name = pending.pop()
+            graph = self._cluster.servers[ServerId(subnet_of(name))].graph if subnet_of(name) != FOREIGN else None
+            node = None if graph is None else graph.index.get(name)
+            if graph is None or node is None:
                 continue
-            delivery = core.delivery
-            state = (core.graph.update_count, delivery.mailboxes.version, id(core), len(self._sets), core.standing)
-            if self._graphs.get(server) == state:
-                continue
-            self._graphs[server] = state
-            for targets in self._sets:
-                audience = delivery.audience(targets)
-                for process, number in delivery.mailboxes.numbers.items():
-                    is_below = number in audience
-                    if self._members.get((server, process, targets)) != is_below:
-                        self._members[server, process, targets] = is_below
-                        self._note(history.Membership(self._at, server, process, targets, is_below))
+            below = [graph.ids[child] for child in graph.children[node]]
+            pending += [child for child in below if child not in found]
+            found.update(below)
+        return found
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """What a step changed became durable."""
@@ -340,12 +366,13 @@ class Deliveries(Watcher):
         for record in effects.records.log:
             parcel = decode_stored(record.encoded)
             known[record.position] = [parcel.message_id(number) for number in range(len(parcel.messages))]
-        for answer in effects.answers:
-            if isinstance(answer, Accepted) and not answer.is_repeated and answer.message_id not in self._accepted:
+        accepted = [one for one in effects.answers if isinstance(one, Accepted) and not one.is_repeated]
+        for answer in accepted:
+            if answer.message_id not in self._accepted:
                 self._note_accepted(server, answer, instant)
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
-        ids |= {answer.message_id for answer in effects.answers if isinstance(answer, Accepted)} - posted
+        ids |= {answer.message_id for answer in accepted} - posted
         for message_id in sorted(ids & self._accepted - self._settled):
             self._settled.add(message_id)
             self._note(history.SettledAt(self._at, message_id, 0))
