@@ -45,14 +45,11 @@ from namegraph import (
     DurableState,
     Event,
     KeyForm,
-    Lane,
     LogRecord,
     NodeId,
     PeerFault,
     PeerLetter,
     PeerMessage,
-    PeerMet,
-    PeerReceived,
     PeerRestored,
     Reason,
     Records,
@@ -93,10 +90,9 @@ _HEARD = KeyForm[_Heard](lambda key: f"{key[1]} {key[0]}", _read_heard)
 class DeliveryCore:
     """All that one server does with messages."""
 
-    def __init__(self, durable: DurableState, server: ServerId) -> None:
+    def __init__(self, durable: DurableState, server: ServerId, post: Post) -> None:
         self.server = server
-        self.post = Post(durable)
-        self.post.met(server)
+        self.post = post
         self.log = Log(durable)
         self.audiences = Audiences(durable)
         self.mailboxes = Mailboxes(durable)
@@ -156,18 +152,13 @@ class DeliveryCore:
             case Acknowledge(number, name, epoch, through):
                 if through <= self.log.end():
                     self.mailboxes.acknowledge((number, name), through, epoch=epoch)
-            case PeerMessage(sender, number, encoded, lane=Lane.POST):
-                self._keep_waiting(sender, number, encoded)
-            case PeerReceived(peer, through, lane=Lane.POST):
-                self.post.received(peer, through)
-            case PeerMet(peer):
-                self.post.met(peer)
             case PeerRestored(peer):
                 self._begin_again(peer)
             case Restored(incarnation):
                 self.origin.incarnation = incarnation
-                for peer in self.post.known():
+                for peer in self.origin.posted_to():
                     self._begin_again(peer)
+                self._waiting.clear()
             case _:
                 pass
 
@@ -271,7 +262,9 @@ class DeliveryCore:
 
     # -- what other servers post
 
-    def _keep_waiting(self, sender: ServerId, number: int, encoded: bytes) -> None:
+    def keep_waiting(self, post: PeerMessage) -> None:
+        """A post has come; the step that follows takes it, if it can."""
+        sender, number, encoded = post.sender, post.number, post.encoded
         waiting = self._waiting.setdefault(sender, {})
         if number <= self.post.handled_through(sender):
             self.post.faults[sender, PeerFault.REPEATED] += 1
@@ -338,7 +331,7 @@ class DeliveryCore:
         self._answers += answers
 
     def _begin_again(self, peer: ServerId) -> None:
-        self.post.begin_again(peer)
+        """The lanes to and from a server have begun again."""
         self._waiting.pop(peer, None)
         self._letters += self.origin.begin_again(peer)
 

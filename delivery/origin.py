@@ -293,6 +293,10 @@ class Origin:
             for position in [position for position in held if position not in self._parcels and position not in needed]:
                 self.backlog_bytes -= len(held.pop(position))
 
+    def posted_to(self) -> list[ServerId]:
+        """The servers to which anything was posted that is not settled; sorted."""
+        return sorted({server for row in self._parcels.values() for server in row.posted})
+
     def begin_again(self, server: ServerId) -> list[PeerLetter]:
         """The lane to a server begins anew: post all to it again that is not settled, in order."""
         leaving: list[PeerLetter] = []

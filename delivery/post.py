@@ -36,10 +36,6 @@ class Post(Channels):
         """As of any channel; parcels are whole."""
         return map(self._whole, super().kept(receiver, after=after))
 
-    def known(self) -> list[ServerId]:
-        """The servers with which anything was exchanged; sorted."""
-        return sorted({*self._last_sent, *self._handled_through, *self._met})
-
     def positions_kept(self) -> set[int]:
         """The parcels that some lane still refers to."""
         return {int(encoded[1:]) for encoded in self._outbox.values() if encoded[:1] == _PARCEL}

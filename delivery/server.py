@@ -15,13 +15,13 @@ from delivery.events import Answer, DeliveryEvent
 from delivery.post import Post
 from delivery.reach import Reach
 from namegraph import (
+    Channels,
     CoreQueries,
+    DurableState,
     Effects,
     Event,
-    Lane,
     LogRecord,
     PeerMessage,
-    PeerReceived,
     Records,
     ServerContext,
     ServerCore,
@@ -40,12 +40,18 @@ class Server(ServerCore):
     """Both cores of one server."""
 
     delivery: DeliveryCore
-    posts: Post
 
     def _start(self, context: ServerContext, *, configured: Mapping[Subnet, str]) -> None:
         super()._start(context, configured=configured)
-        self.delivery = DeliveryCore(context.durable, context.server)
-        self.posts = self.delivery.post
+        assert isinstance(self.posts, Post)
+        self.delivery = DeliveryCore(context.durable, context.server, self.posts)
+
+    def _make_posts(self, durable: DurableState) -> Channels:
+        return Post(durable)
+
+    def _take_post(self, post: PeerMessage) -> None:
+        """It may have to wait: the delivery half takes it once it can."""
+        self.delivery.keep_waiting(post)
 
     def begin_delivery(self, reach: Callable[[CoreQueries], Reach], stored: Iterable[LogRecord] = ()) -> None:
         """To be called before the first step. `stored`: the entries of the log that `delivery.needed` names."""
@@ -56,15 +62,8 @@ class Server(ServerCore):
 
     def step(self, event: Event | DeliveryEvent, now: float) -> ServerEffects:
         """Take one event in; return what the shell must make durable and then let out."""
-        if isinstance(event, DeliveryEvent) or _is_of_post(event):
-            found = Effects(Records())
-        else:
-            found = super().step(event, now)
+        found = Effects(Records()) if isinstance(event, DeliveryEvent) else super().step(event, now)
         letters, answers = self.delivery.step(event, found.records)
         found.messages.extend(letters)
         found.records.protocol += self.durable.take_rows()
         return ServerEffects(found.records, found.replies, found.messages, found.cuts, answers)
-
-
-def _is_of_post(event: Event) -> bool:
-    return isinstance(event, PeerMessage | PeerReceived) and event.lane is Lane.POST

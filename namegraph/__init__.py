@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from namegraph.committed_state import CommittedState as CommittedState
     from namegraph.core import ServerCore as ServerCore
+    from namegraph.events import POST_BYTES_LIMIT as POST_BYTES_LIMIT
     from namegraph.events import AddPeer as AddPeer
     from namegraph.events import Command as Command
     from namegraph.events import CutCommand as CutCommand
@@ -149,6 +150,7 @@ _PUBLIC_NAMES = {
         "Event",
         "ImportCommand",
         "Lane",
+        "POST_BYTES_LIMIT",
         "PeerLeaving",
         "PeerLetter",
         "PeerLost",

@@ -21,7 +21,6 @@ from delivery.server import Server, ServerEffects
 from namegraph import (
     AddPeer,
     ChangeRecord,
-    Channels,
     Command,
     Event,
     Lane,
@@ -44,9 +43,9 @@ from namegraph import (
 from namegraph.events import Reply
 from namegraph.wire.codec import Message, decode
 from resolver.reach import GraphReach
-from simulation.cluster.disk import Disk, Held, Queue, Taken
+from simulation.cluster.disk import Disk, Held, Inflow, Queue, Taken
 from simulation.cluster.message_text import update_of
-from simulation.cluster.networks import Arrival, Errand, Network, Sent
+from simulation.cluster.networks import Arrival, Errand, Network, Posted, Sent
 from simulation.cluster.no_faults_check import require_no_fault
 
 STEPS_LIMIT = 200_000
@@ -130,9 +129,11 @@ class Cluster:
         own_parts_later: bool = False,
         forgets_at_once: bool = False,
         is_configured: bool = True,
+        core_type: type[Server] = Server,
     ) -> None:
         """One server for each subnet, named after it.
 
+        `core_type`: what each server runs.
         `is_configured`: where the others are, the configuration says, and not an operator.
         `forgets_at_once`: servers forget what was left whenever they can, not when much has come together.
         `own_parts_later`: coordinators do their own part of an update after the others were told, as with large ones.
@@ -178,7 +179,7 @@ class Cluster:
         self._crashes = crashes
         self._restart_share = restart_share
         self._own_parts_later, self._forgets_at_once = own_parts_later, forgets_at_once
-        self._is_configured = is_configured
+        self._is_configured, self._core_type = is_configured, core_type
         self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
         self._asking: dict[int, tuple[ServerId, UpdateCommand | ReadCommand]] = {}
@@ -264,15 +265,13 @@ class Cluster:
             self.queues[server].begin_again(self.servers.keys() - {server})
         elif isinstance(event, PeerRestored):
             self.queues[server].begin_again([event.peer])
-        letter = event if isinstance(event, PeerMessage) and event.lane is Lane.LETTERS else None
-        is_next = letter is not None and letter.number == core.channels.handled_through(letter.sender) + 1
         effects = core.step(event, self.now)
         require_no_fault(server, core)
         self._note_places(server, effects.replies)
         self._name_updates(server, event)
-        handled_through = 0 if letter is None else core.channels.handled_through(letter.sender)
-        taken = Taken(event, effects, effects.replies, handled_through, self.instant, place, crash_at, is_next)
-        taken.posts_before, core.posts.handled_since = core.posts.handled_since, {}
+        handled_before = _drain_handled_changed(core)
+        receipts = _receipts_after(event, core, handled_before)
+        taken = Taken(event, effects, effects.replies, receipts, self.instant, place, crash_at, handled_before)
         queue = self.queues[server]
         if queue.is_quick:
             self._write(server, effects)
@@ -381,7 +380,7 @@ class Cluster:
         (reply,) = effects.replies
         return reply
 
-    def ticket_of(self, message: Message | None) -> int | None:
+    def ticket_of(self, message: Message | Posted) -> int | None:
         """The ticket of the command that a message carries out."""
         update_id = None if message is None else update_of(message)
         return None if update_id is None else self._tickets.get(update_id)
@@ -407,38 +406,36 @@ class Cluster:
                     for letter in effects.messages:
                         self._send(sender, letter)
                     self._answer(effects.replies)
+                    handled_before = _drain_handled_changed(self.servers[sender])
+                    self._give_receipts(sender, _receipts_after(receipt, self.servers[sender], handled_before))
                     self._arm(sender)
                 self.send_kept(sender, receiver)
         self._ask_again(server)
 
     def durable_through(self, receiver: ServerId, sender: ServerId, lane: Lane = Lane.LETTERS) -> int:
-        """The number of the last letter of a lane from a sender of which all that it caused is durable."""
+        """The number of the last letter of a sender of which all that it caused is durable."""
         through = self.queues[receiver].handled_before(sender, lane)
-        return self._lane(receiver, lane).handled_through(sender) if through is None else through
+        return self.servers[receiver].channels_of(lane).handled_through(sender) if through is None else through
 
     def receipts(self, receiver: ServerId, sender: ServerId) -> list[PeerReceived]:
-        """What a server says to another one of what it had from it; nothing of a lane that nobody used."""
-        found = [PeerReceived(receiver, self.durable_through(receiver, sender))]
-        posts = self.durable_through(receiver, sender, Lane.POST)
-        return [*found, PeerReceived(receiver, posts, Lane.POST)] if posts else found
+        """What a receiver tells at the beginning of a connection; nothing of posts where none are kept."""
+        posts = self.servers[sender].posts
+        lanes = Lane if posts.sent_through(receiver) > posts.forgotten_through(receiver) else (Lane.LETTERS,)
+        return [PeerReceived(receiver, self.durable_through(receiver, sender, lane), lane) for lane in lanes]
 
     def send_kept(self, sender: ServerId, receiver: ServerId) -> None:
         """Send again what is not known to have been received."""
         for lane in Lane:
             first_held = self.queues[sender].first_letter_held(receiver, lane)
-            for letter in self._lane(sender, lane).kept(receiver):
+            for letter in self.servers[sender].channels_of(lane).kept(receiver):
                 if first_held is not None and letter.number >= first_held:
                     break
                 self._send(sender, letter)
 
-    def _lane(self, server: ServerId, lane: Lane) -> Channels:
-        core = self.servers[server]
-        return core.channels if lane is Lane.LETTERS else core.posts
-
     def _send_own_kept(self, server: ServerId) -> None:
         """Send a server that has started what it had sent to itself and not handled."""
-        receipt = PeerReceived(server, self.durable_through(server, server))
-        self._write(server, self.servers[server].step(receipt, self.now))
+        for receipt in self.receipts(server, server):
+            self._write(server, self.servers[server].step(receipt, self.now))
         self.send_kept(server, server)
 
     def _ask_again(self, server: ServerId) -> None:
@@ -540,12 +537,11 @@ class Cluster:
         self._answer(replies)
         self.watcher.answered(server, taken.effects.answers)
         self._arm(server)
-        if isinstance(taken.event, PeerMessage) and taken.event.lane is Lane.LETTERS:
-            receipt = PeerReceived(server, taken.handled_through)
-            self.network.put(taken.event.sender, receipt, delay=self._some_time())
-        for sender in taken.posts_before:
-            receipt = PeerReceived(server, self.durable_through(server, sender, Lane.POST), Lane.POST)
-            self.network.put(sender, receipt, delay=self._some_time())
+        self._give_receipts(server, taken.receipts)
+
+    def _give_receipts(self, server: ServerId, receipts: Mapping[Inflow, int]) -> None:
+        for (sender, lane), through in receipts.items():
+            self.network.put(sender, PeerReceived(server, through, lane), delay=self._some_time())
 
     def _may_leave(self, server: ServerId, letter: PeerLetter) -> bool:
         first_held = self.queues[server].first_letter_held(letter.receiver, letter.lane)
@@ -567,7 +563,7 @@ class Cluster:
         own = Subnet(server)
         peers = {subnet: _address(subnet) for subnet in self.subnets if subnet != own and self._is_configured}
         disk = self._disks[server]
-        core = self.servers[server] = Server.restore(disk.read(), subnets=[own], peers=peers)
+        core = self.servers[server] = self._core_type.restore(disk.read(), subnets=[own], peers=peers)
         core.begin_delivery(GraphReach, [disk.log[position] for position in core.delivery.needed()])
         if self._own_parts_later:
             self.servers[server].leave_own_parts_for_later()
@@ -601,14 +597,11 @@ class Cluster:
     def _send(self, sender: ServerId, letter: PeerLetter) -> None:
         if self.connections is not None and not self.connections.is_open(sender, letter.receiver):
             return
-        message = PeerMessage(sender, letter.number, letter.encoded, letter.lane)
-        if letter.lane is Lane.POST:
-            self.posts_sent += 1
-            self.network.send(Sent(self.now, sender, letter.receiver, None), message)
-            return
-        sent = Sent(self.now, sender, letter.receiver, decode(letter.encoded))
+        is_post = letter.lane is Lane.POST
+        message = Posted(letter.number, letter.encoded) if is_post else decode(letter.encoded)
+        sent = Sent(self.now, sender, letter.receiver, message)
         self.sent.append(sent)
-        self.network.send(sent, message)
+        self.network.send(sent, PeerMessage(sender, letter.number, letter.encoded, letter.lane))
 
     def _name_updates(self, server: ServerId, event: Event | DeliveryEvent) -> None:
         """Remember which update a command began; the coordinator of an update holds an entry of it from the start."""
@@ -622,6 +615,19 @@ class Cluster:
 
     def _some_time(self) -> float:
         return 0.0 if self._crashes is None else self._crashes.expovariate(1.0)
+
+
+def _drain_handled_changed(core: Server) -> dict[Inflow, int]:
+    changed = {lane: core.channels_of(lane).drain_handled_changed() for lane in Lane}
+    return {Inflow(sender, lane): before for lane, senders in changed.items() for sender, before in senders.items()}
+
+
+def _receipts_after(event: Event | DeliveryEvent, core: Server, handled_before: Iterable[Inflow]) -> dict[Inflow, int]:
+    """The receipts that are due after a step: also for a letter that was passed over, and for posts that had waited."""
+    due = dict.fromkeys(handled_before)
+    if isinstance(event, PeerMessage):
+        due[Inflow(event.sender, event.lane)] = None
+    return {inflow: core.channels_of(inflow.lane).handled_through(inflow.sender) for inflow in due}
 
 
 def _address(subnet: Subnet) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from delivery.events import DeliveryEvent
 from delivery.server import ServerEffects
@@ -22,20 +23,25 @@ from namegraph import (
     NodeIndex,
     NodeRecord,
     OutcomeRecord,
-    PeerMessage,
     PeerMet,
     ProtocolRow,
     Records,
     RequestId,
     ServerId,
     StoredState,
-    Tick,
     VirtualNodeRecord,
 )
 from namegraph.events import Reply
 
 WRITTEN_SHARE = 0.5
 """Of writes under way at a crash, those that are there afterwards."""
+
+
+class Inflow(NamedTuple):
+    """What comes to a server on one lane from another one."""
+
+    sender: ServerId
+    lane: Lane
 
 
 @dataclass(slots=True, eq=False)
@@ -46,18 +52,16 @@ class Taken:
     effects: ServerEffects
     replies: list[Reply]
     """Those that wait for it."""
-    handled_through: int
-    """Where it took a letter: through which number those of the sender were handled then."""
+    receipts: dict[Inflow, int]
+    """To be given once it is durable: through which number letters were handled then."""
     instant: int
     """How many steps of all servers were taken by then."""
     place: int
     """In the history of the cluster."""
     crash_at: float | None = None
     """How much of what it lets out leaves before the server crashes: from 0, nothing, to 1; None: it does not crash."""
-    is_next: bool = False
-    """Whether it took the next letter of its sender: one that comes again, or too early, is passed over."""
-    posts_before: dict[ServerId, int] = field(default_factory=dict)
-    """Of senders whose posts it has handled: through which number that was done before."""
+    handled_before: dict[Inflow, int] = field(default_factory=dict)
+    """Where letters were handled in it, and not passed over: through which number they were before."""
     held: list[Held] = field(default_factory=list)
 
 
@@ -102,35 +106,28 @@ class Queue:
         return [*self.writing, *self.waiting]
 
     def first_letter_held(self, receiver: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
-        """The number of the first letter of a lane to a server that must not leave yet."""
+        """The number of the first letter to a server that must not leave yet."""
         numbers: list[int] = []
         for step in [*self.leaving, *self.steps()]:
             if isinstance(step.event, PeerMet) and step.event.peer == receiver:
                 return 1
-            numbers += [
-                letter.number for letter in step.effects.messages if (letter.receiver, letter.lane) == (receiver, lane)
-            ]
+            letters = step.effects.messages
+            numbers += [letter.number for letter in letters if (letter.receiver, letter.lane) == (receiver, lane)]
         return min(numbers, default=None)
 
     def handled_before(self, sender: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
         """The number of the last letter of a sender before those whose effects wait; None where none do."""
-        if lane is Lane.POST:
-            before = (step.posts_before.get(sender) for step in self.steps())
-            return next((number for number in before if number is not None), None)
-        for step in self.steps():
-            if isinstance(step.event, PeerMessage) and step.event.sender == sender and step.is_next:
-                return step.event.number - 1
-        return None
+        inflow = Inflow(sender, lane)
+        return next((step.handled_before[inflow] for step in self.steps() if inflow in step.handled_before), None)
 
     def begin_again(self, peers: Collection[ServerId]) -> None:
         """The channels to and from some servers begin again: what waits here belongs to those before."""
         for step in self.steps():
             messages = step.effects.messages
             messages[:] = [letter for letter in messages if letter.receiver not in peers]
-            if isinstance(step.event, PeerMessage) and step.event.sender in peers:
-                step.event = Tick()
-            for peer in peers:
-                step.posts_before.pop(peer, None)
+            for numbers in (step.receipts, step.handled_before):
+                for inflow in [inflow for inflow in numbers if inflow.sender in peers]:
+                    del numbers[inflow]
 
     def lose(self, chance: Random) -> tuple[list[Taken], list[Taken]]:
         """The server crashes: what is durable all the same, and what is lost."""

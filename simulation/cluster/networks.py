@@ -33,14 +33,21 @@ class Channel(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Posted:
+    """A letter of the lane of messages to groups: what it says is nothing to who carries it."""
+
+    number: int
+    encoded: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """One message that was sent, for those who print or count them."""
 
     time: float
     sender: ServerId
     receiver: ServerId
-    message: Message | None
-    """None of a post: what is in it concerns the delivery half alone."""
+    message: Message | Posted
 
     @property
     def channel(self) -> Channel:

@@ -385,7 +385,7 @@ class Deliveries(Watcher):
     def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
         if value is None:
             number = self._numbers.pop((server, process), 0)
-            self._note(history.MailboxClosed(self._at, server, process, number))
+            self._note(history.MailboxClosed(instant, server, process, number))
             return
         number = msgspec.msgpack.decode(value, type=Mailbox).number
         self._numbers[server, process] = number
