@@ -2,16 +2,21 @@
 
 Things are compared by their *place*, which is their number in the history. Hindsight also holds all that is forgiven:
 
-    a server went back to an older copy of its database
-        as an origin      it owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`)
-        as a receiver     its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`);
-                          which of the messages accepted before then it logs again, and for whom, is not judged
-                          (`Reading.floor`): what is handed of them is still accepted, unchanged and in order
-    a message expired or became a dead letter                 it is owed to nobody any more
-    an endpoint asked to go on further on                     it skipped what lies between, as if told a gap
-    a process has mailboxes at several servers (a foreign one)    what one of them was handed, none of them is owed
+    an origin went back to an older copy of its database
+        It owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`).
+    a server with mailboxes went back
+        Its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`). Which messages
+        accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is.
+    a mailbox was closed
+        Its subscriptions ended. One that is opened later is another mailbox, with other subscriptions.
+    a message expired or became a dead letter
+        It is owed to nobody any more.
+    an endpoint asked to go on further on
+        It skipped what lies between, as if it were told a gap.
+    a process has mailboxes at several servers, for it is foreign
+        What one of them was handed, the others are not owed.
 
-Building it, and each question, costs n log n in the history at most.
+What this costs is n log n, where n is the history and, for each subscription, what it was told as gaps.
 """
 
 from __future__ import annotations
@@ -103,6 +108,8 @@ class Reading:
     """How often the server had gone back by then."""
     floor: int
     """The place where it last did; -1: it never did."""
+    opened: int
+    """The place where the mailbox was opened; -1: it never was."""
     steps: list[tuple[int, Step]] = field(default_factory=list)
     """With their places."""
     open_stream: int | None = None
@@ -179,11 +186,11 @@ class Hindsight:
         """Whether what held over a span, which began before a place, still holds there."""
         return place < span.until or span.until == self.length
 
-    def is_reached(self, mailbox: Mailbox, sent: Sent) -> bool:
-        """Whether a mailbox was open and its process below the targets in some state from acceptance until settled."""
-        spans = self.reach(mailbox).get(sent.accepted.targets, [])
+    def is_reached(self, reading: Reading, sent: Sent) -> bool:
+        """Whether its mailbox was open and the process below the targets in some state until a message settled."""
+        spans = self.reach(reading.mailbox).get(sent.accepted.targets, [])
         last = bisect_right(spans, self.settled(sent), key=lambda span: span.since) - 1
-        return last >= 0 and spans[last].until > sent.place
+        return last >= 0 and spans[last].until > max(sent.place, reading.opened)
 
     def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
         """Whether a server restarted between two places."""
@@ -306,7 +313,8 @@ class _Watch:
         self._past = past
         self._went_back: dict[ServerId, list[int]] = defaultdict(list)
         self._unsettled: dict[ServerId, dict[str, Sent]] = defaultdict(dict)
-        self._open: set[Mailbox] = set()
+        self._open: dict[Mailbox, int] = {}
+        """Where each was opened."""
         self._below: dict[Mailbox, dict[TargetSet, int]] = defaultdict(dict)
         """The target sets each mailbox's process is below, and since when that holds and the mailbox is open."""
         self._current: dict[Mailbox, dict[SubscriptionId, Reading]] = defaultdict(dict)
@@ -340,13 +348,13 @@ class _Watch:
         match happening:
             case MailboxOpened():
                 if mailbox not in self._open:
-                    self._open.add(mailbox)
+                    self._open[mailbox] = place
                     below.update(dict.fromkeys(below, place))
             case MailboxClosed():
                 if mailbox in self._open:
                     for targets, since in below.items():
                         self._past.add_span(mailbox, targets, Span(since, place))
-                    self._open.discard(mailbox)
+                    del self._open[mailbox]
                 self._end_readings(mailbox)
             case Membership(is_below=True):
                 below.setdefault(happening.targets, place)
@@ -363,8 +371,9 @@ class _Watch:
             case StreamBegan():
                 reading = self._current[mailbox].get(subscription)
                 if reading is None:
-                    went_back = self._went_back[subscription.server]
-                    reading = Reading(subscription, place, len(went_back), went_back[-1] if went_back else -1)
+                    copies = self._went_back[subscription.server]
+                    floor = copies[-1] if copies else -1
+                    reading = Reading(subscription, place, len(copies), floor, self._open.get(mailbox, -1))
                     self._current[mailbox][subscription] = reading
                     self._past.readings.append(reading)
                 self._of_stream[subscription, step.stream] = reading
