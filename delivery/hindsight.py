@@ -6,7 +6,8 @@ Things are compared by their *place*, which is their number in the history. Hind
         It owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`).
     a server with mailboxes went back
         Its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`). Which messages
-        accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is.
+        accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is. Its
+        copy need not have a subscription, so each begins anew with its next stream.
     a mailbox was closed
         Its subscriptions ended. One that is opened later is another mailbox, with other subscriptions.
     a message expired or became a dead letter
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
@@ -174,9 +176,16 @@ class Hindsight:
         server, process, _ = handed.subscription
         self._servers_that_handed[process, handed.message_id].add(server)
 
-    def reach(self, mailbox: Mailbox) -> dict[TargetSet, list[Span]]:
-        """When a mailbox was open and its process below each target set, in order."""
-        return self._reach.get(mailbox, {})
+    def reach(self, mailbox: Mailbox, since: int, until: int) -> Iterator[tuple[TargetSet, list[Span]]]:
+        """The spans of a mailbox for each target set."""
+        for targets in self._reach.get(mailbox, {}):
+            yield targets, self.spans(mailbox, targets, since, until)
+
+    def spans(self, mailbox: Mailbox, targets: TargetSet, since: int, until: int) -> list[Span]:
+        """When a mailbox was open and its process below a target set, in order, as far as it was between two places."""
+        spans = self._reach.get(mailbox, {}).get(targets, [])
+        first = bisect_right(spans, since, key=lambda span: span.until)
+        return spans[first : bisect_left(spans, until, lo=first, key=lambda span: span.since)]
 
     def settled(self, sent: Sent) -> int:
         """The place where a message was settled; the end of the history, where it was not."""
@@ -188,9 +197,8 @@ class Hindsight:
 
     def is_reached(self, reading: Reading, sent: Sent) -> bool:
         """Whether its mailbox was open and the process below the targets in some state until a message settled."""
-        spans = self.reach(reading.mailbox).get(sent.accepted.targets, [])
-        last = bisect_right(spans, self.settled(sent), key=lambda span: span.since) - 1
-        return last >= 0 and spans[last].until > max(sent.place, reading.opened)
+        since = max(sent.place, reading.opened)
+        return bool(self.spans(reading.mailbox, sent.accepted.targets, since, self.settled(sent)))
 
     def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
         """Whether a server restarted between two places."""

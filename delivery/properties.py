@@ -245,7 +245,7 @@ def _losses(past: Hindsight) -> Iterator[tuple[Sent, Reading]]:
         reading = run.reading
         if reading.open_stream is None:
             continue
-        for targets, spans in past.reach(reading.mailbox).items():
+        for targets, spans in past.reach(reading.mailbox, reading.began, past.length):
             for span in spans:
                 for sent in _accepted_between(
                     past.by_targets.get(targets, []), max(span.since, reading.began), span.until
@@ -294,9 +294,9 @@ def _left_out(past: Hindsight, run: Runs, all_sent: list[Sent], firsts: list[Fir
     reading = run.reading
     lowest = min(firsts, key=lambda each: each.sent.accepted.serial).sent
     highest = max(firsts, key=lambda each: each.sent.accepted.serial).sent
-    for span in past.reach(reading.mailbox).get(lowest.accepted.targets, []):
-        since, until = max(span.since, lowest.place, reading.floor, reading.opened), min(span.until, highest.place)
-        for sent in _accepted_between(all_sent, since, until):
+    since, until = max(lowest.place, reading.floor, reading.opened), highest.place
+    for span in past.spans(reading.mailbox, lowest.accepted.targets, since, until):
+        for sent in _accepted_between(all_sent, max(since, span.since), min(until, span.until)):
             _, behind = run.around(sent)
             if (
                 behind is not None

@@ -43,6 +43,8 @@ class Entry:
 
 @dataclass
 class Reader:
+    has_begun: bool = True
+    """Since its server went back."""
     acknowledged: int = -1
     """The entry."""
     stream: int | None = None
@@ -121,8 +123,8 @@ class RightRun:
         self.missing[message_id] = set(SERVERS)
         self.owed[message_id] = {
             subscription
-            for subscription in self.readers
-            if (subscription.process, group) in self.below and expires_at is None
+            for subscription, reader in self.readers.items()
+            if (subscription.process, group) in self.below and reader.has_begun and expires_at is None
         }
         for server in SERVERS:
             self.lanes[origin, server].append(message_id)
@@ -181,7 +183,7 @@ class RightRun:
         self.start(subscription, reader, sought)
 
     def start(self, subscription, reader, sought):
-        reader.stream = self.number(subscription)
+        reader.stream, reader.has_begun = self.number(subscription), True
         if sought is not None:
             if sought > reader.acknowledged:
                 for subscriptions in self.owed.values():
@@ -288,7 +290,7 @@ class RightRun:
         for message_id in self.missing:
             self.missing[message_id].add(server)
         for subscription in [each for each in self.readers if each.server == server]:
-            self.readers[subscription].acknowledged = -1
+            self.readers[subscription] = Reader(has_begun=False)
         for subscriptions in self.owed.values():
             subscriptions -= {each for each in subscriptions if each.server == server}
 
