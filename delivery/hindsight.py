@@ -7,7 +7,7 @@ Things are compared by their *place*, which is their number in the history. Hind
     a server with mailboxes went back
         Its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`). Which messages
         accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is. Its
-        copy need not have a subscription, so each begins anew with its next stream.
+        copy need not have a subscription, so each begins anew when something is next heard of it.
     a mailbox was closed
         Its subscriptions ended. One that is opened later is another mailbox, with other subscriptions.
     a message expired or became a dead letter
@@ -105,7 +105,7 @@ class Reading:
 
     subscription: SubscriptionId
     began: int
-    """The place of its first stream."""
+    """The place of its first stream, or of its first acknowledgement, where that comes before."""
     log: int
     """How often the server had gone back by then."""
     floor: int
@@ -374,22 +374,14 @@ class _Watch:
     def subscription(self, place: int, step: Step) -> None:
         """A subscription goes on."""
         subscription = step.subscription
-        mailbox = Mailbox(subscription.server, subscription.process)
         match step:
             case StreamBegan():
-                reading = self._current[mailbox].get(subscription)
-                if reading is None:
-                    copies = self._went_back[subscription.server]
-                    floor = copies[-1] if copies else -1
-                    reading = Reading(subscription, place, len(copies), floor, self._open.get(mailbox, -1))
-                    self._current[mailbox][subscription] = reading
-                    self._past.readings.append(reading)
+                reading = self._reading(place, subscription)
                 self._of_stream[subscription, step.stream] = reading
                 reading.open_stream = step.stream
                 reading.steps.append((place, step))
             case Acknowledged():
-                if (current := self._current[mailbox].get(subscription)) is not None:
-                    current.steps.append((place, step))
+                self._reading(place, subscription).steps.append((place, step))
             case StreamEnded() | Handed() | GapTold():
                 of_stream = self._of_stream.get((subscription, step.stream))
                 if of_stream is not None:
@@ -400,6 +392,18 @@ class _Watch:
                     self._past.strays.append(step)
                 if isinstance(step, Handed):
                     self._past.add_handed(step)
+
+    def _reading(self, place: int, subscription: SubscriptionId) -> Reading:
+        """The one that goes on; it begins here, where there is none."""
+        mailbox = Mailbox(subscription.server, subscription.process)
+        reading = self._current[mailbox].get(subscription)
+        if reading is None:
+            copies = self._went_back[subscription.server]
+            floor = copies[-1] if copies else -1
+            reading = Reading(subscription, place, len(copies), floor, self._open.get(mailbox, -1))
+            self._current[mailbox][subscription] = reading
+            self._past.readings.append(reading)
+        return reading
 
     def went_back(self, place: int, server: ServerId) -> None:
         """A server goes on from an older copy of its database."""

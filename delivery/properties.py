@@ -402,4 +402,5 @@ class _Streams:
 
 
 def _at(position: Position) -> str:
-    return f"{position.entry}.{position.index}"
+    entry, item = position
+    return f"{entry}.{item}"

@@ -419,6 +419,22 @@ class TestResume:
         story.hand(2, stream=2)
         assert not story.broken()
 
+    def test_a_subscription_that_begins_now_begins_where_its_first_acknowledgement_says(self):
+        story = Story()
+        story.open()
+        story.join()
+        story.send(1)
+        story.acknowledge(1)
+        story.send(2)
+        story.begin(1)
+        assert story.broken() == [("P2", "2")]
+        story.hand(2)
+        assert not story.broken()
+        story.begin(2)
+        story.hand(1, stream=2)
+        story.hand(2, stream=2)
+        assert story.broken() == [("P8", "1")]
+
     def test_a_stream_that_has_not_begun_is_found(self):
         story = listening()
         story.send(1)
