@@ -72,6 +72,13 @@ class Span(NamedTuple):
     """The length of the history where it held to the end."""
 
 
+class Reached(NamedTuple):
+    """That a process is below a target set: as its own home knows, or as all homes above it do."""
+
+    targets: TargetSet
+    is_certain: bool
+
+
 @dataclass(slots=True)
 class Sent:
     """A message that was accepted, and what became of it."""
@@ -143,7 +150,7 @@ class Hindsight:
         self.instants: list[int] = []
         """Of each place."""
         self._restarts: dict[ServerId, list[int]] = defaultdict(list)
-        self._reach: dict[Mailbox, dict[TargetSet, list[Span]]] = defaultdict(lambda: defaultdict(list))
+        self._reach: dict[Mailbox, dict[Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
         self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         self._read(history)
         self.runs = [Runs(self, reading) for reading in self.readings]
@@ -167,23 +174,24 @@ class Hindsight:
                     self.sizes.append(happening)
         watch.end()
 
-    def add_span(self, mailbox: Mailbox, targets: TargetSet, span: Span) -> None:
+    def add_span(self, mailbox: Mailbox, reached: Reached, span: Span) -> None:
         """A mailbox was open, and its process below a target set, over a span; those of one pair come in order."""
-        self._reach[mailbox][targets].append(span)
+        self._reach[mailbox][reached].append(span)
 
     def add_handed(self, handed: Handed) -> None:
         """A mailbox was handed a message."""
         server, process, _ = handed.subscription
         self._servers_that_handed[process, handed.message_id].add(server)
 
-    def reach(self, mailbox: Mailbox, since: int, until: int) -> Iterator[tuple[TargetSet, list[Span]]]:
-        """The spans of a mailbox for each target set."""
-        for targets in self._reach.get(mailbox, {}):
-            yield targets, self.spans(mailbox, targets, since, until)
+    def certain_reach(self, mailbox: Mailbox, since: int, until: int) -> Iterator[tuple[TargetSet, list[Span]]]:
+        """Of each target set, the spans in which all homes above a process knew that it was below."""
+        for reached in self._reach.get(mailbox, {}):
+            if reached.is_certain:
+                yield reached.targets, self.spans(mailbox, reached, since, until)
 
-    def spans(self, mailbox: Mailbox, targets: TargetSet, since: int, until: int) -> list[Span]:
+    def spans(self, mailbox: Mailbox, reached: Reached, since: int, until: int) -> list[Span]:
         """When a mailbox was open and its process below a target set, in order, as far as it was between two places."""
-        spans = self._reach.get(mailbox, {}).get(targets, [])
+        spans = self._reach.get(mailbox, {}).get(reached, [])
         first = bisect_right(spans, since, key=lambda span: span.until)
         return spans[first : bisect_left(spans, until, lo=first, key=lambda span: span.since)]
 
@@ -198,7 +206,8 @@ class Hindsight:
     def is_reached(self, reading: Reading, sent: Sent) -> bool:
         """Whether its mailbox was open and the process below the targets in some state until a message settled."""
         since = max(sent.place, reading.opened)
-        return bool(self.spans(reading.mailbox, sent.accepted.targets, since, self.settled(sent)))
+        reached = Reached(sent.accepted.targets, is_certain=False)
+        return bool(self.spans(reading.mailbox, reached, since, self.settled(sent)))
 
     def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
         """Whether a server restarted between two places."""
@@ -323,7 +332,7 @@ class _Watch:
         self._unsettled: dict[ServerId, dict[str, Sent]] = defaultdict(dict)
         self._open: dict[Mailbox, int] = {}
         """Where each was opened."""
-        self._below: dict[Mailbox, dict[TargetSet, int]] = defaultdict(dict)
+        self._below: dict[Mailbox, dict[Reached, int]] = defaultdict(dict)
         """The target sets each mailbox's process is below, and since when that holds and the mailbox is open."""
         self._current: dict[Mailbox, dict[SubscriptionId, Reading]] = defaultdict(dict)
         self._of_stream: dict[tuple[SubscriptionId, int], Reading] = {}
@@ -360,16 +369,19 @@ class _Watch:
                     below.update(dict.fromkeys(below, place))
             case MailboxClosed():
                 if mailbox in self._open:
-                    for targets, since in below.items():
-                        self._past.add_span(mailbox, targets, Span(since, place))
+                    for reached, since in below.items():
+                        self._past.add_span(mailbox, reached, Span(since, place))
                     del self._open[mailbox]
                 self._end_readings(mailbox)
-            case Membership(is_below=True):
-                below.setdefault(happening.targets, place)
             case Membership():
-                began = below.pop(happening.targets, None)
-                if began is not None and mailbox in self._open:
-                    self._past.add_span(mailbox, happening.targets, Span(began, place))
+                for is_certain in (False, True):
+                    reached = Reached(happening.targets, is_certain)
+                    if happening.is_below and (happening.is_certain or not is_certain):
+                        below.setdefault(reached, place)
+                        continue
+                    began = below.pop(reached, None)
+                    if began is not None and mailbox in self._open:
+                        self._past.add_span(mailbox, reached, Span(began, place))
 
     def subscription(self, place: int, step: Step) -> None:
         """A subscription goes on."""
@@ -416,8 +428,8 @@ class _Watch:
     def end(self) -> None:
         """The history ends here: what holds now held to the end."""
         for mailbox in self._open:
-            for targets, since in self._below[mailbox].items():
-                self._past.add_span(mailbox, targets, Span(since, self._past.length))
+            for reached, since in self._below[mailbox].items():
+                self._past.add_span(mailbox, reached, Span(since, self._past.length))
 
     def _end_readings(self, mailbox: Mailbox) -> None:
         for reading in self._current.pop(mailbox, {}).values():

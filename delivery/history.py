@@ -104,6 +104,9 @@ class Membership:
     process: NodeId
     targets: TargetSet
     is_below: bool
+    is_certain: bool = True
+    """Whether the homes of all groups on some way to it know the arcs of that way, too. An update is applied at one
+    server after another: until its caller is told that it is done, some servers may not have heard of it."""
 
 
 @dataclass(frozen=True, slots=True)

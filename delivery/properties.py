@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from delivery.hindsight import NOTHING, First, Hindsight, Reading, Runs, Sent
+from delivery.hindsight import NOTHING, First, Hindsight, Reached, Reading, Runs, Sent
 from delivery.history import Acknowledged, GapTold, Handed, History, Sizes, StreamBegan, SubscriptionId
 from delivery.model import Position, TargetSet
 from namegraph import ServerId
@@ -103,7 +103,10 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
 
 
 def p2_audience(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:
-    """Who is below the target set from acceptance until it is settled gets a message; who never is gets nothing."""
+    """Who is below the target set from acceptance until it is settled gets a message; who never is gets nothing.
+
+    Who is below counts as soon as all homes above know it, which is so when the update is answered.
+    """
     violations = [
         Violation(
             Property.AUDIENCE, "handed to who was never below its targets", each.sent.accepted.message_id, subscription
@@ -245,7 +248,7 @@ def _losses(past: Hindsight) -> Iterator[tuple[Sent, Reading]]:
         reading = run.reading
         if reading.open_stream is None:
             continue
-        for targets, spans in past.reach(reading.mailbox, reading.began, past.length):
+        for targets, spans in past.certain_reach(reading.mailbox, reading.began, past.length):
             for span in spans:
                 for sent in _accepted_between(
                     past.by_targets.get(targets, []), max(span.since, reading.began), span.until
@@ -295,7 +298,7 @@ def _left_out(past: Hindsight, run: Runs, all_sent: list[Sent], firsts: list[Fir
     lowest = min(firsts, key=lambda each: each.sent.accepted.serial).sent
     highest = max(firsts, key=lambda each: each.sent.accepted.serial).sent
     since, until = max(lowest.place, reading.floor, reading.opened), highest.place
-    for span in past.spans(reading.mailbox, lowest.accepted.targets, since, until):
+    for span in past.spans(reading.mailbox, Reached(lowest.accepted.targets, is_certain=True), since, until):
         for sent in _accepted_between(all_sent, max(since, span.since), min(until, span.until)):
             _, behind = run.around(sent)
             if (
@@ -402,5 +405,4 @@ class _Streams:
 
 
 def _at(position: Position) -> str:
-    entry, item = position
-    return f"{entry}.{item}"
+    return f"{position.entry}.{position.item}"

@@ -12,7 +12,7 @@ that it affects is under way. Source: protocol.md sections 3 and 5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
+from typing import Self, assert_never
 
 from namegraph.events import (
     AddPeer,
@@ -115,7 +115,7 @@ class ServerCore(CoreQueries):
     @classmethod
     def restore(
         cls, state: StoredState, *, subnets: Iterable[Subnet], peers: Mapping[Subnet, str] | None = None
-    ) -> ServerCore:
+    ) -> Self:
         """The core as it was when `state` was written; raises `InconsistentStateError`.
 
         `peers`: where the configuration says that the servers of other subnets are. What must be told to other servers
@@ -172,6 +172,11 @@ class ServerCore(CoreQueries):
             asked = Asked(found.request_id, digest, [], place=found.final)
             asked.outcome = self._outcomes.first_answer(found.request_id, digest) if digest else None
             self._requests.begin(found.update_id, asked)
+
+    @property
+    def durable(self) -> DurableState:
+        """All that is remembered as rows of this server's parts; who extends the core keeps its own there too."""
+        return self._context.durable
 
     def keep_changes(self, count: int) -> None:
         """Keep the record of changes of so many updates."""

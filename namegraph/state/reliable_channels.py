@@ -58,6 +58,8 @@ class Channels:
         self._met: set[ServerId] = set()
         """Since this server started, or the channels with them began again."""
         self._beginnings: Counter[ServerId] = Counter()
+        self.handled_since: dict[ServerId, int] = {}
+        """Senders of which letters were handled since this was emptied, and through which number before."""
         self.faults: Counter[tuple[ServerId, PeerFault]] = Counter()
         """What other servers did wrong, by server and kind; for operators."""
         self.leaps_refused: dict[ServerId, int] = {}
@@ -106,6 +108,8 @@ class Channels:
             self.faults[sender, PeerFault.REPEATED if number <= handled else PeerFault.OUT_OF_ORDER] += 1
             return False
         self._handled_through[sender] = number
+        if self.lane is Lane.POST:
+            self.handled_since.setdefault(sender, handled)
         return True
 
     def received(self, peer: ServerId, through: int) -> None:

@@ -266,7 +266,8 @@ class BreakingConnections:
     def _exchange_receipts(self, one: ServerId, other: ServerId) -> None:
         for sender, receiver in ((one, other), (other, one)):
             if self.is_open(sender, receiver):
-                self._take(sender, PeerReceived(receiver, self._cluster.durable_through(receiver, sender)))
+                for receipt in self._cluster.receipts(receiver, sender):
+                    self._take(sender, receipt)
 
     def _can_connect(self, one: ServerId, other: ServerId) -> bool:
         return self._is_whole(one, other) and not self._cluster.down.keys() & {one, other}

@@ -11,11 +11,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
 
+from delivery.events import DeliveryEvent
+from delivery.server import ServerEffects
 from namegraph import (
     ArcRecord,
     ChangeRecord,
-    Effects,
     Event,
+    Lane,
+    LogRecord,
     NodeIndex,
     NodeRecord,
     OutcomeRecord,
@@ -39,8 +42,8 @@ WRITTEN_SHARE = 0.5
 class Taken:
     """A step that was taken, and what waits until it is durable."""
 
-    event: Event
-    effects: Effects
+    event: Event | DeliveryEvent
+    effects: ServerEffects
     replies: list[Reply]
     """Those that wait for it."""
     handled_through: int
@@ -53,6 +56,8 @@ class Taken:
     """How much of what it lets out leaves before the server crashes: from 0, nothing, to 1; None: it does not crash."""
     is_next: bool = False
     """Whether it took the next letter of its sender: one that comes again, or too early, is passed over."""
+    posts_before: dict[ServerId, int] = field(default_factory=dict)
+    """Of senders whose posts it has handled: through which number that was done before."""
     held: list[Held] = field(default_factory=list)
 
 
@@ -96,17 +101,22 @@ class Queue:
         """All of them."""
         return [*self.writing, *self.waiting]
 
-    def first_letter_held(self, receiver: ServerId) -> int | None:
-        """The number of the first letter to a server that must not leave yet."""
+    def first_letter_held(self, receiver: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
+        """The number of the first letter of a lane to a server that must not leave yet."""
         numbers: list[int] = []
         for step in [*self.leaving, *self.steps()]:
             if isinstance(step.event, PeerMet) and step.event.peer == receiver:
                 return 1
-            numbers += [letter.number for letter in step.effects.messages if letter.receiver == receiver]
+            numbers += [
+                letter.number for letter in step.effects.messages if (letter.receiver, letter.lane) == (receiver, lane)
+            ]
         return min(numbers, default=None)
 
-    def handled_before(self, sender: ServerId) -> int | None:
+    def handled_before(self, sender: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
         """The number of the last letter of a sender before those whose effects wait; None where none do."""
+        if lane is Lane.POST:
+            before = (step.posts_before.get(sender) for step in self.steps())
+            return next((number for number in before if number is not None), None)
         for step in self.steps():
             if isinstance(step.event, PeerMessage) and step.event.sender == sender and step.is_next:
                 return step.event.number - 1
@@ -119,6 +129,8 @@ class Queue:
             messages[:] = [letter for letter in messages if letter.receiver not in peers]
             if isinstance(step.event, PeerMessage) and step.event.sender in peers:
                 step.event = Tick()
+            for peer in peers:
+                step.posts_before.pop(peer, None)
 
     def lose(self, chance: Random) -> tuple[list[Taken], list[Taken]]:
         """The server crashes: what is durable all the same, and what is lost."""
@@ -141,6 +153,8 @@ class Disk:
         self._protocol: dict[tuple[str, str], bytes] = {}
         self.changes: dict[int, ChangeRecord] = {}
         """The record of changes, by number."""
+        self.log: dict[int, LogRecord] = {}
+        """The log of messages, by position."""
 
     def copy(self) -> Disk:
         """What a backup that is made now holds."""
@@ -149,6 +163,7 @@ class Disk:
         made._nodes, made._arcs = dict(self._nodes), dict(self._arcs)
         made._virtual_nodes, made._outcomes = dict(self._virtual_nodes), dict(self._outcomes)
         made._protocol, made.changes = dict(self._protocol), dict(self.changes)
+        made.log = dict(self.log)
         return made
 
     def write(self, records: Records) -> None:
@@ -171,6 +186,9 @@ class Disk:
             else:
                 self._protocol[part, key] = value
         self.changes.update((record.number, record) for record in records.changes)
+        self.log.update((record.position, record) for record in records.log)
+        if records.cut_log_through is not None:
+            self.log = {position: record for position, record in self.log.items() if position > records.cut_log_through}
         if records.counter is not None:
             self._counter = records.counter
 

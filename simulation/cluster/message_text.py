@@ -42,9 +42,11 @@ from namegraph.wire.view_messages import (
 )
 
 
-def describe(message: Message) -> str:
+def describe(message: Message | None) -> str:
     """What a message says, without its kind and update; empty where that is all."""
     match message:
+        case None:
+            return ""
         case Order():
             nodes = sorted({*message.cover.ends, *message.cover.entry_nodes})
             place = f"place {_place(message.final)}" if message.final else f"after {_place(message.tentative)}"

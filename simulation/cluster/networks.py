@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple, Protocol
 
+from delivery.events import DeliveryEvent
 from namegraph import Event, ServerId
 from namegraph.wire.codec import Message
 
@@ -38,7 +39,8 @@ class Sent:
     time: float
     sender: ServerId
     receiver: ServerId
-    message: Message
+    message: Message | None
+    """None of a post: what is in it concerns the delivery half alone."""
 
     @property
     def channel(self) -> Channel:
@@ -59,7 +61,7 @@ class Arrival:
 
     time: float
     server: ServerId
-    event: Event | Errand
+    event: Event | DeliveryEvent | Errand
     sent: Sent | None
 
 
@@ -69,7 +71,7 @@ class Network(Protocol):
     now: float
     """The time of the last arrival."""
 
-    def put(self, server: ServerId, event: Event | Errand, *, delay: float) -> None:
+    def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own some time from now."""
 
     def send(self, sent: Sent, event: Event) -> None:
@@ -104,7 +106,7 @@ class RandomNetwork:
         self._deaf: dict[ServerId, float] = {}
         """Servers that take no messages, and until when."""
 
-    def put(self, server: ServerId, event: Event | Errand, *, delay: float) -> None:
+    def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own some time from now."""
         self._push(0, Arrival(self.now + delay, server, event, None))
 
@@ -213,7 +215,7 @@ class SteppedNetwork:
         self._channels: dict[Channel, deque[tuple[int, Sent, Event]]] = {}
         self._count = 0
 
-    def put(self, server: ServerId, event: Event | Errand, *, delay: float) -> None:
+    def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own before anything else, once its time has come."""
         self._own.append(Arrival(self.now + delay, server, event, None))
 

@@ -69,8 +69,8 @@ class Story:
     def close(self) -> None:
         self(MailboxClosed(0, HOME, ANN, 1))
 
-    def join(self, server=HOME) -> None:
-        self(Membership(0, server, ANN, STAFF, is_below=True))
+    def join(self, server=HOME, *, is_certain: bool = True) -> None:
+        self(Membership(0, server, ANN, STAFF, is_below=True, is_certain=is_certain))
 
     def leave(self) -> None:
         self(Membership(0, HOME, ANN, STAFF, is_below=False))

@@ -144,6 +144,24 @@ class TestAudience:
             story.hand(1)
         assert not story.broken()
 
+    @pytest.mark.parametrize("comes", [True, False])
+    def test_who_is_below_by_its_own_home_alone_may_get_a_message_or_not(self, comes):
+        story = listening()
+        story.leave()
+        story.join(is_certain=False)
+        story.send(1)
+        if comes:
+            story.hand(1)
+        assert not story.broken()
+
+    def test_who_is_below_by_all_homes_is_owed_what_is_accepted_from_then_on(self):
+        story = listening()
+        story.leave()
+        story.join(is_certain=False)
+        story.join()
+        story.send(1)
+        assert story.broken() == [("P2", "1")]
+
     def test_a_late_message_may_come_to_who_joined_afterwards(self):
         story = listening()
         story.leave()
