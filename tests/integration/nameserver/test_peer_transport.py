@@ -22,7 +22,7 @@ from nameserver.session.frames import (
     decode,
     encode,
 )
-from nameserver.session.session import FRAME_BYTES_LIMIT
+from nameserver.session.session_lane import FRAME_BYTES_LIMIT
 from nameserver.transport import peer_directory as directory_module
 from nameserver.transport import session_runner as conversation_module
 from nameserver.transport.peer_streams import CONVERSE_METHOD, DialledStream

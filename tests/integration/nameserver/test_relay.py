@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from nameserver.detector.liveness import Life
 from nameserver.detector.phi import DetectorLimits
-from nameserver.session.session import FRAME_BYTES_LIMIT
+from nameserver.session.session_lane import FRAME_BYTES_LIMIT
 from tests.fakes.peer_cluster import PeerCluster, lost
 from tests.fakes.peer_server import until
 from tests.fakes.tcp_proxy import Passage

@@ -8,7 +8,7 @@ import pytest
 from namegraph.events import AddPeer, PeerLost, PeerMet
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.run_loop import RunLoop
-from nameserver.session.durable_outbox import DurablePost
+from nameserver.session.durable_outbox import DurableOutbox
 from tests.fakes.peer_core import FakePeerCore, SendLetter
 from tests.unit.nameserver.gated_store import GatedStore
 
@@ -24,7 +24,7 @@ class Server:
         self.time = 100.0
         self.worker = ThreadPoolExecutor(max_workers=1)
         self.run_loop = RunLoop(core=self.core, store=self.store, worker=self.worker, clock=lambda: self.time)
-        self.post = DurablePost(self.core.channels, self.run_loop)
+        self.post = DurableOutbox(self.core.channels, self.run_loop)
         self.notified = []
         self.run_loop.notify_peers = self.notified.extend
         self.flushing = asyncio.ensure_future(self.run_loop.flush_forever())

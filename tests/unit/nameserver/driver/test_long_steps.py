@@ -10,7 +10,7 @@ from namegraph.events import AddPeer, PeerLost, PeerMessage, PeerMet, PeerRestor
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.run_loop import RunLoop
-from nameserver.session.durable_outbox import DurablePost
+from nameserver.session.durable_outbox import DurableOutbox
 from tests.fakes.peer_core import FakePeerCore, SendLetter
 from tests.unit.nameserver.gated_store import PATIENCE_SECONDS, GatedStore
 
@@ -90,7 +90,7 @@ class Server:
             long_steps=self.seen,
             stepper=self.stepper,
         )
-        self.post = DurablePost(self.core.channels, self.run_loop)
+        self.post = DurableOutbox(self.core.channels, self.run_loop)
         self.flushing = asyncio.ensure_future(self.run_loop.flush_forever())
 
     def send(self, letter=b"letter", *, to=PEER):
