@@ -73,6 +73,8 @@ class FakePeerCore:
         self.posts_held = []
         self.posts_handled = []
         """As `handled`, of posts."""
+        self.lanes_handled = []
+        """Of all of these, in order."""
         self.next_deadline = None
         self.revision, self.told_revision = "", None
         self.owners = {}
@@ -103,6 +105,7 @@ class FakePeerCore:
             case PeerMessage(sender, number, encoded):
                 if self.channels.take(sender, number):
                     self.handled.append((sender, encoded))
+                    self.lanes_handled.append(Lane.LETTERS)
                     if encoded.startswith(b"echo "):
                         effects.messages.append(self.channels.send(sender, encoded.removeprefix(b"echo ")))
             case PeerReceived(peer, through, lane):
@@ -140,6 +143,7 @@ class FakePeerCore:
             for post in self.posts_held:
                 if self.posts.take(post.sender, post.number):
                     self.posts_handled.append((post.sender, post.encoded))
+                    self.lanes_handled.append(Lane.POST)
             self.posts_held.clear()
         effects.records.protocol += self.durable.take_rows()
         return effects

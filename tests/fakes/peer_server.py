@@ -82,6 +82,9 @@ class FakeServer:
     def letters(self, sender):
         return [letter for other, letter in self.core.handled if other == sender]
 
+    def posts(self, sender):
+        return [post for other, post in self.core.posts_handled if other == sender]
+
     def report(self, server):
         """What operators are told of another server."""
         return next(report for report in self.transport.reports() if server in report.subnets)
