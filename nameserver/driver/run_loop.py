@@ -21,7 +21,9 @@ letters of other servers wait. Where that lasts, these are told, and all callers
 One flush that works ends it. A server that has nothing to write looks now and then whether it could, and refuses
 updates while it could not; reads go on. A database that is lost for good ends the server.
 
-Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait.
+Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait. So
+it is with both lanes, each by its own numbers. A post that came may be handled in any later step: which numbers have
+risen is asked of the core after each step, and receipts follow from that alone.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from namegraph import (
     Effects,
     Event,
     ImportCommand,
+    Lane,
     Outcome,
     PeerMessage,
     PeerMet,
@@ -61,7 +64,7 @@ from namegraph import (
     refuse,
 )
 from nameserver.driver.gc_tuning import growing_graph
-from nameserver.driver.group_commit import Batch, Batches, outcome_unknown, unavailable
+from nameserver.driver.group_commit import Batch, Batches, Flow, outcome_unknown, unavailable
 from nameserver.driver.observer import Observer
 from storage.errors import DatabaseLostError, StorageError
 from storage.store import ChangesFound, ChangesWanted
@@ -93,7 +96,6 @@ class Core(Protocol):
     """The part of the core that the loop drives."""
 
     server: ServerId
-    channels: Channels
     told_revision: str | None
     """What to tell as the newest revision, where that is not the newest one in memory."""
 
@@ -108,6 +110,9 @@ class Core(Protocol):
     @property
     def next_deadline(self) -> float | None:
         """When the core wants a `Tick`, on the clock of `step`'s `now`."""
+
+    def channels_of(self, lane: Lane) -> Channels:
+        """The channels of one lane."""
 
     def step(self, event: Event, now: float) -> Effects:
         """Take one event."""
@@ -144,10 +149,10 @@ class Unfinished(NamedTuple):
 
     event: Event
     """What the step is about."""
-    left_through: dict[ServerId, int]
-    """By receiver: the last letter that could leave before it; none where letters are numbered anew."""
-    handled_through: int
-    """The last letter of the same sender before it, where it is about a letter."""
+    left_through: dict[Flow, int]
+    """To others: the last letter that could leave before it; none where letters are numbered anew."""
+    handled_through: dict[Flow, int]
+    """From others: the last letter that was handled before it; none where letters are numbered anew."""
 
 
 class Waiting(NamedTuple):
@@ -180,7 +185,7 @@ class RunLoop:
         self._stepper = stepper
         self._long_step: asyncio.Future[None] | None = None
         """There while a step is carried out in another thread."""
-        self._unfinished = Unfinished(Tick(), {}, 0)
+        self._unfinished = Unfinished(Tick(), {}, {})
         """What of it must not leave."""
         self._later: deque[Event] = deque()
         """Events that came meanwhile."""
@@ -296,9 +301,11 @@ class RunLoop:
         """Take what no caller waits for."""
         self._step(event)
 
-    async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
+    async def take_letters(
+        self, sender: ServerId, first_number: int, letters: Iterable[bytes], lane: Lane = Lane.LETTERS
+    ) -> None:
         """Take letters of another server, in order, once there is room; those that were handled before are left out."""
-        channels = self._core.channels
+        channels = self._core.channels_of(lane)
         beginnings = channels.beginnings(sender)
         while self._is_full() or self.storage_failure is not None:
             self._room.clear()
@@ -308,22 +315,22 @@ class RunLoop:
             if channels.beginnings(sender) != beginnings:
                 return  # They were numbered by the channel before.
             if number > channels.handled_through(sender):
-                self._step(PeerMessage(sender, number, letter))
+                self._step(PeerMessage(sender, number, letter, lane))
 
-    def first_letter_held(self, receiver: ServerId) -> int | None:
+    def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
         """The number of the first letter to a server that waits for the database; None where none does."""
-        held = self._batches.first_letter_held(receiver)
+        held = self._batches.first_letter_held(receiver, lane)
         if self._long_step is None:
             return held
-        of_step = self._unfinished.left_through.get(receiver, 0) + 1
+        of_step = self._unfinished.left_through.get(Flow(receiver, lane), 0) + 1
         return of_step if held is None else min(held, of_step)
 
-    def handled_before_flush(self, sender: ServerId) -> int | None:
+    def handled_before_flush(self, sender: ServerId, lane: Lane) -> int | None:
         """The number of the last letter of a sender before those whose records wait; None where none do."""
-        handled = self._batches.handled_before(sender)
-        event = self._unfinished.event
-        is_in_step = self._long_step is not None and isinstance(event, PeerMessage) and event.sender == sender
-        return self._unfinished.handled_through if handled is None and is_in_step else handled
+        handled = self._batches.handled_before(sender, lane)
+        if self._long_step is None or handled is not None:
+            return handled
+        return self._unfinished.handled_through.get(Flow(sender, lane))
 
     def begins_again_with(self, peer: ServerId) -> bool:
         """Whether a step under way, or one that waits for it, numbers the letters to and from a server anew."""
@@ -462,11 +469,12 @@ class RunLoop:
             self._tell_stepped(event, effects, seconds, was_long=False)
 
     def _unfinished_of(self, event: Event) -> Unfinished:
-        channels, servers = self._core.channels, (*self._core.servers_met, self._core.server)
+        servers = [each for each in (*self._core.servers_met, self._core.server) if not _numbers_anew(event, each)]
+        lanes = {lane: self._core.channels_of(lane) for lane in Lane}
         return Unfinished(
             event,
-            {server: channels.left_through(server) for server in servers if not _numbers_anew(event, server)},
-            channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0,
+            {Flow(server, lane): lanes[lane].left_through(server) for lane in Lane for server in servers},
+            {Flow(server, lane): lanes[lane].handled_through(server) for lane in Lane for server in servers},
         )
 
     async def _step_elsewhere(self, event: Event, long_steps: LongSteps) -> None:
@@ -504,7 +512,9 @@ class RunLoop:
         self._wake.set()
 
     def _is_first_meeting(self, event: Event) -> bool:
-        return isinstance(event, PeerMet) and self._core.channels.has_unmet_letters(event.peer)
+        return isinstance(event, PeerMet) and any(
+            self._core.channels_of(lane).has_unmet_letters(event.peer) for lane in Lane
+        )
 
     def _take_effects(self, event: Event, effects: Effects, *, is_first_meeting: bool) -> None:
         """Let become durable what a step did, and then leave."""
@@ -521,8 +531,6 @@ class RunLoop:
                 self._wake.set()
             collecting.records.extend(effects.records)
             collecting.revision = self._core.revision
-            if isinstance(event, PeerMessage):
-                collecting.handled_before.setdefault(event.sender, event.number - 1)
         batch = self._batches.newest
         for reply in effects.replies:
             waiting = self._waiting.get(reply.ticket)
@@ -533,11 +541,14 @@ class RunLoop:
                 batch.replies.append((waiter, reply.outcome))
             elif not waiter.done():
                 waiter.set_result(reply.outcome)
+        of_step = Batch() if batch is None else batch
         for letter in effects.messages:
-            if batch is not None:
-                batch.first_letters.setdefault(letter.receiver, letter.number)
-        if batch is None and effects.messages:
-            self.notify_peers({letter.receiver: None for letter in effects.messages})
+            of_step.first_letters.setdefault(Flow(letter.receiver, letter.lane), letter.number)
+        for lane in Lane:
+            for sender, handled in self._core.channels_of(lane).drain_handled_changed().items():
+                of_step.handled_before.setdefault(Flow(sender, lane), handled)
+        if batch is None and of_step.concerns_peers():
+            self.notify_peers(of_step.peers())
         if batch is not None and (len(batch.replies) >= self._expected_replies or batch.concerns_peers()):
             self._gathered.set()
         if isinstance(event, Restored):
@@ -636,23 +647,25 @@ class RunLoop:
         collecting = self._batches.collecting
         came_meanwhile = 0 if collecting is None else len(collecting.replies)
         self._expected_replies = len(batch.replies) + came_meanwhile
-        self.notify_peers(batch.first_letters | batch.handled_before)
+        self.notify_peers(batch.peers())
         batch.release()
 
     async def _take_own_letters(self) -> None:
         """Take what this server has written to itself, once it is durable and what was to leave with it has left."""
-        core, server = self._core, self._core.server
-        await self.between_steps()
-        handled_before = self.handled_before_flush(server)
-        handled = core.channels.handled_through(server) if handled_before is None else handled_before
-        if handled > core.channels.forgotten_through(server):
-            self._step(PeerReceived(server, handled))
-        first_held = self.first_letter_held(server)
-        for letter in list(core.channels.kept(server, after=core.channels.handled_through(server))):
-            if first_held is not None and letter.number >= first_held:
-                return
+        server = self._core.server
+        for lane in Lane:
+            channels = self._core.channels_of(lane)
             await self.between_steps()
-            self._step(PeerMessage(server, letter.number, letter.encoded))
+            handled_before = self.handled_before_flush(server, lane)
+            handled = channels.handled_through(server) if handled_before is None else handled_before
+            if handled > channels.forgotten_through(server):
+                self._step(PeerReceived(server, handled, lane))
+            first_held = self.first_letter_held(server, lane)
+            for letter in list(channels.kept(server, after=channels.handled_through(server))):
+                if first_held is not None and letter.number >= first_held:
+                    break
+                await self.between_steps()
+                self._step(PeerMessage(server, letter.number, letter.encoded, lane))
 
     def _recover(self) -> None:
         if self.storage_failure is not None:
