@@ -79,7 +79,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One reader of a mailbox, and through where it has acknowledged. `name`: empty for the one that every mailbox has."""
+    """One reader of a mailbox, and through where it has acknowledged. The one that every mailbox has has no name."""
 
     name: SubscriptionName
     position: Position

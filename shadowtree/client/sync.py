@@ -550,10 +550,10 @@ class Client:
         longer than the timeout, or servers are away, what is returned says how far it came. `deadline`: after so many
         seconds it is handed to nobody any more.
         """
-        request = sending.message_request(
+        message = sending.message_request(
             targets, payload, excluding=excluding, quality_chosen=quality, deadline=deadline, headers=headers
         )
-        request = sending.single_request(request, wait=wait, request_id=request_id)
+        request, request_id = sending.single_request(message, wait=wait, request_id=request_id)
         answer = sending.SingleAnswer()
 
         def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:
@@ -562,7 +562,7 @@ class Client:
             return answer.finish()
 
         try:
-            return self._attempt(attempt, self._limit(timeout), request.request_id)
+            return self._attempt(attempt, self._limit(timeout), request_id)
         except ShadowtreeError:
             if answer.sent is None:
                 raise

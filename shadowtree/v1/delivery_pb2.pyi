@@ -34,7 +34,7 @@ class Header(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class SendRequest(_message.Message):
-    __slots__ = ("sender", "number", "request_id", "targets", "excluding", "payload", "headers", "quality", "deadline_ms", "wait", "queue", "asks_number")
+    __slots__ = ("messages",)
     class Wait(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         WAIT_ACCEPTED: _ClassVar[SendRequest.Wait]
@@ -48,34 +48,39 @@ class SendRequest(_message.Message):
         name: str
         excluding: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, name: _Optional[str] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
-    SENDER_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
-    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
-    TARGETS_FIELD_NUMBER: _ClassVar[int]
-    EXCLUDING_FIELD_NUMBER: _ClassVar[int]
-    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
-    HEADERS_FIELD_NUMBER: _ClassVar[int]
-    QUALITY_FIELD_NUMBER: _ClassVar[int]
-    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
-    WAIT_FIELD_NUMBER: _ClassVar[int]
-    QUEUE_FIELD_NUMBER: _ClassVar[int]
-    ASKS_NUMBER_FIELD_NUMBER: _ClassVar[int]
-    sender: str
-    number: int
-    request_id: str
-    targets: _containers.RepeatedCompositeFieldContainer[SendRequest.Target]
-    excluding: _containers.RepeatedScalarFieldContainer[str]
-    payload: bytes
-    headers: _containers.RepeatedCompositeFieldContainer[Header]
-    quality: Quality
-    deadline_ms: int
-    wait: SendRequest.Wait
-    queue: bool
-    asks_number: bool
-    def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., queue: _Optional[bool] = ..., asks_number: _Optional[bool] = ...) -> None: ...
+    class Message(_message.Message):
+        __slots__ = ("sender", "number", "request_id", "targets", "excluding", "payload", "headers", "quality", "deadline_ms", "wait", "queue", "asks_number")
+        SENDER_FIELD_NUMBER: _ClassVar[int]
+        NUMBER_FIELD_NUMBER: _ClassVar[int]
+        REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+        TARGETS_FIELD_NUMBER: _ClassVar[int]
+        EXCLUDING_FIELD_NUMBER: _ClassVar[int]
+        PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+        HEADERS_FIELD_NUMBER: _ClassVar[int]
+        QUALITY_FIELD_NUMBER: _ClassVar[int]
+        DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+        WAIT_FIELD_NUMBER: _ClassVar[int]
+        QUEUE_FIELD_NUMBER: _ClassVar[int]
+        ASKS_NUMBER_FIELD_NUMBER: _ClassVar[int]
+        sender: str
+        number: int
+        request_id: str
+        targets: _containers.RepeatedCompositeFieldContainer[SendRequest.Target]
+        excluding: _containers.RepeatedScalarFieldContainer[str]
+        payload: bytes
+        headers: _containers.RepeatedCompositeFieldContainer[Header]
+        quality: Quality
+        deadline_ms: int
+        wait: SendRequest.Wait
+        queue: bool
+        asks_number: bool
+        def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., queue: _Optional[bool] = ..., asks_number: _Optional[bool] = ...) -> None: ...
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[SendRequest.Message]
+    def __init__(self, messages: _Optional[_Iterable[_Union[SendRequest.Message, _Mapping]]] = ...) -> None: ...
 
 class SendResponse(_message.Message):
-    __slots__ = ("request", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused")
+    __slots__ = ("answers",)
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[SendResponse.State]
@@ -86,27 +91,32 @@ class SendResponse(_message.Message):
     STATE_ACCEPTED: SendResponse.State
     STATE_QUEUED: SendResponse.State
     STATE_SETTLED: SendResponse.State
-    REQUEST_FIELD_NUMBER: _ClassVar[int]
-    STATE_FIELD_NUMBER: _ClassVar[int]
-    ID_FIELD_NUMBER: _ClassVar[int]
-    IS_REPEATED_FIELD_NUMBER: _ClassVar[int]
-    MAILBOXES_FIELD_NUMBER: _ClassVar[int]
-    SERVERS_FIELD_NUMBER: _ClassVar[int]
-    PENDING_FIELD_NUMBER: _ClassVar[int]
-    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
-    NEXT_NUMBER_FIELD_NUMBER: _ClassVar[int]
-    REFUSED_FIELD_NUMBER: _ClassVar[int]
-    request: int
-    state: SendResponse.State
-    id: str
-    is_repeated: bool
-    mailboxes: int
-    servers: int
-    pending: _containers.RepeatedScalarFieldContainer[str]
-    unreachable: _containers.RepeatedScalarFieldContainer[str]
-    next_number: int
-    refused: Refused
-    def __init__(self, request: _Optional[int] = ..., state: _Optional[_Union[SendResponse.State, str]] = ..., id: _Optional[str] = ..., is_repeated: _Optional[bool] = ..., mailboxes: _Optional[int] = ..., servers: _Optional[int] = ..., pending: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., next_number: _Optional[int] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+    class Answer(_message.Message):
+        __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused")
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        ID_FIELD_NUMBER: _ClassVar[int]
+        IS_REPEATED_FIELD_NUMBER: _ClassVar[int]
+        MAILBOXES_FIELD_NUMBER: _ClassVar[int]
+        SERVERS_FIELD_NUMBER: _ClassVar[int]
+        PENDING_FIELD_NUMBER: _ClassVar[int]
+        UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+        NEXT_NUMBER_FIELD_NUMBER: _ClassVar[int]
+        REFUSED_FIELD_NUMBER: _ClassVar[int]
+        message: int
+        state: SendResponse.State
+        id: str
+        is_repeated: bool
+        mailboxes: int
+        servers: int
+        pending: _containers.RepeatedScalarFieldContainer[str]
+        unreachable: _containers.RepeatedScalarFieldContainer[str]
+        next_number: int
+        refused: Refused
+        def __init__(self, message: _Optional[int] = ..., state: _Optional[_Union[SendResponse.State, str]] = ..., id: _Optional[str] = ..., is_repeated: _Optional[bool] = ..., mailboxes: _Optional[int] = ..., servers: _Optional[int] = ..., pending: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., next_number: _Optional[int] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[SendResponse.Answer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[SendResponse.Answer, _Mapping]]] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("code", "reason", "message", "facts")

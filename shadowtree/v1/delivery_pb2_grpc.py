@@ -92,9 +92,9 @@ class DeliveryServiceServicer:
     """
 
     def Send(self, request_iterator, context):
-        """Sends messages. One response for each request, in order, tells that the message is accepted, or why it is not: a
-        refusal is of that message alone, and the stream goes on. Where a request waits for SETTLED, one more response
-        follows for it, whenever that comes. The stream ends once the caller has ended its side and all is answered.
+        """Sends messages. One answer for each message, in order, tells that it is accepted, or why it is not: a refusal is of
+        that message alone, and the stream goes on. Where a message waits for SETTLED, one more answer follows for it,
+        whenever that comes. The stream ends once the caller has ended its side and all is answered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -135,7 +135,9 @@ def facts_by_reason():
     """The names of the facts that the source gives with each reason: keywords of `refuse(Reason.X, message, ...)`."""
     found = defaultdict(set)
     for path in (
-        path for package in ("namegraph", "nameserver", "resolver", "delivery") for path in (ROOT / package).rglob("*.py")
+        path
+        for package in ("namegraph", "nameserver", "resolver", "delivery")
+        for path in (ROOT / package).rglob("*.py")
     ):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:

@@ -50,9 +50,8 @@ class Sender:
         self._way = way
         self._changed = asyncio.Condition()
         self._failure: ShadowtreeError | None = None
-        self._requests: asyncio.Queue[wire.SendRequest | None] | None = None
-        """Of the present stream."""
-        self._stream: Any = None
+        self._stream_number = 0
+        """Of the present stream; nothing is said on earlier ones."""
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -131,16 +130,11 @@ class Sender:
     def _say(self) -> None:
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
-        if self._requests is not None:
-            for request in self._messages.due():
-                self._requests.put_nowait(request)
         self._changed.notify_all()
 
     async def _end(self, *, at_once: bool) -> None:
         async with self._changed:
             self._is_closing = True
-            if self._requests is not None:
-                self._requests.put_nowait(None)
             self._changed.notify_all()
         if self._task is not None:
             await asyncio.wait((self._task,), timeout=0 if at_once else CLOSE_S)
@@ -177,8 +171,10 @@ class Sender:
     async def _converse(self, reconnection: Reconnection) -> Failure | None:
         """One stream, until it ends; returns why, where something is left to say."""
         connection = self._way.connect()
-        requests: asyncio.Queue[wire.SendRequest | None] = asyncio.Queue()
-        stream = connection.call("Send", _until_none(requests), reconnection.timeout(time.monotonic()))
+        self._messages.begin_stream()
+        self._stream_number += 1
+        requests = self._said(self._stream_number)
+        stream = connection.call("Send", requests, reconnection.timeout(time.monotonic()))
         failure = Failure(
             ServerFault("the server ended the stream before it had answered"),
             is_answer=False,
@@ -186,16 +182,10 @@ class Sender:
             may_pass=True,
         )
         try:
-            async with self._changed:
-                self._messages.begin_stream()
-                self._requests = requests
-                if self._is_closing:
-                    requests.put_nowait(None)
-                self._say()
             async for response in stream:
                 async with self._changed:
                     self._messages.read(response)
-                    self._say()
+                    self._changed.notify_all()
                 reconnection.has_worked()
         except grpc.aio.AioRpcError as error:
             failure = self._way.failure(error, connection)
@@ -205,14 +195,22 @@ class Sender:
             self._way.tell_if_closed()
             raise
         finally:
-            self._requests = None
+            self._stream_number += 1
             stream.cancel()
         return None if self._messages.is_silent or self._is_closing else failure
 
-
-async def _until_none(requests: asyncio.Queue[wire.SendRequest | None]) -> AsyncIterator[wire.SendRequest]:
-    while (request := await requests.get()) is not None:
-        yield request
+    async def _said(self, stream_number: int) -> AsyncGenerator[wire.SendRequest, None]:
+        """What is said on a stream: all that is there, each time."""
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(
+                    lambda: self._messages.is_due or self._is_closing or stream_number != self._stream_number
+                )
+                if stream_number != self._stream_number or not self._messages.is_due:
+                    return
+                request = self._messages.due()
+            if request.messages:
+                yield request
 
 
 class _Done:

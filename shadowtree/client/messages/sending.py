@@ -22,7 +22,7 @@ from shadowtree.client.calls import as_kept, choice, message, new_request_id
 from shadowtree.client.failures import read_refusal
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.messages.delivery_calls import quality
-from shadowtree.errors import InvalidRequest, OutOfSequence, ServerFault, ShadowtreeError
+from shadowtree.errors import InvalidRequest, LimitExceeded, OutOfSequence, ServerFault, ShadowtreeError
 from shadowtree.messages import Sent
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.vocabulary import GroupId, MemberId, Quality, RequestId, Seconds, SenderId, SendState, Wait
@@ -30,6 +30,13 @@ from shadowtree.vocabulary import GroupId, MemberId, Quality, RequestId, Seconds
 WINDOW_MESSAGES: Final = 1_000
 WINDOW_BYTES: Final = 4 * 1024 * 1024
 """Of messages that a server has not answered: it reads no further."""
+
+PAYLOAD_BYTES: Final = 1024 * 1024
+"""The most that any server takes."""
+
+REQUEST_MESSAGES: Final = 200
+REQUEST_BYTES: Final = 256 * 1024
+"""What goes into one request, where so much is there: more would only come later."""
 
 _LONGEST_DEADLINE_S: Final = 10 * 365 * 86_400.0
 _WAITS: Final = {"accepted": wire.SendRequest.WAIT_ACCEPTED, "settled": wire.SendRequest.WAIT_SETTLED}
@@ -48,7 +55,7 @@ def message_request(
     quality_chosen: Quality | None = None,
     deadline: Seconds | None = None,
     headers: Mapping[str, str] | None = None,
-) -> wire.SendRequest:
+) -> wire.SendRequest.Message:
     """One message, as yet without a number or a request id; raises `InvalidRequest` for what cannot be sent."""
     listed = [targets] if isinstance(targets, str) else _names(targets, "target")
     if not listed:
@@ -57,8 +64,13 @@ def message_request(
         raise InvalidRequest(f"a payload is bytes, not {payload!r:.80}", {"field": "payload"})
     if not isinstance(headers, Mapping | None):
         raise InvalidRequest(f"headers are names with values, not {headers!r:.80}", {"field": "headers"})
-    request: wire.SendRequest = message(
-        wire.SendRequest,
+    if len(payload) > PAYLOAD_BYTES:
+        raise LimitExceeded(
+            f"a payload has at most {PAYLOAD_BYTES} bytes, not {len(payload)}",
+            {"limit": str(PAYLOAD_BYTES), "field": "payload"},
+        )
+    request: wire.SendRequest.Message = message(
+        wire.SendRequest.Message,
         targets=[message(wire.SendRequest.Target, name=name) for name in listed],
         payload=bytes(payload),
         excluding=_names(excluding, "exception"),
@@ -69,11 +81,14 @@ def message_request(
     return request
 
 
-def single_request(request: wire.SendRequest, *, wait: Wait, request_id: RequestId | None) -> wire.SendRequest:
-    """The message as one that is sent alone: by its request id it is accepted once, however often it is sent."""
-    own = message(wire.SendRequest, wait=choice(_WAITS, wait, "wait"), request_id=request_id or new_request_id())
+def single_request(
+    request: wire.SendRequest.Message, *, wait: Wait, request_id: RequestId | None
+) -> tuple[wire.SendRequest, RequestId]:
+    """A message that is sent alone: by its request id, which is returned too, it is accepted once."""
+    request_id = request_id or new_request_id()
+    own = message(wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id)
     request.MergeFrom(own)
-    return request
+    return wire.SendRequest(messages=[request]), request_id
 
 
 class SingleAnswer:
@@ -85,18 +100,19 @@ class SingleAnswer:
 
     def add(self, response: wire.SendResponse) -> None:
         """Take the next response; raises the error of a refusal."""
-        raise_refusal(response)
-        if response.state not in _STATES:
-            raise ServerFault("the server sent a value that this client does not know; it may be of a newer version")
-        found = Sent(
-            id=response.id,
-            state=_STATES[response.state],
-            mailboxes=response.mailboxes,
-            servers=response.servers,
-            pending=tuple(sorted(response.pending)),
-            unreachable=tuple(sorted(response.unreachable)),
-        )
-        self.sent = cleaned(found)
+        for answer in response.answers:
+            raise_refusal(answer)
+            if answer.state not in _STATES:
+                raise ServerFault("the server sent a value that this client does not know; it may be newer")
+            found = Sent(
+                id=answer.id,
+                state=_STATES[answer.state],
+                mailboxes=answer.mailboxes,
+                servers=answer.servers,
+                pending=tuple(sorted(answer.pending)),
+                unreachable=tuple(sorted(answer.unreachable)),
+            )
+            self.sent = cleaned(found)
 
     def finish(self) -> Sent:
         """The answer, at the end of a stream."""
@@ -112,7 +128,7 @@ class _Target:
     name: MemberId
     next_number: int | None = None
     """Of the first of them; None where it was never learned."""
-    waiting: deque[wire.SendRequest] = field(default_factory=deque)
+    waiting: deque[wire.SendRequest.Message] = field(default_factory=deque)
     sent_ever: int = 0
     """How many of them were sent on any stream."""
     sent: int = 0
@@ -134,11 +150,11 @@ class NumberedMessages:
     def __init__(self, sender: SenderId) -> None:
         if not isinstance(sender, str) or not sender:
             raise InvalidRequest(f"the id of a sender is a text, not {sender!r:.80}", {"field": "sender"})
-        self._sender = message(wire.SendRequest, sender=sender).sender
+        self._sender = message(wire.SendRequest.Message, sender=sender).sender
         self._targets: dict[MemberId, _Target] = {}
         self._ready: dict[MemberId, _Target] = {}
         """Where there may be something to say."""
-        self._under_way: deque[_Target | tuple[_Target, wire.SendRequest]] = deque()
+        self._under_way: deque[_Target | tuple[_Target, wire.SendRequest.Message]] = deque()
         """What was said on this stream and is not answered, in order: questions for a number, and messages."""
         self._answered = 0
         self._bytes = 0
@@ -155,7 +171,7 @@ class NumberedMessages:
         """Whether nothing is left to say, or to be answered."""
         return not (self.unanswered or self._ready or self._under_way)
 
-    def add(self, request: wire.SendRequest) -> None:
+    def add(self, request: wire.SendRequest.Message) -> None:
         """Take one more message."""
         target = self._target(request.targets[0].name)
         request.sender = self._sender
@@ -184,34 +200,51 @@ class NumberedMessages:
             if wanted:
                 self._ready[target.name] = target
 
-    def due(self) -> Iterator[wire.SendRequest]:
-        """What is to be said now."""
-        ready, self._ready = self._ready, {}
-        for target in ready.values():
-            if target.is_known:
-                yield from self._say(target)
-            elif not target.is_asked:
-                target.is_asked = True
-                self._under_way.append(target)
-                name = [wire.SendRequest.Target(name=target.name)]
-                yield wire.SendRequest(sender=self._sender, targets=name, asks_number=True)
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be said now."""
+        return bool(self._ready)
+
+    def due(self) -> wire.SendRequest:
+        """What is to be said now, as far as one request holds it."""
+        request, size = wire.SendRequest(), 0
+        for name in list(self._ready):
+            target = self._ready[name]
+            if not target.is_known:
+                if not target.is_asked:
+                    target.is_asked = True
+                    self._under_way.append(target)
+                    asked = [wire.SendRequest.Target(name=name)]
+                    request.messages.add(sender=self._sender, targets=asked, asks_number=True)
+            else:
+                for said in self._say(target):
+                    request.messages.append(said)
+                    size += len(said.payload)
+                    if len(request.messages) == REQUEST_MESSAGES or size > REQUEST_BYTES:
+                        return request
+            del self._ready[name]
+        return request
 
     def read(self, response: wire.SendResponse) -> None:
-        """Take the next answer; raises what ends the stream: the error of a refusal, or a fault of the server."""
+        """Take the next answers; raises what ends the stream: the error of a refusal, or a fault of the server."""
+        for answer in response.answers:
+            self._read(answer)
+
+    def _read(self, answer: wire.SendResponse.Answer) -> None:
         self._answered += 1
-        if response.request != self._answered or not self._under_way:
+        if answer.message != self._answered or not self._under_way:
             raise ServerFault("the server answered what was not sent")
         said = self._under_way.popleft()
         target = said if isinstance(said, _Target) else said[0]
         try:
-            raise_refusal(response)
+            raise_refusal(answer)
         except ShadowtreeError as error:
             error.facts.setdefault("target", target.name)
             if not isinstance(said, _Target):
                 error.facts.setdefault("number", str(said[1].number))
             raise
         if isinstance(said, _Target):
-            self._learn(target, response.next_number)
+            self._learn(target, answer.next_number)
             self._ready[target.name] = target
         else:
             self._accept(target)
@@ -220,7 +253,7 @@ class NumberedMessages:
         name = as_kept(name)
         return self._targets.setdefault(name, _Target(name))
 
-    def _say(self, target: _Target) -> Iterator[wire.SendRequest]:
+    def _say(self, target: _Target) -> Iterator[wire.SendRequest.Message]:
         assert target.next_number is not None
         while target.sent < len(target.waiting):
             request = target.waiting[target.sent]
@@ -254,10 +287,10 @@ class NumberedMessages:
         target.sent_ever -= 1
 
 
-def raise_refusal(response: wire.SendResponse) -> None:
-    """Raise the error of a refused request."""
-    if response.HasField("refused"):
-        refused = response.refused
+def raise_refusal(answer: wire.SendResponse.Answer) -> None:
+    """Raise the error of a refused message."""
+    if answer.HasField("refused"):
+        refused = answer.refused
         raise read_refusal(refused.reason, refused.message, {fact.name: fact.value for fact in refused.facts})
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from queue import SimpleQueue
 from threading import Condition, Lock, Thread, Timer
 from types import TracebackType
 from typing import Any, Final, Protocol
@@ -58,8 +57,8 @@ class Sender:
         self._way = way
         self._changed = Condition()
         self._failure: ShadowtreeError | None = None
-        self._requests: SimpleQueue[wire.SendRequest | None] | None = None
-        """Of the present stream."""
+        self._stream_number = 0
+        """Of the present stream; nothing is said on earlier ones."""
         self._stream: Any = None
         self._thread: Thread | None = None
         self._is_closing = False
@@ -141,16 +140,11 @@ class Sender:
         if self._thread is None:
             self._thread = Thread(target=self._run, name="shadowtree sender", daemon=True)
             self._thread.start()
-        if self._requests is not None:
-            for request in self._messages.due():
-                self._requests.put(request)
         self._changed.notify_all()
 
     def _end(self, *, at_once: bool) -> None:
         with self._changed:
             self._is_closing = True
-            if self._requests is not None:
-                self._requests.put(None)
             if at_once and self._stream is not None:
                 self._stream.cancel()
             self._changed.notify_all()
@@ -189,25 +183,23 @@ class Sender:
     def _converse(self, reconnection: Reconnection) -> Failure | None:
         """One stream, until it ends; returns why, where something is left to say."""
         connection = self._way.connect()
-        requests: SimpleQueue[wire.SendRequest | None] = SimpleQueue()
-        stream = connection.call("Send", iter(requests.get, None), reconnection.timeout(time.monotonic()))
+        with self._changed:
+            self._messages.begin_stream()
+            self._stream_number += 1
+            requests = self._said(self._stream_number)
+        stream = connection.call("Send", requests, reconnection.timeout(time.monotonic()))
         failure = Failure(
             ServerFault("the server ended the stream before it had answered"),
             is_answer=False,
             was_sent=True,
             may_pass=True,
         )
-        with self._changed:
-            self._messages.begin_stream()
-            self._requests, self._stream = requests, stream
-            if self._is_closing:
-                requests.put(None)
-            self._say()
+        self._stream = stream
         try:
             for response in stream:
                 with self._changed:
                     self._messages.read(response)
-                    self._say()
+                    self._changed.notify_all()
                 reconnection.has_worked()
         except grpc.RpcError as error:
             failure = self._way.failure(error, connection)
@@ -215,10 +207,24 @@ class Sender:
             failure = failure_of_refusal(error)
         finally:
             with self._changed:
-                self._requests = self._stream = None
-            requests.put(None)
+                self._stream = None
+                self._stream_number += 1
+                self._changed.notify_all()
             stream.cancel()
         return None if self._messages.is_silent or self._is_closing else failure
+
+    def _said(self, stream_number: int) -> Iterator[wire.SendRequest]:
+        """What is said on a stream, as gRPC asks for it in a thread of its own: all that is there, each time."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._messages.is_due or self._is_closing or stream_number != self._stream_number
+                )
+                if stream_number != self._stream_number or not self._messages.is_due:
+                    return
+                request = self._messages.due()
+            if request.messages:
+                yield request
 
 
 class _Speech:
