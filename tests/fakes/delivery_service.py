@@ -75,6 +75,8 @@ class FakeLog:
     """Streams break once a message is accepted."""
     break_sends_after: int = 0
     """The stream breaks after so many messages, once: the last ones are accepted, and the answers lost."""
+    refuse_after_break: Any = None
+    """What the message whose answer was lost is refused with when it is sent again."""
     batches: list[int] = field(default_factory=list)
     """How many messages came together."""
     break_listeners_after: int = 0
@@ -112,6 +114,8 @@ class FakeDeliveryService(DeliveryServiceServicer):
             answered += len(response.answers)
             if log.break_sends_after and answered >= log.break_sends_after:
                 log.break_sends_after = 0
+                if log.refuse_after_break is not None:
+                    log.refuse[log.messages[-1].group] = log.refuse_after_break, 1
                 # What is on its way is accepted, and the answers are lost.
                 context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
             yield response

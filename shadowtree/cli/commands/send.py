@@ -127,7 +127,7 @@ def _print_sent(sent: Sent, session: Session) -> None:
     elif not is_terminal():
         print_row(sent.id, sent.state, sent.mailboxes, sent.servers)
     elif sent.state == "settled":
-        click.echo(f"{sent.id} settled: {sent.mailboxes:,} mailboxes on {sent.servers:,} servers get it")
+        click.echo(f"{sent.id} settled (mailboxes: {sent.mailboxes:,}, servers: {sent.servers:,})")
     else:
         click.echo(f"{sent.id} {sent.state}")
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from shadowtree.client.calls import message
 from shadowtree.client.foreign_text import printable
 from shadowtree.client.messages.delivery_calls import quality, shown_time
-from shadowtree.errors import ServerFault
+from shadowtree.errors import InvalidRequest, ServerFault
 from shadowtree.messages import Message
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.vocabulary import GroupId, MemberId, Position, Quality, SubscriptionName
@@ -39,7 +39,9 @@ class Listening:
         quality_chosen: Quality | None = None,
     ) -> None:
         """`from_`: `start`, `now`, or a position. Raises `InvalidRequest` for values of a wrong type."""
-        is_start = isinstance(from_, str) and from_ in _STARTS
+        if not isinstance(from_, str) or not from_:
+            raise InvalidRequest(f"from_ is 'start', 'now' or a position, not {from_!r:.80}", {"field": "from"})
+        is_start = from_ in _STARTS
         self._begin: wire.SubscribeRequest.Begin = message(
             wire.SubscribeRequest.Begin,
             name=name,
