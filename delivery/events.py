@@ -1,7 +1,7 @@
 """What goes into the delivery half of a step, and what comes out of it beside records and posts.
 
     Send ---------> Accepted, durable ---------> Settled          Subscribe --> Subscribed --> Acknowledge ...
-      \-> Refusal     CloseParcels before it                        \-> Refusal
+      '-> Refusal     CloseParcels before it                        '-> Refusal
 
 `ticket` is chosen by the shell and comes back in each answer. Source: delivery.md sections 5, 9, 16.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from delivery.model import Message, Position, Quality, TargetSet
-from namegraph import NodeId, Refusal
+from namegraph import NodeId, Refusal, ServerId
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,12 @@ class Settled:
 
     ticket: int
     message_id: str
-    mailboxes: int
-    """How many get it."""
-    servers: int
+    mailboxes: int | None
+    """How many get it; None of a message that was settled before it was sent again: that is not known any more."""
+    servers: int | None
     """How many servers have some of them."""
+    unreachable: tuple[ServerId, ...] = ()
+    """Servers that others name as further below, and that are not known at the origin. Sorted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class Quality(IntEnum):
 
 
 class Target(Struct, frozen=True, array_like=True, order=True):
-    """A group or a process that a message is addressed to, less who is below one of the exceptions, all of them groups."""
+    """A group or a process that a message is addressed to, less who is below one of the exceptions (groups)."""
 
     name: NodeId
     excluding: tuple[NodeId, ...] = ()
@@ -40,7 +40,7 @@ class Target(Struct, frozen=True, array_like=True, order=True):
 
 
 TargetSet = tuple[Target, ...]
-"""At least one; the first is the addressed one, whose home is the origin. The order of the others means nothing: sorted."""
+"""At least one. The first is the addressed one, whose home is the origin; the others are sorted."""
 
 
 def target_set(names: list[NodeId], excluding: list[NodeId] | None = None) -> TargetSet:
@@ -70,7 +70,7 @@ class Position(NamedTuple):
     """A place in the log of a server: a message of an entry. As a cursor: all through that message is handled."""
 
     entry: int
-    index: int
+    item: int
     """Within the entry, from 0; -1: nothing of it."""
 
     @classmethod
@@ -88,4 +88,4 @@ class PositionToken(NamedTuple):
     position: Position
 
     def __str__(self) -> str:
-        return f"{self.position.entry}.{self.position.index}@{self.server}#{self.incarnation}"
+        return f"{self.position.entry}.{self.position.item}@{self.server}#{self.incarnation}"

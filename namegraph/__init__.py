@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from namegraph.committed_state import CommittedState as CommittedState
     from namegraph.core import ServerCore as ServerCore
+    from namegraph.events import POST_BYTES_LIMIT as POST_BYTES_LIMIT
     from namegraph.events import AddPeer as AddPeer
     from namegraph.events import Command as Command
     from namegraph.events import CutCommand as CutCommand
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from namegraph.model.names import NodeId as NodeId
     from namegraph.model.names import ServerId as ServerId
     from namegraph.model.names import Subnet as Subnet
+    from namegraph.model.names import are_canonical as are_canonical
     from namegraph.model.names import parse_name as parse_name
     from namegraph.model.names import parse_subnet as parse_subnet
     from namegraph.model.names import subnet_of as subnet_of
@@ -111,6 +113,16 @@ if TYPE_CHECKING:
     from namegraph.snapshot.reader import VirtualNodeRow as VirtualNodeRow
     from namegraph.state.change_log import CHANGES_KEPT as CHANGES_KEPT
     from namegraph.state.change_log import FORGET_EVERY as FORGET_EVERY
+    from namegraph.state.context import ServerContext as ServerContext
+    from namegraph.state.durable_maps import BYTES as BYTES
+    from namegraph.state.durable_maps import DIGITS as DIGITS
+    from namegraph.state.durable_maps import NODES as NODES
+    from namegraph.state.durable_maps import NUMBERS as NUMBERS
+    from namegraph.state.durable_maps import TEXTS as TEXTS
+    from namegraph.state.durable_maps import DurableMap as DurableMap
+    from namegraph.state.durable_maps import DurableState as DurableState
+    from namegraph.state.durable_maps import KeyForm as KeyForm
+    from namegraph.state.durable_maps import packed as packed
     from namegraph.state.incarnations import GREATEST_LEAP as GREATEST_LEAP
     from namegraph.state.incarnations import LEAST_LEAP as LEAST_LEAP
     from namegraph.state.incarnations import Incarnations as Incarnations
@@ -138,6 +150,7 @@ _PUBLIC_NAMES = {
         "Event",
         "ImportCommand",
         "Lane",
+        "POST_BYTES_LIMIT",
         "PeerLeaving",
         "PeerLetter",
         "PeerLost",
@@ -178,6 +191,7 @@ _PUBLIC_NAMES = {
         "NodeId",
         "ServerId",
         "Subnet",
+        "are_canonical",
         "parse_name",
         "parse_subnet",
         "subnet_of",
@@ -232,6 +246,18 @@ _PUBLIC_NAMES = {
         "Origin",
         "RecordedChange",
         "decode_changes",
+    ),
+    "namegraph.state.context": ("ServerContext",),
+    "namegraph.state.durable_maps": (
+        "BYTES",
+        "DIGITS",
+        "DurableMap",
+        "DurableState",
+        "KeyForm",
+        "NODES",
+        "NUMBERS",
+        "TEXTS",
+        "packed",
     ),
     "namegraph.state.change_log": ("CHANGES_KEPT", "FORGET_EVERY"),
     "namegraph.state.recovery": ("InconsistentStateError",),

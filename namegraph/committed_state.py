@@ -17,6 +17,7 @@ from namegraph.core import ServerCore
 from namegraph.events import (
     Event,
     ImportCommand,
+    Lane,
     PeerLost,
     PeerMessage,
     PeerMet,
@@ -59,7 +60,7 @@ class CommittedState(CoreQueries):
             return True
         if isinstance(event, UpdateCommand) and _size(event, core) > LONG_FROM_OPERATIONS:
             return True
-        if isinstance(event, PeerMessage) and (len(event.encoded) > LONG_FROM_BYTES or may_inflate(event.encoded)):
+        if isinstance(event, PeerMessage) and event.lane is Lane.LETTERS and _is_large(event.encoded):
             return True
         ends_view = isinstance(event, PeerLost | PeerMet | PeerRestored | Restored | RetirePeer)
         arcs_between_servers = len(core.records.leaving) + len(core.graph.suspended)
@@ -96,6 +97,10 @@ class CommittedState(CoreQueries):
 
     def _show(self) -> None:
         self.__dict__.update(_parts_of(self._held[0] if self._held else self._core))
+
+
+def _is_large(letter: bytes) -> bool:
+    return len(letter) > LONG_FROM_BYTES or may_inflate(letter)
 
 
 def _size(command: UpdateCommand, core: ServerCore) -> int:

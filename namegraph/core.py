@@ -12,7 +12,7 @@ that it affects is under way. Source: protocol.md sections 3 and 5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import assert_never
+from typing import Self, assert_never
 
 from namegraph.events import (
     AddPeer,
@@ -21,6 +21,7 @@ from namegraph.events import (
     Effects,
     Event,
     ImportCommand,
+    Lane,
     PeerLeaving,
     PeerLost,
     PeerMessage,
@@ -115,7 +116,7 @@ class ServerCore(CoreQueries):
     @classmethod
     def restore(
         cls, state: StoredState, *, subnets: Iterable[Subnet], peers: Mapping[Subnet, str] | None = None
-    ) -> ServerCore:
+    ) -> Self:
         """The core as it was when `state` was written; raises `InconsistentStateError`.
 
         `peers`: where the configuration says that the servers of other subnets are. What must be told to other servers
@@ -146,6 +147,8 @@ class ServerCore(CoreQueries):
         self.peers = PeerTable(context, configured=configured)
         self.channels = Channels(context.durable)
         self.channels.met(context.server)
+        self.posts = self._make_posts(context.durable)
+        self.posts.met(context.server)
         self.incarnations = Incarnations(context.durable)
         context.has_gone_back = self.incarnations.own != FIRST_INCARNATION
         self.records = AncestryStore(context)
@@ -172,6 +175,19 @@ class ServerCore(CoreQueries):
             asked = Asked(found.request_id, digest, [], place=found.final)
             asked.outcome = self._outcomes.first_answer(found.request_id, digest) if digest else None
             self._requests.begin(found.update_id, asked)
+
+    @property
+    def durable(self) -> DurableState:
+        """All that is remembered as rows of this server's parts; who extends the core keeps its own there too."""
+        return self._context.durable
+
+    def _make_posts(self, durable: DurableState) -> Channels:
+        """The lane of messages to groups."""
+        return Channels(durable, Lane.POST)
+
+    def channels_of(self, lane: Lane) -> Channels:
+        """The channels of one lane."""
+        return self.channels if lane is Lane.LETTERS else self.posts
 
     def keep_changes(self, count: int) -> None:
         """Keep the record of changes of so many updates."""
@@ -202,11 +218,15 @@ class ServerCore(CoreQueries):
             case RetirePeer():
                 self._retire(event, now, effects)
             case PeerMessage():
-                self._take_letter(event, now)
-            case PeerReceived(peer, through):
-                self.channels.received(peer, through)
+                if event.lane is Lane.LETTERS:
+                    self._take_letter(event, now)
+                else:
+                    self._take_post(event)
+            case PeerReceived(peer, through, lane):
+                self.channels_of(lane).received(peer, through)
             case PeerMet(peer, subnets):
                 self.channels.met(peer)
+                self.posts.met(peer)
                 self.peers.met(peer, subnets)
                 self._views.met(peer)
             case PeerLeaving(peer, why):
@@ -377,6 +397,7 @@ class ServerCore(CoreQueries):
             _, message = decode_in_view(encoded)
             if isinstance(message, HintedOutcome):
                 self._views.healing.offer_again(server, message)
+        self.posts.begin_again(server)
         self._coordinator.peer_lost(server)
 
     def _take_letter(self, letter: PeerMessage, now: float) -> None:
@@ -393,6 +414,10 @@ class ServerCore(CoreQueries):
                 self.channels.faults[sender, PeerFault.TOO_EARLY] += 1
             return
         self._receive_from(sender, message, now)
+
+    def _take_post(self, post: PeerMessage) -> None:
+        """Take a letter of the lane of messages to groups. Here nobody reads it."""
+        self.posts.take(post.sender, post.number)
 
     def _receive_from(self, sender: ServerId, message: Message, now: float) -> None:
         highest = highest_legal(message, self._table)

@@ -107,6 +107,13 @@ class Lane(IntEnum):
     """Of messages to groups: parcels, and what servers tell one another of them."""
 
 
+POST_BYTES_LIMIT = 2 * 1024 * 1024
+"""Of one letter of the lane `POST`: a parcel of the largest message that can be, and what names it, twice over.
+
+Other servers take no larger one. Each is held in memory whole, at both ends, until it is durable.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class PeerMessage:
     """A message of another server, encoded. `number` is its place on the channel from that server to this one."""

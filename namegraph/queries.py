@@ -72,6 +72,10 @@ class CoreQueries:
         """All other servers that are known by name, sorted."""
         return [server for server in self._table.servers() if server != self.server]
 
+    def has_met(self, server: ServerId) -> bool:
+        """Whether it is this server, or one that introduced itself."""
+        return self._context.has_met(server)
+
     @property
     def view(self) -> str:
         """Names the view that this server is in; the same text at all that are in it."""
@@ -212,6 +216,10 @@ class CoreQueries:
     def owner_of(self, subnet: Subnet) -> ServerId | None:
         """The server that owns a subnet, where it was met."""
         return self._table.owner_of(subnet)
+
+    def owner_of_name(self, name: NodeId) -> ServerId | None:
+        """The server that owns a name's subnet, where it was met."""
+        return self._table.home_of(name)
 
     def knows_subnet_of(self, name: NodeId) -> bool:
         """Whether a server is known to own the name's subnet."""

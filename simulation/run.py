@@ -37,6 +37,7 @@ from simulation.oracle.violation import InvariantViolatedError
 from simulation.scenario.recording import record
 from simulation.scenario.schedule import Scenario
 from simulation.workload.clients import Population, populate, submit_burst
+from simulation.workload.deliveries import Deliveries
 from simulation.workload.offline_joins import OfflineJoins
 from simulation.workload.one_sided_leaves import OneSidedLeaves
 from simulation.workload.ordered_reads import OrderedReads
@@ -86,6 +87,8 @@ class Tally:
     reads: Counter[str] = field(default_factory=Counter)
     """Ordered reads, by what they were told."""
     troubles: Counter[str] = field(default_factory=Counter)
+    deliveries: Counter[str] = field(default_factory=Counter)
+    """What became of messages."""
 
     def add(self, other: Tally) -> None:
         """Add another run."""
@@ -95,20 +98,37 @@ class Tally:
         self.walks += other.walks
         self.reads += other.reads
         self.troubles += other.troubles
+        self.deliveries += other.deliveries
 
 
-def run_seed(seed: int, *, servers: int | None = None, updates: int | None = None, faults: bool = False) -> Tally:
+def run_seed(
+    seed: int,
+    *,
+    servers: int | None = None,
+    updates: int | None = None,
+    faults: bool = False,
+    messages: bool = False,
+) -> Tally:
     """Run one seed; raises `AssertionError` where anything is wrong. None: the seed chooses."""
-    return SeedRun(seed, servers=servers, updates=updates, faults=faults).run()
+    return SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages).run()
 
 
 class SeedRun:
     """What a seed chooses, under way."""
 
     def __init__(
-        self, seed: int, *, servers: int | None = None, updates: int | None = None, faults: bool = False
+        self,
+        seed: int,
+        *,
+        servers: int | None = None,
+        updates: int | None = None,
+        faults: bool = False,
+        messages: bool = False,
     ) -> None:
-        """None: the seed chooses. `faults`: links break, servers pause or stay away, disks are slow."""
+        """None: the seed chooses. `faults`: links break, servers pause or stay away, disks are slow.
+
+        `messages`: clients send messages to groups, and listen.
+        """
         self._chance = chance = Random(seed)  # noqa: S311 - a seed must replay
         count = chance.randint(2, 6) if servers is None else servers
         subnets = [Subnet(f"s{number}.example") for number in range(count)]
@@ -151,6 +171,8 @@ class SeedRun:
         waiting = Random(f"joins that wait of {seed}")  # noqa: S311 - as above
         has_waiting = faults and waiting.random() < JOINS_THAT_WAIT_SHARE
         self._waiting = OfflineJoins(self._cluster, self._population, waiting, self._apart) if has_waiting else None
+        telling = Random(f"messages of {seed}")  # noqa: S311 - as above
+        self._deliveries = Deliveries(self._cluster, self._population, telling) if messages else None
         self._troubled: set[int] = set()
         """The tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
@@ -212,6 +234,8 @@ class SeedRun:
         first_ticket = len(population.commands)
         self._apart.burst_begins()
         submit_burst(self._chance, cluster, population, self._arcs, updates=size)
+        if self._deliveries is not None and not may_go_back:
+            self._deliveries.submit_burst()
         if not may_go_back:
             self._resolvers.submit_burst()
             if self._troubles is not None:
@@ -245,6 +269,8 @@ class SeedRun:
             if not self._apart.is_in_burst:
                 self._troubles.tally["bursts in which nothing was apart"] += 1
                 self._check_effects(first_ticket)
+        if self._deliveries is not None and not may_go_back:
+            self._deliveries.check()
         self._arcs, self._groups = state.arcs, state.groups
         if self._restart_share:
             self._start_again()
@@ -310,6 +336,8 @@ class SeedRun:
     def _watch(self) -> None:
         """Called after each step."""
         self._decisions.watch()
+        if self._deliveries is not None:
+            self._deliveries.watch()
         if self._troubles is not None:
             self._apart.look(self._cluster.servers.values())
 
@@ -357,6 +385,8 @@ class SeedRun:
     def _tally(self) -> Tally:
         cluster = self._cluster
         tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally)
+        if self._deliveries is not None:
+            tally.deliveries = self._deliveries.tally
         if self._troubles is not None:
             tally.troubles = self._troubles.tally + self._one_sided_leaves.tally + self._recreated_groups.tally
             if self._waiting is not None:

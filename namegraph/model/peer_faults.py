@@ -36,3 +36,6 @@ class PeerFault(StrEnum):
     OTHER_ARCS = "commits changes to this server's arcs other than those agreed"
     OTHER_RECORDS = "commits ancestry of this server's nodes that does not follow from the update"
     OTHER_LOOPS = "commits a loop of groups that form no cycle"
+    NOT_ITS_TARGET = "sends messages to a group or a person of another server"
+    NOT_OUR_PARCEL = "confirms messages that this server did not send it"
+    TOO_MUCH_POST = "sends more messages than this server has room for"

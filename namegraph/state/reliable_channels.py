@@ -7,6 +7,9 @@ or a crash of either server, what is kept is sent again. Numbers rise by one, so
 or from before a reconnection is known by its number, and a gap is noticed. One received message is one step: its
 effect, the number reached and the letters it causes become durable together.
 
+There are two such channels from one server to another, one for each `Lane`, which number their letters each by itself.
+In one, letters are handled in the step that brings them. In the other, that can be later (`posts` of a core).
+
 A channel begins again, at number 1, when the server at either end goes on from an older copy of its database. That is
 found when the two meet: numbers do not fit that were told before (`left_through`).
 
@@ -20,7 +23,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
-from namegraph.events import Lane, PeerLetter
+from namegraph.events import POST_BYTES_LIMIT, Lane, PeerLetter
 from namegraph.model.names import ServerId
 from namegraph.model.peer_faults import PeerFault
 from namegraph.state.durable_maps import BYTES, DIGITS, NUMBERS_OF_SERVERS, SERVERS, DurableMap, DurableState
@@ -58,6 +61,8 @@ class Channels:
         self._met: set[ServerId] = set()
         """Since this server started, or the channels with them began again."""
         self._beginnings: Counter[ServerId] = Counter()
+        self.handled_changed: dict[ServerId, int] = {}
+        """Senders of whom letters were handled since this was last drained: through which number before."""
         self.faults: Counter[tuple[ServerId, PeerFault]] = Counter()
         """What other servers did wrong, by server and kind; for operators."""
         self.leaps_refused: dict[ServerId, int] = {}
@@ -81,6 +86,7 @@ class Channels:
         kept = [self._outbox.pop((server, letter.number)) for letter in self.kept(server)]
         for part in (self._last_sent, self._forgotten_through, self._sent, self._handled_through, self._left_through):
             part.pop(server, None)
+        self.handled_changed.pop(server, None)
         self._met.discard(server)
         self._beginnings[server] += 1
         return kept
@@ -93,6 +99,7 @@ class Channels:
         """Number a message and keep it until it is received."""
         if receiver not in self._met and receiver not in self._left_through:
             self._left_through[receiver] = self.sent_through(receiver)
+        assert self.lane is Lane.LETTERS or len(encoded) <= POST_BYTES_LIMIT, "no other server takes so large a post"
         number = self._last_sent.get(receiver, 0) + 1
         # In this order: whoever reads in another thread finds what was sent through a number.
         self._outbox[receiver, number] = encoded
@@ -106,7 +113,13 @@ class Channels:
             self.faults[sender, PeerFault.REPEATED if number <= handled else PeerFault.OUT_OF_ORDER] += 1
             return False
         self._handled_through[sender] = number
+        self.handled_changed.setdefault(sender, handled)
         return True
+
+    def drain_handled_changed(self) -> dict[ServerId, int]:
+        """What is in `handled_changed`, which is empty then. Once what the step did is durable, receipts are due."""
+        changed, self.handled_changed = self.handled_changed, {}
+        return changed
 
     def received(self, peer: ServerId, through: int) -> None:
         """Forget the letters that the other server has handled. Made durable with what comes next: it can wait."""

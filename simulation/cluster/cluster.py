@@ -16,11 +16,15 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
+from delivery.events import Answer, DeliveryEvent
+from delivery.server import Server, ServerEffects
 from namegraph import (
     AddPeer,
     ChangeRecord,
     Command,
     Event,
+    Lane,
+    LogRecord,
     Outcome,
     PeerLetter,
     PeerMessage,
@@ -30,7 +34,6 @@ from namegraph import (
     Priority,
     ReadCommand,
     Restored,
-    ServerCore,
     ServerId,
     Subnet,
     Tick,
@@ -39,9 +42,10 @@ from namegraph import (
 )
 from namegraph.events import Reply
 from namegraph.wire.codec import Message, decode
-from simulation.cluster.disk import Disk, Held, Queue, Taken
+from resolver.reach import GraphReach
+from simulation.cluster.disk import Disk, Held, Inflow, Queue, Taken
 from simulation.cluster.message_text import update_of
-from simulation.cluster.networks import Arrival, Errand, Network, Sent
+from simulation.cluster.networks import Arrival, Errand, Network, Posted, Sent
 from simulation.cluster.no_faults_check import require_no_fault
 
 STEPS_LIMIT = 200_000
@@ -102,6 +106,16 @@ class Connections(Protocol):
         """A server is back."""
 
 
+class Watcher:
+    """Whoever looks on at messages: this one does not care."""
+
+    def answered(self, server: ServerId, answers: list[Answer]) -> None:
+        """What clients of the delivery half are told."""
+
+    def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
+        """What of a step became durable at a server, and which step that was."""
+
+
 class Cluster:
     """Servers, their disks, and what is under way between them."""
 
@@ -115,9 +129,11 @@ class Cluster:
         own_parts_later: bool = False,
         forgets_at_once: bool = False,
         is_configured: bool = True,
+        core_type: type[Server] = Server,
     ) -> None:
         """One server for each subnet, named after it.
 
+        `core_type`: what each server runs.
         `is_configured`: where the others are, the configuration says, and not an operator.
         `forgets_at_once`: servers forget what was left whenever they can, not when much has come together.
         `own_parts_later`: coordinators do their own part of an update after the others were told, as with large ones.
@@ -131,6 +147,7 @@ class Cluster:
         self.down_for: Callable[[], float] = lambda: 0.0
         """Asked at such a crash: how long it stays away."""
         self.on_answer: Callable[[int, Outcome], None] = lambda _ticket, _outcome: None
+        self.watcher = Watcher()
         self.queues: dict[ServerId, Queue] = {}
         self.down: dict[ServerId, None] = {}
         """Servers that have crashed and not started again."""
@@ -144,7 +161,7 @@ class Cluster:
         """How many steps were taken."""
         self.subnets = tuple(subnets)
         self.network = network
-        self.servers: dict[ServerId, ServerCore] = {}
+        self.servers: dict[ServerId, Server] = {}
         self.answers: dict[int, Outcome] = {}
         self.places: dict[int, Priority] = {}
         """Where in the order of updates each answer was decided."""
@@ -152,6 +169,8 @@ class Cluster:
         """The places of all answers and who gave them, in the order of time; a crash may keep one from its caller, or
         undo it."""
         self.sent: list[Sent] = []
+        """Letters: all of these have a message."""
+        self.posts_sent = 0
         self.history: list[Arrival | Restart | None] = []
         """All that was taken, in order, and which server crashed when; None: what a crash has undone."""
         self.restarts = 0
@@ -160,19 +179,21 @@ class Cluster:
         self._crashes = crashes
         self._restart_share = restart_share
         self._own_parts_later, self._forgets_at_once = own_parts_later, forgets_at_once
-        self._is_configured = is_configured
+        self._is_configured, self._core_type = is_configured, core_type
         self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
         self._asking: dict[int, tuple[ServerId, UpdateCommand | ReadCommand]] = {}
         """Commands that were taken and not answered, by ticket."""
         self._asked_at: dict[int, ServerId] = {}
         self._tickets: dict[UpdateId, int] = {}
-        for subnet in subnets:
-            server = ServerId(subnet)
+        self._begin()
+
+    def _begin(self) -> None:
+        for server in map(ServerId, self.subnets):
             self._disks[server] = Disk(server)
             self.queues[server] = Queue()
             self._start(server)
-            if not is_configured:
+            if not self._is_configured:
                 self._add_peers(server)
             self._meet_all(server)
 
@@ -234,7 +255,7 @@ class Cluster:
         if self._after_step is not None:
             self._after_step()
 
-    def _step(self, arrival: Arrival, event: Event, crash_at: float | None) -> None:
+    def _step(self, arrival: Arrival, event: Event | DeliveryEvent, crash_at: float | None) -> None:
         server = arrival.server
         self.instant += 1
         place = len(self.history)
@@ -244,16 +265,16 @@ class Cluster:
             self.queues[server].begin_again(self.servers.keys() - {server})
         elif isinstance(event, PeerRestored):
             self.queues[server].begin_again([event.peer])
-        is_next = isinstance(event, PeerMessage) and event.number == core.channels.handled_through(event.sender) + 1
         effects = core.step(event, self.now)
         require_no_fault(server, core)
         self._note_places(server, effects.replies)
         self._name_updates(server, event)
-        handled_through = core.channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0
-        taken = Taken(event, effects, effects.replies, handled_through, self.instant, place, crash_at, is_next)
+        handled_before = _drain_handled_changed(core)
+        receipts = _receipts_after(event, core, handled_before)
+        taken = Taken(event, effects, effects.replies, receipts, self.instant, place, crash_at, handled_before)
         queue = self.queues[server]
         if queue.is_quick:
-            self._disks[server].write(effects.records)
+            self._write(server, effects)
             self._let_out(server, taken)
             return
         taken.replies = [reply for reply in effects.replies if not reply.is_confirmed]
@@ -294,6 +315,14 @@ class Cluster:
         """What a server has written of changes, oldest first."""
         changes = self._disks[server].changes
         return [changes[number] for number in sorted(changes)]
+
+    def log_of(self, server: ServerId) -> Mapping[int, LogRecord]:
+        """What is durable of a server's log of messages, by position."""
+        return self._disks[server].log
+
+    def _write(self, server: ServerId, effects: ServerEffects, instant: int | None = None) -> None:
+        self._disks[server].write(effects.records)
+        self.watcher.written(server, effects, self.instant if instant is None else instant)
 
     def crash(self, server: ServerId, *, down_for: float, disk: Disk | None = None) -> None:
         """Let a server lose all that is not durable, and stay away for a while; `disk`: what it is left with then."""
@@ -351,9 +380,9 @@ class Cluster:
         (reply,) = effects.replies
         return reply
 
-    def ticket_of(self, message: Message) -> int | None:
+    def ticket_of(self, message: Message | Posted) -> int | None:
         """The ticket of the command that a message carries out."""
-        update_id = update_of(message)
+        update_id = None if message is None else update_of(message)
         return None if update_id is None else self._tickets.get(update_id)
 
     def restart(self, server: ServerId) -> None:
@@ -365,39 +394,48 @@ class Cluster:
         for other in others:
             self.network.lose(server, other)
         effects = core.step(Tick(), self.now)
-        self._disks[server].write(effects.records)
+        self._write(server, effects)
         self._send_own_kept(server)
         for reply in effects.replies:
             assert reply.ticket not in self._asking, "nobody waits at a server that starts"
         for other in others:
             for sender, receiver in ((server, other), (other, server)):
-                receipt = PeerReceived(receiver, self.durable_through(receiver, sender))
-                effects = self.servers[sender].step(receipt, self.now)
-                self._disks[sender].write(effects.records)
-                for letter in effects.messages:
-                    self._send(sender, letter)
-                self._answer(effects.replies)
-                self._arm(sender)
+                for receipt in self.receipts(receiver, sender):
+                    effects = self.servers[sender].step(receipt, self.now)
+                    self._write(sender, effects)
+                    for letter in effects.messages:
+                        self._send(sender, letter)
+                    self._answer(effects.replies)
+                    handled_before = _drain_handled_changed(self.servers[sender])
+                    self._give_receipts(sender, _receipts_after(receipt, self.servers[sender], handled_before))
+                    self._arm(sender)
                 self.send_kept(sender, receiver)
         self._ask_again(server)
 
-    def durable_through(self, receiver: ServerId, sender: ServerId) -> int:
+    def durable_through(self, receiver: ServerId, sender: ServerId, lane: Lane = Lane.LETTERS) -> int:
         """The number of the last letter of a sender of which all that it caused is durable."""
-        through = self.queues[receiver].handled_before(sender)
-        return self.servers[receiver].channels.handled_through(sender) if through is None else through
+        through = self.queues[receiver].handled_before(sender, lane)
+        return self.servers[receiver].channels_of(lane).handled_through(sender) if through is None else through
+
+    def receipts(self, receiver: ServerId, sender: ServerId) -> list[PeerReceived]:
+        """What a receiver tells at the beginning of a connection; nothing of posts where none are kept."""
+        posts = self.servers[sender].posts
+        lanes = Lane if posts.sent_through(receiver) > posts.forgotten_through(receiver) else (Lane.LETTERS,)
+        return [PeerReceived(receiver, self.durable_through(receiver, sender, lane), lane) for lane in lanes]
 
     def send_kept(self, sender: ServerId, receiver: ServerId) -> None:
         """Send again what is not known to have been received."""
-        first_held = self.queues[sender].first_letter_held(receiver)
-        for letter in self.servers[sender].channels.kept(receiver):
-            if first_held is not None and letter.number >= first_held:
-                break
-            self._send(sender, letter)
+        for lane in Lane:
+            first_held = self.queues[sender].first_letter_held(receiver, lane)
+            for letter in self.servers[sender].channels_of(lane).kept(receiver):
+                if first_held is not None and letter.number >= first_held:
+                    break
+                self._send(sender, letter)
 
     def _send_own_kept(self, server: ServerId) -> None:
         """Send a server that has started what it had sent to itself and not handled."""
-        receipt = PeerReceived(server, self.durable_through(server, server))
-        self._disks[server].write(self.servers[server].step(receipt, self.now).records)
+        for receipt in self.receipts(server, server):
+            self._write(server, self.servers[server].step(receipt, self.now))
         self.send_kept(server, server)
 
     def _ask_again(self, server: ServerId) -> None:
@@ -415,7 +453,7 @@ class Cluster:
             return None
         return NOTHING_DURABLE if self._chance_of(LOST_STEPS_SHARE) else 0.0
 
-    def _is_receipt_lost(self, server: ServerId, event: Event) -> bool:
+    def _is_receipt_lost(self, server: ServerId, event: Event | DeliveryEvent) -> bool:
         connections = self.connections
         return (
             connections is not None and isinstance(event, PeerReceived) and not connections.carries(event.peer, server)
@@ -433,7 +471,7 @@ class Cluster:
         self._restarts_left -= 1
         written, lost = ([], []) if self._crashes is None else self.queues[server].lose(self._crashes)
         for taken in written:
-            self._disks[server].write(taken.effects.records)
+            self._write(server, taken.effects, taken.instant)
         for taken in lost:
             self.history[taken.place] = None
         if lost:
@@ -462,7 +500,7 @@ class Cluster:
             queue.put_back()
             return
         for taken in written:
-            self._disks[server].write(taken.effects.records)
+            self._write(server, taken.effects, taken.instant)
         queue.writing = []
         for number, taken in enumerate(written):
             queue.leaving = written[number + 1 :]
@@ -497,13 +535,16 @@ class Cluster:
         if met is not None:
             self.send_kept(server, met)
         self._answer(replies)
+        self.watcher.answered(server, taken.effects.answers)
         self._arm(server)
-        if isinstance(taken.event, PeerMessage):
-            receipt = PeerReceived(server, taken.handled_through)
-            self.network.put(taken.event.sender, receipt, delay=self._some_time())
+        self._give_receipts(server, taken.receipts)
+
+    def _give_receipts(self, server: ServerId, receipts: Mapping[Inflow, int]) -> None:
+        for (sender, lane), through in receipts.items():
+            self.network.put(sender, PeerReceived(server, through, lane), delay=self._some_time())
 
     def _may_leave(self, server: ServerId, letter: PeerLetter) -> bool:
-        first_held = self.queues[server].first_letter_held(letter.receiver)
+        first_held = self.queues[server].first_letter_held(letter.receiver, letter.lane)
         return first_held is None or letter.number < first_held
 
     def _note_places(self, server: ServerId, replies: Iterable[Reply]) -> None:
@@ -521,7 +562,9 @@ class Cluster:
     def _start(self, server: ServerId) -> None:
         own = Subnet(server)
         peers = {subnet: _address(subnet) for subnet in self.subnets if subnet != own and self._is_configured}
-        self.servers[server] = ServerCore.restore(self._disks[server].read(), subnets=[own], peers=peers)
+        disk = self._disks[server]
+        core = self.servers[server] = self._core_type.restore(disk.read(), subnets=[own], peers=peers)
+        core.begin_delivery(GraphReach, [disk.log[position] for position in core.delivery.needed()])
         if self._own_parts_later:
             self.servers[server].leave_own_parts_for_later()
         if self._forgets_at_once:
@@ -532,13 +575,13 @@ class Cluster:
         for subnet in self.subnets:
             if subnet != Subnet(server):
                 added = AddPeer(NO_TICKET, subnet, _address(subnet))
-                self._disks[server].write(self.servers[server].step(added, self.now).records)
+                self._write(server, self.servers[server].step(added, self.now))
 
     def _meet_all(self, server: ServerId) -> None:
         for subnet in self.subnets:
             if subnet != Subnet(server):
                 met = PeerMet(ServerId(subnet), (subnet,))
-                self._disks[server].write(self.servers[server].step(met, self.now).records)
+                self._write(server, self.servers[server].step(met, self.now))
 
     def counts(self) -> Counter[str]:
         """How many messages of each type were sent."""
@@ -554,11 +597,13 @@ class Cluster:
     def _send(self, sender: ServerId, letter: PeerLetter) -> None:
         if self.connections is not None and not self.connections.is_open(sender, letter.receiver):
             return
-        sent = Sent(self.now, sender, letter.receiver, decode(letter.encoded))
+        is_post = letter.lane is Lane.POST
+        message = Posted(letter.number, letter.encoded) if is_post else decode(letter.encoded)
+        sent = Sent(self.now, sender, letter.receiver, message)
         self.sent.append(sent)
-        self.network.send(sent, PeerMessage(sender, letter.number, letter.encoded))
+        self.network.send(sent, PeerMessage(sender, letter.number, letter.encoded, letter.lane))
 
-    def _name_updates(self, server: ServerId, event: Event) -> None:
+    def _name_updates(self, server: ServerId, event: Event | DeliveryEvent) -> None:
         """Remember which update a command began; the coordinator of an update holds an entry of it from the start."""
         if isinstance(event, UpdateCommand | ReadCommand):
             for update_id in self.servers[server].entries.by_update:
@@ -570,6 +615,19 @@ class Cluster:
 
     def _some_time(self) -> float:
         return 0.0 if self._crashes is None else self._crashes.expovariate(1.0)
+
+
+def _drain_handled_changed(core: Server) -> dict[Inflow, int]:
+    changed = {lane: core.channels_of(lane).drain_handled_changed() for lane in Lane}
+    return {Inflow(sender, lane): before for lane, senders in changed.items() for sender, before in senders.items()}
+
+
+def _receipts_after(event: Event | DeliveryEvent, core: Server, handled_before: Iterable[Inflow]) -> dict[Inflow, int]:
+    """The receipts that are due after a step: also for a letter that was passed over, and for posts that had waited."""
+    due = dict.fromkeys(handled_before)
+    if isinstance(event, PeerMessage):
+        due[Inflow(event.sender, event.lane)] = None
+    return {inflow: core.channels_of(inflow.lane).handled_through(inflow.sender) for inflow in due}
 
 
 def _address(subnet: Subnet) -> str:

@@ -27,7 +27,7 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple, Protocol
 
-from namegraph import Event, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored, ServerId, Subnet
+from namegraph import Event, Lane, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored, ServerId, Subnet
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork
 from simulation.oracle.violation import InvariantViolatedError
@@ -251,10 +251,13 @@ class BreakingConnections:
         """Whether what a peer has of a server, and had from it, is more than the server knows of."""
         if Channel(server, peer) in self._met:
             return False
-        through = self._cluster.durable_through
-        ours, theirs = self._cluster.servers[server].channels, self._cluster.servers[peer].channels
-        has_sent_less = through(peer, server) > ours.left_through(peer)
-        return has_sent_less or through(server, peer) < theirs.forgotten_through(server)
+        through, cores = self._cluster.durable_through, self._cluster.servers
+        for lane in Lane:
+            ours, theirs = cores[server].channels_of(lane), cores[peer].channels_of(lane)
+            has_sent_less = through(peer, server, lane) > ours.left_through(peer)
+            if has_sent_less or through(server, peer, lane) < theirs.forgotten_through(server):
+                return True
+        return False
 
     def _forget_receipts(self, pair: Pair) -> None:
         def is_void(waiting: Arrival) -> bool:
@@ -266,7 +269,8 @@ class BreakingConnections:
     def _exchange_receipts(self, one: ServerId, other: ServerId) -> None:
         for sender, receiver in ((one, other), (other, one)):
             if self.is_open(sender, receiver):
-                self._take(sender, PeerReceived(receiver, self._cluster.durable_through(receiver, sender)))
+                for receipt in self._cluster.receipts(receiver, sender):
+                    self._take(sender, receipt)
 
     def _can_connect(self, one: ServerId, other: ServerId) -> bool:
         return self._is_whole(one, other) and not self._cluster.down.keys() & {one, other}

@@ -10,23 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
+from delivery.events import DeliveryEvent
+from delivery.server import ServerEffects
 from namegraph import (
     ArcRecord,
     ChangeRecord,
-    Effects,
     Event,
+    Lane,
+    LogRecord,
     NodeIndex,
     NodeRecord,
     OutcomeRecord,
-    PeerMessage,
     PeerMet,
     ProtocolRow,
     Records,
     RequestId,
     ServerId,
     StoredState,
-    Tick,
     VirtualNodeRecord,
 )
 from namegraph.events import Reply
@@ -35,24 +37,31 @@ WRITTEN_SHARE = 0.5
 """Of writes under way at a crash, those that are there afterwards."""
 
 
+class Inflow(NamedTuple):
+    """What comes to a server on one lane from another one."""
+
+    sender: ServerId
+    lane: Lane
+
+
 @dataclass(slots=True, eq=False)
 class Taken:
     """A step that was taken, and what waits until it is durable."""
 
-    event: Event
-    effects: Effects
+    event: Event | DeliveryEvent
+    effects: ServerEffects
     replies: list[Reply]
     """Those that wait for it."""
-    handled_through: int
-    """Where it took a letter: through which number those of the sender were handled then."""
+    receipts: dict[Inflow, int]
+    """To be given once it is durable: through which number letters were handled then."""
     instant: int
     """How many steps of all servers were taken by then."""
     place: int
     """In the history of the cluster."""
     crash_at: float | None = None
     """How much of what it lets out leaves before the server crashes: from 0, nothing, to 1; None: it does not crash."""
-    is_next: bool = False
-    """Whether it took the next letter of its sender: one that comes again, or too early, is passed over."""
+    handled_before: dict[Inflow, int] = field(default_factory=dict)
+    """Where letters were handled in it, and not passed over: through which number they were before."""
     held: list[Held] = field(default_factory=list)
 
 
@@ -96,29 +105,29 @@ class Queue:
         """All of them."""
         return [*self.writing, *self.waiting]
 
-    def first_letter_held(self, receiver: ServerId) -> int | None:
+    def first_letter_held(self, receiver: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
         """The number of the first letter to a server that must not leave yet."""
         numbers: list[int] = []
         for step in [*self.leaving, *self.steps()]:
             if isinstance(step.event, PeerMet) and step.event.peer == receiver:
                 return 1
-            numbers += [letter.number for letter in step.effects.messages if letter.receiver == receiver]
+            letters = step.effects.messages
+            numbers += [letter.number for letter in letters if (letter.receiver, letter.lane) == (receiver, lane)]
         return min(numbers, default=None)
 
-    def handled_before(self, sender: ServerId) -> int | None:
+    def handled_before(self, sender: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
         """The number of the last letter of a sender before those whose effects wait; None where none do."""
-        for step in self.steps():
-            if isinstance(step.event, PeerMessage) and step.event.sender == sender and step.is_next:
-                return step.event.number - 1
-        return None
+        inflow = Inflow(sender, lane)
+        return next((step.handled_before[inflow] for step in self.steps() if inflow in step.handled_before), None)
 
     def begin_again(self, peers: Collection[ServerId]) -> None:
         """The channels to and from some servers begin again: what waits here belongs to those before."""
         for step in self.steps():
             messages = step.effects.messages
             messages[:] = [letter for letter in messages if letter.receiver not in peers]
-            if isinstance(step.event, PeerMessage) and step.event.sender in peers:
-                step.event = Tick()
+            for numbers in (step.receipts, step.handled_before):
+                for inflow in [inflow for inflow in numbers if inflow.sender in peers]:
+                    del numbers[inflow]
 
     def lose(self, chance: Random) -> tuple[list[Taken], list[Taken]]:
         """The server crashes: what is durable all the same, and what is lost."""
@@ -141,6 +150,8 @@ class Disk:
         self._protocol: dict[tuple[str, str], bytes] = {}
         self.changes: dict[int, ChangeRecord] = {}
         """The record of changes, by number."""
+        self.log: dict[int, LogRecord] = {}
+        """The log of messages, by position."""
 
     def copy(self) -> Disk:
         """What a backup that is made now holds."""
@@ -149,6 +160,7 @@ class Disk:
         made._nodes, made._arcs = dict(self._nodes), dict(self._arcs)
         made._virtual_nodes, made._outcomes = dict(self._virtual_nodes), dict(self._outcomes)
         made._protocol, made.changes = dict(self._protocol), dict(self.changes)
+        made.log = dict(self.log)
         return made
 
     def write(self, records: Records) -> None:
@@ -171,6 +183,9 @@ class Disk:
             else:
                 self._protocol[part, key] = value
         self.changes.update((record.number, record) for record in records.changes)
+        self.log.update((record.position, record) for record in records.log)
+        if records.cut_log_through is not None:
+            self.log = {position: record for position, record in self.log.items() if position > records.cut_log_through}
         if records.counter is not None:
             self._counter = records.counter
 

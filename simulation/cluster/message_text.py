@@ -40,11 +40,14 @@ from namegraph.wire.view_messages import (
     SuspendIncoming,
     ViewReconciled,
 )
+from simulation.cluster.networks import Posted
 
 
-def describe(message: Message) -> str:
+def describe(message: Message | Posted) -> str:
     """What a message says, without its kind and update; empty where that is all."""
     match message:
+        case Posted(number, encoded):
+            return f"number {number}, {len(encoded)} bytes"
         case Order():
             nodes = sorted({*message.cover.ends, *message.cover.entry_nodes})
             place = f"place {_place(message.final)}" if message.final else f"after {_place(message.tentative)}"
@@ -91,8 +94,8 @@ def describe(message: Message) -> str:
             assert_never(message)
 
 
-def update_of(message: Message) -> UpdateId | None:
-    """The update that a message belongs to; None where it is about records, views or healing."""
+def update_of(message: Message | Posted) -> UpdateId | None:
+    """The update that a message belongs to; None where it is about records, views, healing or messages to groups."""
     match message:
         case Order():
             return message.update.update_id

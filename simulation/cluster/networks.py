@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple, Protocol
 
+from delivery.events import DeliveryEvent
 from namegraph import Event, ServerId
 from namegraph.wire.codec import Message
 
@@ -32,13 +33,21 @@ class Channel(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Posted:
+    """A letter of the lane of messages to groups: what it says is nothing to who carries it."""
+
+    number: int
+    encoded: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     """One message that was sent, for those who print or count them."""
 
     time: float
     sender: ServerId
     receiver: ServerId
-    message: Message
+    message: Message | Posted
 
     @property
     def channel(self) -> Channel:
@@ -59,7 +68,7 @@ class Arrival:
 
     time: float
     server: ServerId
-    event: Event | Errand
+    event: Event | DeliveryEvent | Errand
     sent: Sent | None
 
 
@@ -69,7 +78,7 @@ class Network(Protocol):
     now: float
     """The time of the last arrival."""
 
-    def put(self, server: ServerId, event: Event | Errand, *, delay: float) -> None:
+    def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own some time from now."""
 
     def send(self, sent: Sent, event: Event) -> None:
@@ -104,7 +113,7 @@ class RandomNetwork:
         self._deaf: dict[ServerId, float] = {}
         """Servers that take no messages, and until when."""
 
-    def put(self, server: ServerId, event: Event | Errand, *, delay: float) -> None:
+    def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own some time from now."""
         self._push(0, Arrival(self.now + delay, server, event, None))
 
@@ -213,7 +222,7 @@ class SteppedNetwork:
         self._channels: dict[Channel, deque[tuple[int, Sent, Event]]] = {}
         self._count = 0
 
-    def put(self, server: ServerId, event: Event | Errand, *, delay: float) -> None:
+    def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own before anything else, once its time has come."""
         self._own.append(Arrival(self.now + delay, server, event, None))
 

@@ -11,6 +11,6 @@ LETTERS_THAT_COME_AGAIN = frozenset({PeerFault.REPEATED, PeerFault.OUT_OF_ORDER,
 
 def require_no_fault(server: ServerId, core: ServerCore) -> None:
     """Raises `InvariantViolatedError` where a server has counted a fault of another one since it started."""
-    for peer, fault in core.channels.faults:
+    for peer, fault in (*core.channels.faults, *core.posts.faults):
         if fault not in LETTERS_THAT_COME_AGAIN:
             raise InvariantViolatedError(f"blame: {server} counts a fault of {peer}, which {fault}")

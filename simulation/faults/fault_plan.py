@@ -13,7 +13,7 @@ from enum import Enum
 from functools import partial
 from random import Random
 
-from namegraph import Outcome, Reason, Refusal, ServerId, UpdateCommand
+from namegraph import Lane, Outcome, Reason, Refusal, ServerId, UpdateCommand
 from simulation.cluster.cluster import NOTHING_DURABLE, WORLD, Cluster
 from simulation.cluster.connections import BreakingConnections
 from simulation.cluster.networks import Channel, Errand, RandomNetwork
@@ -139,9 +139,10 @@ class FaultPlan:
         for server in there:
             core = self._cluster.servers[server]
             for other in there:
-                kept = list(core.channels.kept(other))
-                if kept:
-                    raise InvariantViolatedError(f"stuck: {server} keeps {len(kept)} letters to {other}")
+                for lane in Lane:
+                    kept = list(core.channels_of(lane).kept(other))
+                    if kept:
+                        raise InvariantViolatedError(f"stuck: {server} keeps {len(kept)} {lane.name} to {other}")
         self.tally["outcomes learnt later"] += len(self._cluster.unknown)
         self._cluster.learn_unknown()
 

@@ -54,11 +54,11 @@ from namegraph import (
     subnet_of,
 )
 from namegraph.wire.codec import Message
-from simulation.cluster.networks import Channel
+from simulation.cluster.networks import Channel, Posted
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 
-MESSAGE_KINDS = tuple(sorted(kind.__name__ for kind in get_args(Message)))
+MESSAGE_KINDS = tuple(sorted(kind.__name__ for kind in (*get_args(Message), Posted)))
 
 
 class ScenarioSyntaxError(ValueError):

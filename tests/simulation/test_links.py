@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import Effects, PeerLost, PeerMessage, PeerMet, UpdateCommand
+from namegraph.events import Effects, Lane, PeerLost, PeerMessage, PeerMet, UpdateCommand
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import CreateGroup, JoinArc
 from namegraph.model.outcomes import Committed
@@ -16,7 +16,7 @@ from simulation.checks.cluster_invariants import check_quiet
 from simulation.cluster import connections
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.connections import BreakingConnections
-from simulation.cluster.disk import Held, Queue, Taken
+from simulation.cluster.disk import Held, Inflow, Queue, Taken
 from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork, Sent
 
 A, B, C = (ServerId(f"{name}.example") for name in "abc")
@@ -242,8 +242,12 @@ def test_what_waits_for_a_paused_server_stays_in_order_where_a_cut_lasts_longer_
 def test_a_letter_that_comes_again_while_a_disk_is_slow_leaves_what_is_durable_so():
     queue = Queue()
     letters = [PeerMessage(A, 1, b""), PeerMessage(A, 2, b""), PeerMessage(A, 1, b"")]
-    effects = Effects(Records())
-    queue.waiting = [Taken(letter, effects, [], 0, 0, 0, is_next=number != 2) for number, letter in enumerate(letters)]
+    effects, inflow = Effects(Records()), Inflow(A, Lane.LETTERS)
+    before = [{inflow: 0}, {inflow: 1}, {}]
+    queue.waiting = [
+        Taken(letter, effects, [], {inflow: 2}, 0, 0, handled_before=handled_before)
+        for letter, handled_before in zip(letters, before, strict=True)
+    ]
     assert queue.handled_before(A) == 0
     queue.waiting = queue.waiting[2:]
     assert queue.handled_before(A) is None

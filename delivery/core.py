@@ -1,0 +1,403 @@
+"""The delivery half of one server, driven by `step`. This file only routes: each idea has a file of its own.
+
+    Send --> origin --close--> parcel --+--> post --> other servers           Subscribe, Acknowledge --> mailboxes
+                                        +--> log, for the mailboxes here
+    post of others --> wait until settled with the sender --> log --> Confirm
+
+What it asks of the graph comes through `Reach`. What it remembers is in durable maps and in the log: the shell makes
+all of one step durable at once, before anything of it leaves.
+
+Source: delivery.md sections 3 to 5, 9.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from pyroaring import BitMap
+
+from delivery.audiences import Audiences
+from delivery.events import (
+    Accepted,
+    Acknowledge,
+    Answer,
+    CloseMailbox,
+    CloseParcels,
+    DeliveryEvent,
+    DeliveryRefused,
+    MailboxClosed,
+    MailboxOpened,
+    OpenMailbox,
+    Send,
+    Start,
+    Subscribe,
+    Subscribed,
+)
+from delivery.log import Log
+from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
+from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Position, TargetSet
+from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting
+from delivery.post import Post
+from delivery.reach import Reach
+from delivery.senders import Senders
+from delivery.wire import LARGEST_PARCEL_BYTES, SENDER_ID_LIMIT, Confirm, NotAPostError, Parcel, decode, encode
+from namegraph import (
+    DurableMap,
+    DurableState,
+    Event,
+    KeyForm,
+    LogRecord,
+    NodeId,
+    PeerFault,
+    PeerLetter,
+    PeerMessage,
+    PeerRestored,
+    Reason,
+    Records,
+    RefusedError,
+    Restored,
+    ServerId,
+    packed,
+    refuse,
+)
+
+WAITING_BYTES_LIMIT = 8 * 1024 * 1024 + 2 * LARGEST_PARCEL_BYTES
+"""Of posts of one server that wait here for a view, or for its healing: more than its window lets it send."""
+
+SUBSCRIPTION_NAME_LIMIT = 100
+
+NAMES_LIMIT = TARGETS_LIMIT * 2
+"""Targets and exceptions of one message."""
+
+_Heard = tuple[ServerId, int]
+"""An origin, and the number that it gave a sequence."""
+
+
+class _HeardRow(Struct, array_like=True):
+    """The last parcel of a sequence that was logged here."""
+
+    incarnation: int
+    first_serial: int
+
+
+def _read_heard(text: str) -> _Heard:
+    number, _, server = text.partition(" ")
+    return ServerId(server), int(number)
+
+
+_HEARD = KeyForm[_Heard](lambda key: f"{key[1]} {key[0]}", _read_heard)
+
+
+class DeliveryCore:
+    """All that one server does with messages."""
+
+    def __init__(self, durable: DurableState, server: ServerId, post: Post) -> None:
+        self.server = server
+        self.post = post
+        self.log = Log(durable)
+        self.audiences = Audiences(durable)
+        self.mailboxes = Mailboxes(durable)
+        self.origin = Origin(durable, server, self.post)
+        self.senders = Senders(durable)
+        self.reach: Reach | None = None
+        """Set before the first step."""
+        self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
+        self._open: dict[tuple[str, int | str], Waiting] = {}
+        """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
+        self._waiting: dict[ServerId, dict[int, bytes]] = {}
+        """Posts that came and were not taken yet, by sender and number."""
+        self._started_at = self.log.last
+        self._letters: list[PeerLetter] = []
+        self._answers: list[Answer] = []
+
+    def audience(self, targets: TargetSet) -> BitMap:
+        """The mailboxes here that a target set reaches now. The caller must not change it."""
+        return self.audiences.of(targets, self._reach, self.mailboxes)
+
+    def needed(self) -> list[int]:
+        """The positions of the parcels that are to be given back with `keep` before the first step; sorted."""
+        return sorted({*self.origin.unsettled, *self.post.positions_kept()})
+
+    def keep(self, record: LogRecord) -> None:
+        """Take a parcel from the log as it was stored."""
+        self.origin.keep(record.position, record.encoded)
+
+    def step(self, event: Event | DeliveryEvent, records: Records) -> tuple[list[PeerLetter], list[Answer]]:
+        """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
+        self._take(event)
+        self._take_waiting()
+        self._cut()
+        self.origin.release()
+        new, cut = self.log.take_rows()
+        records.log += new
+        if cut is not None:
+            records.cut_log_through = cut
+        letters, self._letters = self._letters, []
+        answers, self._answers = self._answers, []
+        return letters, answers
+
+    @property
+    def has_open(self) -> bool:
+        """Whether messages wait for `CloseParcels`."""
+        return self.origin.has_open
+
+    def _take(self, event: Event | DeliveryEvent) -> None:
+        match event:
+            case Send() | OpenMailbox() | CloseMailbox() | Subscribe():
+                try:
+                    self._carry_out(event)
+                except RefusedError as error:
+                    self._answers.append(DeliveryRefused(event.ticket, error.refusal))
+            case CloseParcels():
+                self._close_parcels()
+            case Acknowledge(number, name, epoch, through):
+                if through <= self.log.end():
+                    self.mailboxes.acknowledge((number, name), through, epoch=epoch)
+            case PeerRestored(peer):
+                self._begin_again(peer)
+            case Restored(incarnation):
+                self.origin.incarnation = incarnation
+                for peer in self.origin.posted_to():
+                    self._begin_again(peer)
+                self._waiting.clear()
+            case _:
+                pass
+
+    def _carry_out(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> None:
+        match event:
+            case Send():
+                self._send(event)
+            case OpenMailbox(ticket, process):
+                is_new = process not in self.mailboxes.numbers
+                self._answers.append(MailboxOpened(ticket, self._mailbox_of(process), is_new))
+            case CloseMailbox(ticket, process):
+                if process not in self.mailboxes.numbers:
+                    raise self._no_mailbox(process)
+                self.mailboxes.close(process)
+                self._answers.append(MailboxClosed(ticket))
+            case Subscribe():
+                self._subscribe(event)
+
+    # -- sending
+
+    def _send(self, send: Send) -> None:
+        message, senders = send.message, self.senders
+        if max(len(message.sender), len(send.request_id)) > SENDER_ID_LIMIT:
+            raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
+        key = (message.sender, send.number) if send.number else ("", send.request_id)
+        if key in self._open:
+            self._open[key].also_for(send)
+            return
+        first = senders.first_answer(message.sender, send.number, send.request_id)
+        if first is not None:
+            self._answers.append(Accepted(send.ticket, first, is_repeated=True))
+            if send.wants_settled:
+                self._answers += self.origin.wait(send.ticket, first)
+            return
+        self._require_possible(send)
+        waiting = self.origin.take(send)
+        senders.begin(message.sender, send.number)
+        if send.number or send.request_id:
+            self._open[key] = waiting
+
+    def _require_possible(self, send: Send) -> None:
+        message, reach = send.message, self._reach
+        if len(message.payload) > PAYLOAD_BYTES_LIMIT:
+            raise refuse(Reason.LIMIT_EXCEEDED, f"a message has at most {PAYLOAD_BYTES_LIMIT} bytes")
+        if message.size - len(message.payload) > HEADERS_BYTES_LIMIT:
+            raise refuse(Reason.LIMIT_EXCEEDED, f"headers have at most {HEADERS_BYTES_LIMIT} bytes")
+        if (
+            not 0 < len(send.targets) <= TARGETS_LIMIT
+            or sum(1 + len(one.excluding) for one in send.targets) > NAMES_LIMIT
+        ):
+            raise refuse(Reason.LIMIT_EXCEEDED, f"a message has 1 to {TARGETS_LIMIT} targets, and as many exceptions")
+        addressed = send.targets[0].name
+        if reach.home_of(addressed) not in (None, self.server):
+            raise refuse(Reason.INVALID_REQUEST, f"{addressed} is not at home at the server {self.server}")
+        for target in send.targets:
+            self._require_target(target.name)
+        if self.origin.backlog_bytes >= BACKLOG_BYTES_LIMIT or self.origin.open_bytes >= OPEN_BYTES_LIMIT:
+            raise refuse(
+                Reason.BACKLOG_FULL,
+                "too many messages wait for servers that are out of reach, or for the database; try again later",
+            )
+
+    def _require_target(self, name: NodeId) -> None:
+        """Of names that are at home elsewhere, this server cannot say whether they are there."""
+        reach = self._reach
+        if reach.home_of(name) not in (None, self.server):
+            return
+        if not (reach.is_group(name) or reach.is_process(name) or name in self.mailboxes.numbers):
+            raise refuse(
+                Reason.TARGET_NOT_FOUND,
+                f"there is no group or member {name} at the server {self.server}",
+                target=name,
+                server=self.server,
+            )
+
+    def _close_parcels(self) -> None:
+        origin, reach = self.origin, self._reach
+        self._open.clear()
+        for parcel, together in origin.close():
+            for index, waiting in enumerate(together):
+                name, send = parcel.message_id(index), waiting.send
+                self.senders.remember(send.message.sender, send.number, send.request_id, name)
+                self._answers += [Accepted(ticket, name) for ticket in waiting.tickets]
+            audience = self.audience(parcel.targets)
+            servers = origin.servers_below(parcel, reach)
+            if not audience and not servers:
+                self._answers += origin.settled_at_once(parcel, together)
+                continue
+            encoded = encode(parcel)
+            # It is in the log, though nobody here gets it, as long as it must be kept for others.
+            position = self._append(audience, encoded)
+            origin.keep(position, encoded)
+            self._letters += origin.begin(parcel, together, servers, reach, position=position, mailboxes=len(audience))
+            self._answers += origin.settle(position)
+
+    def _append(self, audience: BitMap, encoded: bytes) -> int:
+        number = self.audiences.number_of(audience)
+        position = self.log.append(number, encoded)
+        self.audiences.used(number, at=position)
+        return position
+
+    # -- what other servers post
+
+    def keep_waiting(self, post: PeerMessage) -> None:
+        """A post has come; the step that follows takes it, if it can."""
+        sender, number, encoded = post.sender, post.number, post.encoded
+        waiting = self._waiting.setdefault(sender, {})
+        if number <= self.post.handled_through(sender):
+            self.post.faults[sender, PeerFault.REPEATED] += 1
+        elif number not in waiting:
+            if sum(map(len, waiting.values())) + len(encoded) > WAITING_BYTES_LIMIT:
+                self.post.faults[sender, PeerFault.TOO_MUCH_POST] += 1
+            else:
+                waiting[number] = encoded
+
+    def _take_waiting(self) -> None:
+        """Take the posts that wait, in order, as far as the graph here is such that they find their members."""
+        for sender in [sender for sender, waiting in self._waiting.items() if waiting]:
+            waiting = self._waiting[sender]
+            while (number := self.post.handled_through(sender) + 1) in waiting:
+                if not self._take_post(sender, number, waiting[number]):
+                    break
+                waiting.pop(number, None)
+
+    def _take_post(self, sender: ServerId, number: int, encoded: bytes) -> bool:
+        """Whether the next post of a server is handled; a parcel waits while servers part or heal."""
+        try:
+            message = decode(encoded)
+        except NotAPostError:
+            self.post.faults[sender, PeerFault.UNREADABLE] += 1
+            return self.post.take(sender, number)
+        if isinstance(message, Parcel) and not self._reach.is_settled_with(sender):
+            return False
+        self.post.take(sender, number)
+        if isinstance(message, Parcel):
+            self._log_parcel(sender, message, encoded)
+        else:
+            self._confirmed(sender, message)
+        return True
+
+    def _log_parcel(self, sender: ServerId, parcel: Parcel, encoded: bytes) -> None:
+        if self._reach.home_of(parcel.targets[0].name) not in (None, sender):
+            self.post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
+            return
+        audience = self.audience(parcel.targets)
+        key = (sender, parcel.sequence)
+        heard = self._heard.get(key)
+        # Posted again after the lane began anew, or to a server that was found twice.
+        is_new = heard is None or heard.incarnation != parcel.incarnation or parcel.first_serial > heard.first_serial
+        if is_new and audience:
+            self._append(audience, encoded)
+            self._heard[key] = _HeardRow(parcel.incarnation, parcel.first_serial)
+        onward: dict[ServerId, None] = {}
+        for target in parcel.targets:
+            onward.update(dict.fromkeys(self._reach.below(target.name).onward))
+        confirm = Confirm(
+            parcel.sequence,
+            parcel.incarnation,
+            parcel.first_serial,
+            len(audience),
+            tuple(server for server in onward if server != self.server),
+        )
+        self._letters.append(self.post.send_inline(sender, encode(confirm)))
+
+    def _confirmed(self, sender: ServerId, confirm: Confirm) -> None:
+        is_ours, letters, answers = self.origin.confirm(sender, confirm, self._reach)
+        if not is_ours:
+            self.post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+        self._letters += letters
+        self._answers += answers
+
+    def _begin_again(self, peer: ServerId) -> None:
+        """The lanes to and from a server have begun again."""
+        self._waiting.pop(peer, None)
+        self._letters += self.origin.begin_again(peer)
+
+    # -- mailboxes
+
+    def _no_mailbox(self, process: NodeId) -> RefusedError:
+        return refuse(
+            Reason.MAILBOX_NOT_FOUND,
+            f"{process} has no mailbox at the server {self.server}",
+            process=process,
+            server=self.server,
+        )
+
+    def _mailbox_of(self, process: NodeId) -> int:
+        """The number of a mailbox, opened where there is none."""
+        number = self.mailboxes.numbers.get(process)
+        if number is not None:
+            return number
+        reach = self._reach
+        if reach.home_of(process) not in (None, self.server):
+            raise refuse(Reason.INVALID_REQUEST, f"{process} is not at home at the server {self.server}")
+        if reach.is_group(process):
+            raise refuse(Reason.WRONG_KIND, f"{process} is a group, and has no mailbox", member=process)
+        if len(self.mailboxes.numbers) >= MAILBOXES_LIMIT:
+            raise refuse(Reason.LIMIT_EXCEEDED, f"a server has at most {MAILBOXES_LIMIT} mailboxes")
+        return self.mailboxes.open(process, at=self.log.last + 1)
+
+    def _subscribe(self, event: Subscribe) -> None:
+        process, name, start = event.process, event.subscription, event.start
+        if len(name) > SUBSCRIPTION_NAME_LIMIT or not (name == "" or name.isprintable()):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the name of a subscription has at most {SUBSCRIPTION_NAME_LIMIT} printable characters",
+            )
+        if isinstance(start, Position) and start > self.log.end():
+            raise refuse(Reason.INVALID_REQUEST, "the position is behind the end of the log")
+        number = self._mailbox_of(process)
+        cursor = self.mailboxes.cursor((number, name))
+        if cursor is None:
+            if len(self.mailboxes.subscriptions(process)) >= SUBSCRIPTIONS_LIMIT:
+                raise refuse(Reason.LIMIT_EXCEEDED, f"a mailbox has at most {SUBSCRIPTIONS_LIMIT} subscriptions")
+            oldest = Position.before(max(self.mailboxes.opened_at(process), self.log.cut + 1))
+            self.mailboxes.begin(process, name, oldest if start is Start.START else self.log.end())
+        position = self.mailboxes.subscriptions(process)[name]
+        if isinstance(start, Position):
+            position = max(position, start)
+        epoch = self.mailboxes.take_over((number, name), position)
+        self._answers.append(Subscribed(event.ticket, number, position, epoch))
+
+    # -- the end of a step
+
+    def _cut(self) -> None:
+        """Forget what nobody needs any more, and what there is no room for."""
+        before, posted_from = self.log.cut, self.origin.oldest_needed()
+        needed_from = min(
+            (entry for entry in (self.mailboxes.needed_from(), posted_from) if entry is not None),
+            default=self.log.last + 1,
+        )
+        self.log.cut_through(needed_from - 1)
+        overrun = self.log.overrun_through()
+        if overrun is not None:
+            self.log.cut_through(overrun if posted_from is None else min(overrun, posted_from - 1), at_least=1)
+        if self.log.cut != before:
+            self.audiences.forget_unused(cut=self.log.cut, started_at=self._started_at)
+
+    @property
+    def _reach(self) -> Reach:
+        assert self.reach is not None, "set before the first step"
+        return self.reach

@@ -1,0 +1,414 @@
+"""A history put in order for its judges: what became of each message, who was reached when, what each reader got.
+
+Things are compared by their *place*, which is their number in the history. Hindsight also holds all that is forgiven:
+
+    a server went back to an older copy of its database
+        as an origin      it owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`)
+        as a receiver     its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`);
+                          which of the messages accepted before then it logs again, and for whom, is not judged
+                          (`Reading.floor`): what is handed of them is still accepted, unchanged and in order
+    a message expired or became a dead letter                 it is owed to nobody any more
+    an endpoint asked to go on further on                     it skipped what lies between, as if told a gap
+    a process has mailboxes at several servers (a foreign one)    what one of them was handed, none of them is owed
+
+Building it, and each question, costs n log n in the history at most.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+from delivery.history import (
+    Accepted,
+    Acknowledged,
+    DeadLettered,
+    GapTold,
+    Handed,
+    History,
+    MailboxClosed,
+    MailboxOpened,
+    Membership,
+    Restarted,
+    SettledAt,
+    Sizes,
+    StreamBegan,
+    StreamEnded,
+    SubscriptionId,
+    WentBack,
+)
+from delivery.model import Position, TargetSet
+from namegraph import NodeId, ServerId
+
+NOTHING = Position(-1, -1)
+"""Before all positions of a log."""
+
+BEYOND = Position(2**63, 0)
+"""Behind all positions of a log."""
+
+
+class Mailbox(NamedTuple):
+    """The mailbox that a process has at a server, each time it has one."""
+
+    server: ServerId
+    process: NodeId
+
+
+class Span(NamedTuple):
+    """From one place to before another: a state that held meanwhile."""
+
+    since: int
+    until: int
+    """The length of the history where it held to the end."""
+
+
+class _Reached(NamedTuple):
+    """That a process is below a target set: as its own home knows, or as all homes above it do."""
+
+    targets: TargetSet
+    is_certain: bool
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message that was accepted, and what became of it."""
+
+    accepted: Accepted
+    place: int
+    origin_log: int
+    """How often its origin had gone back by then."""
+    settled: int | None = None
+    """The place where it first was."""
+    is_dead: bool = False
+    is_forgotten: bool = False
+    again: list[Accepted] = field(default_factory=list)
+    """Further messages accepted under its id."""
+
+
+Step = StreamBegan | StreamEnded | Handed | Acknowledged | GapTold
+
+
+class First(NamedTuple):
+    """The first time that a reading was handed a message as one that is not late."""
+
+    position: Position
+    place: int
+    sent: Sent
+
+
+@dataclass(slots=True)
+class Reading:
+    """All that a subscription got while its mailbox stayed open and the log at its server was the same one."""
+
+    subscription: SubscriptionId
+    began: int
+    """The place of its first stream."""
+    log: int
+    """How often the server had gone back by then."""
+    floor: int
+    """The place where it last did; -1: it never did."""
+    steps: list[tuple[int, Step]] = field(default_factory=list)
+    """With their places."""
+    open_stream: int | None = None
+    """The stream that can be handed something at the end of the history."""
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Whose log entries it reads."""
+        return Mailbox(self.subscription.server, self.subscription.process)
+
+    def handed(self) -> list[tuple[int, Handed]]:
+        """All hand-overs, with their places."""
+        return [(place, step) for place, step in self.steps if isinstance(step, Handed)]
+
+
+class Hindsight:
+    """See the module."""
+
+    def __init__(self, history: History) -> None:
+        self.length = len(history)
+        self.messages: dict[str, Sent] = {}
+        """By id, in the order of acceptance."""
+        self.by_targets: dict[TargetSet, list[Sent]] = defaultdict(list)
+        self.by_sequence: dict[str, list[Sent]] = defaultdict(list)
+        self.readings: list[Reading] = []
+        self.strays: list[Handed | GapTold] = []
+        """What came on streams that had not begun."""
+        self.sizes: list[Sizes] = []
+        self.instants: list[int] = []
+        """Of each place."""
+        self._restarts: dict[ServerId, list[int]] = defaultdict(list)
+        self._reach: dict[Mailbox, dict[_Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
+        self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
+        self._read(history)
+        self.runs = [Runs(self, reading) for reading in self.readings]
+
+    def _read(self, history: History) -> None:
+        watch = _Watch(self)
+        for place, happening in enumerate(history):
+            self.instants.append(happening.at)
+            match happening:
+                case Accepted() | SettledAt() | DeadLettered():
+                    watch.message(place, happening)
+                case MailboxOpened() | MailboxClosed() | Membership():
+                    watch.reach(place, happening)
+                case StreamBegan() | StreamEnded() | Handed() | Acknowledged() | GapTold():
+                    watch.subscription(place, happening)
+                case Restarted():
+                    self._restarts[happening.server].append(place)
+                case WentBack():
+                    watch.went_back(place, happening.server)
+                case Sizes():
+                    self.sizes.append(happening)
+        watch.end()
+
+    def add_span(self, mailbox: Mailbox, reached: _Reached, span: Span) -> None:
+        """A mailbox was open, and its process below a target set, over a span; those of one pair come in order."""
+        self._reach[mailbox][reached].append(span)
+
+    def add_handed(self, handed: Handed) -> None:
+        """A mailbox was handed a message."""
+        server, process, _ = handed.subscription
+        self._servers_that_handed[process, handed.message_id].add(server)
+
+    def certain_reach(self, mailbox: Mailbox) -> dict[TargetSet, list[Span]]:
+        """When a mailbox was open and its process below each target set, as all homes above it knew; in order."""
+        reach = self._reach.get(mailbox, {})
+        return {reached.targets: spans for reached, spans in reach.items() if reached.is_certain}
+
+    def settled(self, sent: Sent) -> int:
+        """The place where a message was settled; the end of the history, where it was not."""
+        return self.length if sent.settled is None else sent.settled
+
+    def holds_at(self, span: Span, place: int) -> bool:
+        """Whether what held over a span, which began before a place, still holds there."""
+        return place < span.until or span.until == self.length
+
+    def is_reached(self, mailbox: Mailbox, sent: Sent) -> bool:
+        """Whether a mailbox was open and its process below the targets in some state from acceptance until settled."""
+        spans = self._reach.get(mailbox, {}).get(_Reached(sent.accepted.targets, is_certain=False), [])
+        last = bisect_right(spans, self.settled(sent), key=lambda span: span.since) - 1
+        return last >= 0 and spans[last].until > sent.place
+
+    def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
+        """Whether a server restarted between two places."""
+        restarts = self._restarts.get(server, [])
+        first = bisect_right(restarts, since)
+        return first < len(restarts) and restarts[first] < until
+
+    def is_handed_elsewhere(self, mailbox: Mailbox, message_id: str) -> bool:
+        """Whether the mailbox of the same process at another server was handed a message."""
+        return bool(self._servers_that_handed.get((mailbox.process, message_id), set()) - {mailbox.server})
+
+    def is_given_up(self, sent: Sent, place: int) -> bool:
+        """Whether a message that was not handed over before a place is owed to nobody any more."""
+        return sent.is_dead or sent.is_forgotten or self.is_expired(sent, place)
+
+    def is_expired(self, sent: Sent, place: int) -> bool:
+        """Whether the deadline of a message has come at a place."""
+        return sent.accepted.expires_at is not None and sent.accepted.expires_at <= self.instants[place]
+
+
+class Runs:
+    """What a reading was handed of each sequence, apart from what was late; and where a message it lacks would lie."""
+
+    def __init__(self, past: Hindsight, reading: Reading) -> None:
+        self.reading = reading
+        late: set[str] = set()
+        first: dict[str, First] = {}
+        for place, handed in reading.handed():
+            sent = past.messages.get(handed.message_id)
+            if handed.is_late:
+                late.add(handed.message_id)
+            elif sent is not None:
+                first.setdefault(handed.message_id, First(handed.position, place, sent))
+        self.in_order = sorted(first.values(), key=lambda each: (each.position, each.place))
+        self.by_sequence: dict[str, list[First]] = defaultdict(list)
+        for each in self.in_order:
+            self.by_sequence[each.sent.accepted.sequence].append(each)
+        self._by_serial = {
+            sequence: sorted(run, key=lambda each: each.sent.accepted.serial)
+            for sequence, run in self.by_sequence.items()
+        }
+        self._ids = first.keys() | late
+        self._seen_places, self._seen = _highest_seen(reading)
+        self._gaps = _united(_gaps(reading))
+
+    def has(self, message_id: str) -> bool:
+        """Whether the reading was handed a message, late or not."""
+        return message_id in self._ids
+
+    def around(self, sent: Sent) -> tuple[First | None, First | None]:
+        """What was handed of the same sequence with the next lower and the next higher serial."""
+        run = self._by_serial.get(sent.accepted.sequence, [])
+        serial = sent.accepted.serial
+        before = bisect_left(run, serial, key=lambda each: each.sent.accepted.serial) - 1
+        behind = bisect_right(run, serial, key=lambda each: each.sent.accepted.serial)
+        return run[before] if before >= 0 else None, run[behind] if behind < len(run) else None
+
+    def is_told(self, sent: Sent) -> bool:
+        """Whether a message that was not handed over may lie in a gap that the reading was told.
+
+        Its position is behind all that was seen of the log before it was accepted, and between its neighbours.
+        """
+        before, behind = self.around(sent)
+        seen = bisect_left(self._seen_places, sent.place) - 1
+        low = max(before.position if before else NOTHING, self._seen[seen] if seen >= 0 else NOTHING)
+        high = behind.position if behind else BEYOND
+        last = bisect_left(self._gaps, high, key=lambda gap: gap[0]) - 1
+        return last >= 0 and self._gaps[last][1] > low
+
+
+def _highest_seen(reading: Reading) -> tuple[list[int], list[Position]]:
+    """Places, and the highest position that was handed, told as a gap or sought through each."""
+    seen: list[tuple[int, Position]] = []
+    for place, step in reading.steps:
+        match step:
+            case Handed():
+                seen.append((place, step.position))
+            case GapTold():
+                seen.append((place, step.through))
+            case StreamBegan(sought=Position() as sought):
+                seen.append((place, sought))
+            case _:
+                pass
+    return [place for place, _ in seen], list(accumulate((position for _, position in seen), max))
+
+
+def _gaps(reading: Reading) -> list[tuple[Position, Position]]:
+    """What the reading was told it cannot get, or did not want to get: behind one position, through another."""
+    gaps = []
+    stands = NOTHING
+    for _, step in reading.steps:
+        match step:
+            case GapTold():
+                gaps.append((step.after, step.through))
+            case StreamBegan(sought=Position() as sought):
+                if sought > stands:
+                    gaps.append((stands, sought))
+                stands = sought
+            case Acknowledged():
+                stands = max(stands, step.through)
+            case _:
+                pass
+    return gaps
+
+
+def _united(gaps: list[tuple[Position, Position]]) -> list[tuple[Position, Position]]:
+    united: list[tuple[Position, Position]] = []
+    for after, through in sorted(gaps):
+        if united and after <= united[-1][1]:
+            united[-1] = (united[-1][0], max(united[-1][1], through))
+        else:
+            united.append((after, through))
+    return united
+
+
+class _Watch:
+    """What is true at the place that hindsight has read as far as."""
+
+    def __init__(self, past: Hindsight) -> None:
+        self._past = past
+        self._went_back: dict[ServerId, list[int]] = defaultdict(list)
+        self._unsettled: dict[ServerId, dict[str, Sent]] = defaultdict(dict)
+        self._open: set[Mailbox] = set()
+        self._below: dict[Mailbox, dict[_Reached, int]] = defaultdict(dict)
+        """The target sets each mailbox's process is below, and since when that holds and the mailbox is open."""
+        self._current: dict[Mailbox, dict[SubscriptionId, Reading]] = defaultdict(dict)
+        self._of_stream: dict[tuple[SubscriptionId, int], Reading] = {}
+
+    def message(self, place: int, happening: Accepted | SettledAt | DeadLettered) -> None:
+        """A message begins, or something becomes of it."""
+        sent = self._past.messages.get(happening.message_id)
+        match happening:
+            case Accepted():
+                if sent is not None:
+                    sent.again.append(happening)
+                    return
+                sent = Sent(happening, place, len(self._went_back[happening.origin]))
+                self._past.messages[happening.message_id] = sent
+                self._past.by_targets[happening.targets].append(sent)
+                self._past.by_sequence[happening.sequence].append(sent)
+                self._unsettled[happening.origin][happening.message_id] = sent
+            case SettledAt() if sent is not None and sent.settled is None:
+                sent.settled = place
+                self._unsettled[sent.accepted.origin].pop(happening.message_id, None)
+            case DeadLettered() if sent is not None:
+                sent.is_dead = True
+            case _:
+                pass
+
+    def reach(self, place: int, happening: MailboxOpened | MailboxClosed | Membership) -> None:
+        """A mailbox opens or closes, or its process comes to or leaves a target set."""
+        mailbox = Mailbox(happening.server, happening.process)
+        below = self._below[mailbox]
+        match happening:
+            case MailboxOpened():
+                if mailbox not in self._open:
+                    self._open.add(mailbox)
+                    below.update(dict.fromkeys(below, place))
+            case MailboxClosed():
+                if mailbox in self._open:
+                    for reached, since in below.items():
+                        self._past.add_span(mailbox, reached, Span(since, place))
+                    self._open.discard(mailbox)
+                self._end_readings(mailbox)
+            case Membership():
+                for is_certain in (False, True):
+                    reached = _Reached(happening.targets, is_certain)
+                    if happening.is_below and (happening.is_certain or not is_certain):
+                        below.setdefault(reached, place)
+                        continue
+                    began = below.pop(reached, None)
+                    if began is not None and mailbox in self._open:
+                        self._past.add_span(mailbox, reached, Span(began, place))
+
+    def subscription(self, place: int, step: Step) -> None:
+        """A subscription goes on."""
+        subscription = step.subscription
+        mailbox = Mailbox(subscription.server, subscription.process)
+        match step:
+            case StreamBegan():
+                reading = self._current[mailbox].get(subscription)
+                if reading is None:
+                    went_back = self._went_back[subscription.server]
+                    reading = Reading(subscription, place, len(went_back), went_back[-1] if went_back else -1)
+                    self._current[mailbox][subscription] = reading
+                    self._past.readings.append(reading)
+                self._of_stream[subscription, step.stream] = reading
+                reading.open_stream = step.stream
+                reading.steps.append((place, step))
+            case Acknowledged():
+                if (current := self._current[mailbox].get(subscription)) is not None:
+                    current.steps.append((place, step))
+            case StreamEnded() | Handed() | GapTold():
+                of_stream = self._of_stream.get((subscription, step.stream))
+                if of_stream is not None:
+                    of_stream.steps.append((place, step))
+                    if isinstance(step, StreamEnded) and of_stream.open_stream == step.stream:
+                        of_stream.open_stream = None
+                elif not isinstance(step, StreamEnded):
+                    self._past.strays.append(step)
+                if isinstance(step, Handed):
+                    self._past.add_handed(step)
+
+    def went_back(self, place: int, server: ServerId) -> None:
+        """A server goes on from an older copy of its database."""
+        self._went_back[server].append(place)
+        for sent in self._unsettled.pop(server, {}).values():
+            sent.is_forgotten = True
+        for mailbox in [mailbox for mailbox in self._current if mailbox.server == server]:
+            self._end_readings(mailbox)
+
+    def end(self) -> None:
+        """The history ends here: what holds now held to the end."""
+        for mailbox in self._open:
+            for targets, since in self._below[mailbox].items():
+                self._past.add_span(mailbox, targets, Span(since, self._past.length))
+
+    def _end_readings(self, mailbox: Mailbox) -> None:
+        for reading in self._current.pop(mailbox, {}).values():
+            reading.open_stream = None

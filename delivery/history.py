@@ -1,0 +1,232 @@
+"""What happened in a run of servers, senders and listeners, as whoever watches it records it.
+
+`delivery.properties` judges it. Simulator, chaos judge and laboratory record the same things. An instant, `at`, is an
+integer on one clock of the watcher, in any unit; it never falls, and what has the same instant happened in the order in
+which it was recorded. Datagrams are not recorded: nothing is promised of them that a history could break.
+
+Where a watcher cannot see the very instant, these choices accuse nobody who is innocent: `Accepted` not later than the
+message became durable at its origin, `SettledAt` not earlier than it settled, `StreamEnded` not later than the stream
+broke. `Acknowledged` comes before the streams that began behind it, and not before others: who does not see a database
+knows it from where the next stream begins.
+Source: delivery.md section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from delivery.model import Position, TargetSet
+from namegraph import NodeId, ServerId
+
+
+class SubscriptionId(NamedTuple):
+    """A subscription of the mailbox that a process has at one server."""
+
+    server: ServerId
+    process: NodeId
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.process}/{self.name}@{self.server}"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A message is durable at its origin, whether or not its sender was told; a repeated one is not recorded again."""
+
+    at: int
+    message_id: str
+    origin: ServerId
+    sequence: str
+    """A key that names one sequence: origin, target set, quality, incarnation."""
+    serial: int
+    """In the sequence, rising by 1."""
+    targets: TargetSet
+    payload: bytes
+    sender: str = ""
+    number: int = 0
+    """The sender's own; 0 where nobody numbers."""
+    expires_at: int | None = None
+    """The instant after which it is handed to nobody; None: it has no deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettledAt:
+    """The origin says that all servers below the target set have a message in their logs."""
+
+    at: int
+    message_id: str
+    mailboxes: int
+    """How many get it, as the origin says."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """A server gives a message up, for all or some of those it was for, and says why."""
+
+    at: int
+    message_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxOpened:
+    """From now on a server keeps what reaches a process. Repeated while it is open, it says nothing new."""
+
+    at: int
+    server: ServerId
+    process: NodeId
+    mailbox: int
+
+
+@dataclass(frozen=True, slots=True)
+class MailboxClosed:
+    """A server keeps nothing more for a process; the subscriptions of the mailbox end."""
+
+    at: int
+    server: ServerId
+    process: NodeId
+    mailbox: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """In the graph of a mailbox's server, the process is now below a target set, or is not any more.
+
+    One is recorded before the first message to the target set is accepted, if only to say no, and one at each change:
+    who has none is not below. Repeated without a change, it says nothing new.
+    """
+
+    at: int
+    server: ServerId
+    process: NodeId
+    targets: TargetSet
+    is_below: bool
+    is_certain: bool = True
+    """Whether the homes of all groups on some way to it know the arcs of that way, too. An update is applied at one
+    server after another: until its caller is told that it is done, some servers may not have heard of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBegan:
+    """An endpoint listens on a subscription; the stream that was open there before is taken over."""
+
+    at: int
+    subscription: SubscriptionId
+    stream: int
+    """A number that no other stream of the subscription has."""
+    sought: Position | None = None
+    """Where the endpoint asked to go on behind: the subscription stands there from then on, as if all through it were
+    acknowledged and nothing behind it. None: it goes on behind what is acknowledged, or is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnded:
+    """Nothing more comes on a stream, whoever ended it."""
+
+    at: int
+    subscription: SubscriptionId
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """An endpoint got a message."""
+
+    at: int
+    subscription: SubscriptionId
+    stream: int
+    position: Position
+    message_id: str
+    payload: bytes
+    is_late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """It is durable that a subscription has handled all through a position."""
+
+    at: int
+    subscription: SubscriptionId
+    through: Position
+
+
+@dataclass(frozen=True, slots=True)
+class GapTold:
+    """An endpoint is told that it cannot be handed what lies behind `after`, as far as `through`."""
+
+    at: int
+    subscription: SubscriptionId
+    stream: int
+    after: Position
+    through: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A server stopped, in order or not, and began again from its own database. Nothing is forgiven for it."""
+
+    at: int
+    server: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """A server began again from an older copy of its database. `delivery.hindsight` says what is forgiven for it."""
+
+    at: int
+    server: ServerId
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much a server holds: rows by kind, and lengths of queues."""
+
+    at: int
+    server: ServerId
+    counts: Mapping[str, int]
+
+
+Happening = (
+    Accepted
+    | SettledAt
+    | DeadLettered
+    | MailboxOpened
+    | MailboxClosed
+    | Membership
+    | StreamBegan
+    | StreamEnded
+    | Handed
+    | Acknowledged
+    | GapTold
+    | Restarted
+    | WentBack
+    | Sizes
+)
+
+
+class History:
+    """All that was recorded of one run, in order."""
+
+    def __init__(self) -> None:
+        self._happenings: list[Happening] = []
+
+    @classmethod
+    def gathered(cls, happenings: Iterable[Happening]) -> History:
+        """What several watchers recorded on one clock; what has the same instant keeps the order it is given in."""
+        history = cls()
+        history._happenings = sorted(happenings, key=lambda happening: happening.at)
+        return history
+
+    def record(self, happening: Happening) -> None:
+        """Add what happens now: nothing that was recorded before happened later."""
+        assert not self._happenings or self._happenings[-1].at <= happening.at, f"an instant falls: {happening}"
+        self._happenings.append(happening)
+
+    def __iter__(self) -> Iterator[Happening]:
+        return iter(self._happenings)
+
+    def __len__(self) -> int:
+        return len(self._happenings)

@@ -1,0 +1,167 @@
+"""Mailboxes of processes, and the subscriptions that read them: named cursors in the log.
+
+    no mailbox --open--> mailbox n, from now on --close--> none; its number is not given again
+    subscription:  cursor --acknowledge--> further, never back        epoch rises with each endpoint that takes it over
+
+A mailbox that has no subscription yet keeps all that it gets, as if one stood where it was opened.
+
+Source: delivery.md section 9.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+
+from msgspec import Struct
+
+from delivery.model import Position
+from namegraph import NODES, TEXTS, DurableMap, DurableState, KeyForm, NodeId, packed
+
+MAILBOXES_LIMIT = 1_000_000
+SUBSCRIPTIONS_LIMIT = 16
+"""Of one mailbox."""
+
+SubscriptionKey = tuple[int, str]
+"""The number of a mailbox, and the name of one of its subscriptions."""
+
+
+class Mailbox(Struct, frozen=True, array_like=True):
+    """What is known of a mailbox."""
+
+    number: int
+    opened_at: int
+    """The first entry of the log that can be for it."""
+
+
+class Cursor(Struct, frozen=True, array_like=True):
+    """How far a subscription has acknowledged, and how often it was taken over."""
+
+    entry: int
+    item: int
+    epoch: int
+
+    @property
+    def position(self) -> Position:
+        """As of clients."""
+        return Position(self.entry, self.item)
+
+
+def _read_key(text: str) -> SubscriptionKey:
+    number, _, name = text.partition(" ")
+    return int(number), name
+
+
+_KEYS = KeyForm[SubscriptionKey](lambda key: f"{key[0]} {key[1]}", _read_key)
+
+
+class Mailboxes:
+    """All mailboxes of this server."""
+
+    def __init__(self, durable: DurableState) -> None:
+        self._mailboxes = DurableMap(durable, "mailbox", NODES, packed(Mailbox))
+        self._next = DurableMap(durable, "mailbox number", TEXTS, packed(int))
+        """One value, without a key."""
+        self._cursors = DurableMap(durable, "cursor", _KEYS, packed(Cursor))
+        self.numbers: dict[NodeId, int] = {name: each.number for name, each in self._mailboxes.items()}
+        """Of the mailboxes, by process."""
+        self.version = 0
+        """Rises when a mailbox is opened or closed."""
+        self._subscriptions: dict[int, list[str]] = {number: [] for number in self.numbers.values()}
+        self._needed = _Needed()
+        for number, name in self._cursors:
+            self._subscriptions[number].append(name)
+            self._needed.add(self._cursors[number, name].entry)
+        for mailbox in self._mailboxes.values():
+            if not self._subscriptions[mailbox.number]:
+                self._needed.add(mailbox.opened_at)
+
+    def open(self, process: NodeId, *, at: int) -> int:
+        """The number of a new mailbox, for which entries from a position on can be."""
+        number = self._next.get("", 1)
+        self._next[""] = number + 1
+        self._mailboxes[process] = Mailbox(number, at)
+        self.numbers[process] = number
+        self._subscriptions[number] = []
+        self._needed.add(at)
+        self.version += 1
+        return number
+
+    def close(self, process: NodeId) -> None:
+        """Forget a mailbox and its subscriptions."""
+        mailbox = self._mailboxes.pop(process)
+        del self.numbers[process]
+        names = self._subscriptions.pop(mailbox.number)
+        if not names:
+            self._needed.remove(mailbox.opened_at)
+        for name in names:
+            self._needed.remove(self._cursors.pop((mailbox.number, name)).entry)
+        self.version += 1
+
+    def opened_at(self, process: NodeId) -> int:
+        """The first entry of the log that can be for a mailbox."""
+        return self._mailboxes[process].opened_at
+
+    def subscriptions(self, process: NodeId) -> dict[str, Position]:
+        """How far each subscription of a mailbox has acknowledged, by name."""
+        number = self.numbers[process]
+        return {name: self._cursors[number, name].position for name in self._subscriptions[number]}
+
+    def begin(self, process: NodeId, name: str, cursor: Position) -> None:
+        """A new subscription."""
+        mailbox = self._mailboxes[process]
+        if not self._subscriptions[mailbox.number]:
+            self._needed.remove(mailbox.opened_at)
+        self._subscriptions[mailbox.number].append(name)
+        self._needed.add(cursor.entry)
+        self._cursors[mailbox.number, name] = Cursor(cursor.entry, cursor.item, 0)
+
+    def cursor(self, key: SubscriptionKey) -> Cursor | None:
+        """Where a subscription is; None where there is none of that name."""
+        return self._cursors.get(key)
+
+    def take_over(self, key: SubscriptionKey, position: Position) -> int:
+        """A new endpoint reads a subscription from a position on; returns its epoch."""
+        epoch = self._cursors[key].epoch + 1
+        self._move(key, position, epoch)
+        return epoch
+
+    def acknowledge(self, key: SubscriptionKey, through: Position, *, epoch: int) -> bool:
+        """Move a cursor on; False where another endpoint has taken it over. A cursor never goes back."""
+        cursor = self._cursors.get(key)
+        if cursor is None or cursor.epoch != epoch:
+            return False
+        if through > cursor.position:
+            self._move(key, through, epoch)
+        return True
+
+    def _move(self, key: SubscriptionKey, position: Position, epoch: int) -> None:
+        self._needed.remove(self._cursors[key].entry)
+        self._needed.add(position.entry)
+        self._cursors[key] = Cursor(position.entry, position.item, epoch)
+
+    def needed_from(self) -> int | None:
+        """The position of the oldest entry that somebody has not passed; None where nobody reads."""
+        return self._needed.smallest()
+
+
+class _Needed:
+    """How many cursors stand at each entry, and the smallest of these."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._heap: list[int] = []
+
+    def add(self, entry: int) -> None:
+        if entry not in self._counts:
+            heapq.heappush(self._heap, entry)
+        self._counts[entry] += 1
+
+    def remove(self, entry: int) -> None:
+        self._counts[entry] -= 1
+
+    def smallest(self) -> int | None:
+        heap, counts = self._heap, self._counts
+        while heap and not counts[heap[0]]:
+            del counts[heapq.heappop(heap)]
+        return heap[0] if heap else None

@@ -1,0 +1,45 @@
+"""What the delivery half asks of the graph, at the instant of a step. The shell fulfils it with `resolver`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from namegraph import NodeId, ServerId
+
+
+class Below(Protocol):
+    """What a group reaches on this server."""
+
+    @property
+    def number(self) -> int:
+        """The same number, the same answer."""
+
+    @property
+    def processes(self) -> tuple[NodeId, ...]:
+        """The processes that live here: sorted, each once."""
+
+    @property
+    def onward(self) -> tuple[ServerId, ...]:
+        """The servers of members that live elsewhere and are immediately below owned groups; sorted."""
+
+
+class Reach(Protocol):
+    """What the graph says on this server."""
+
+    def below(self, group: NodeId) -> Below:
+        """What a group of any server reaches here."""
+
+    def is_settled_with(self, server: ServerId) -> bool:
+        """Whether this server and another one know the same of every arc between them, and of all others in reach."""
+
+    def is_known(self, server: ServerId) -> bool:
+        """Whether a server introduced itself here."""
+
+    def home_of(self, name: NodeId) -> ServerId | None:
+        """The server that owns a name; None where nobody does, as far as is known here."""
+
+    def is_group(self, name: NodeId) -> bool:
+        """Whether a group of this name exists here."""
+
+    def is_process(self, name: NodeId) -> bool:
+        """Whether a name is a member of some group here, and no group itself."""

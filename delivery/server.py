@@ -1,0 +1,69 @@
+"""One server with both halves: the name graph, and messages to its groups. One event is one step and one transaction.
+
+    event --> ServerCore.step --> the graph --> DeliveryCore.step --> records, letters, posts, answers of both
+
+Source: delivery.md section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from delivery.core import DeliveryCore
+from delivery.events import Answer, DeliveryEvent
+from delivery.post import Post
+from delivery.reach import Reach
+from namegraph import (
+    Channels,
+    CoreQueries,
+    DurableState,
+    Effects,
+    Event,
+    LogRecord,
+    PeerMessage,
+    Records,
+    ServerContext,
+    ServerCore,
+    Subnet,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEffects(Effects):
+    """As of the name graph, with what callers of the delivery half are told: durable first, too."""
+
+    answers: list[Answer] = field(default_factory=list)
+
+
+class Server(ServerCore):
+    """Both cores of one server."""
+
+    delivery: DeliveryCore
+
+    def _start(self, context: ServerContext, *, configured: Mapping[Subnet, str]) -> None:
+        super()._start(context, configured=configured)
+        assert isinstance(self.posts, Post)
+        self.delivery = DeliveryCore(context.durable, context.server, self.posts)
+
+    def _make_posts(self, durable: DurableState) -> Channels:
+        return Post(durable)
+
+    def _take_post(self, post: PeerMessage) -> None:
+        """It may have to wait: the delivery half takes it once it can."""
+        self.delivery.keep_waiting(post)
+
+    def begin_delivery(self, reach: Callable[[CoreQueries], Reach], stored: Iterable[LogRecord] = ()) -> None:
+        """To be called before the first step. `stored`: the entries of the log that `delivery.needed` names."""
+        self.delivery.reach = reach(self)
+        self.delivery.origin.incarnation = self.incarnations.own
+        for record in stored:
+            self.delivery.keep(record)
+
+    def step(self, event: Event | DeliveryEvent, now: float) -> ServerEffects:
+        """Take one event in; return what the shell must make durable and then let out."""
+        found = Effects(Records()) if isinstance(event, DeliveryEvent) else super().step(event, now)
+        letters, answers = self.delivery.step(event, found.records)
+        found.messages.extend(letters)
+        found.records.protocol += self.durable.take_rows()
+        return ServerEffects(found.records, found.replies, found.messages, found.cuts, answers)

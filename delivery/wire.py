@@ -1,0 +1,120 @@
+"""What servers tell one another of messages: parcels, and what becomes of them. Encoded in the MessagePack format.
+
+    origin --Parcel--> each server below          each of them --Confirm--> origin
+
+Source: delivery.md sections 4 and 5.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Message, Quality, TargetSet
+from namegraph import NodeId, ServerId, are_canonical
+
+PARCEL_MESSAGES_LIMIT = 1_000
+"""A parcel is handled in one step."""
+
+PARCEL_BYTES_LIMIT = 256 * 1024
+"""Of its messages together, but for a larger one that is alone in it."""
+
+LARGEST_PARCEL_BYTES = PAYLOAD_BYTES_LIMIT + HEADERS_BYTES_LIMIT + 256 * 1024
+"""Encoded: one message of the largest size, or many, and the names of all targets and exceptions."""
+
+ONWARD_LIMIT = 10_000
+"""Servers that one may name as further below."""
+
+NUMBER_LIMIT = 2**62
+
+SENDER_ID_LIMIT = 128
+
+
+class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
+    """Consecutive messages of one sequence: they travel, are stored and are logged as one."""
+
+    sequence: int
+    """The number that the origin gave the sequence: one target set at one quality."""
+    incarnation: int
+    """Of the origin, when it accepted them: numbers of others mean something else."""
+    first_serial: int
+    targets: TargetSet
+    quality: Quality
+    messages: tuple[Message, ...]
+
+    def message_id(self, index: int) -> str:
+        """What names a message of this parcel, among all servers."""
+        return message_id(self.first_serial + index, self.targets, self.sequence, self.incarnation)
+
+
+class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
+    """A parcel is durable here, and in the log if anybody here gets it."""
+
+    sequence: int
+    incarnation: int
+    first_serial: int
+    mailboxes: int
+    """How many here get it."""
+    onward: tuple[ServerId, ...]
+    """Servers further below, as the graph here says; those behind suspended arcs too."""
+
+
+PostMessage = Parcel | Confirm
+
+_DECODER = msgspec.msgpack.Decoder(PostMessage)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class NotAPostError(ValueError):
+    """Bytes that no correct server posts."""
+
+
+def encode(message: PostMessage) -> bytes:
+    """The message as bytes."""
+    return _ENCODER.encode(message)
+
+
+def decode(encoded: bytes) -> PostMessage:
+    """Read what another server posted: types, names, numbers and sizes are checked. Raises `NotAPostError`."""
+    if len(encoded) > LARGEST_PARCEL_BYTES:
+        raise NotAPostError("larger than any parcel")
+    try:
+        message: PostMessage = _DECODER.decode(encoded)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotAPostError(str(error)) from None
+    numbers = (message.sequence, message.incarnation, message.first_serial)
+    if not all(0 <= number <= NUMBER_LIMIT for number in numbers):
+        raise NotAPostError("an impossible number")
+    if isinstance(message, Parcel):
+        _require_possible(message)
+    elif len(message.onward) > ONWARD_LIMIT or message.mailboxes < 0:
+        raise NotAPostError("an impossible confirmation")
+    return message
+
+
+def decode_stored(encoded: bytes) -> Parcel:
+    """A parcel of this server's own log."""
+    parcel: PostMessage = _DECODER.decode(encoded)
+    assert isinstance(parcel, Parcel)
+    return parcel
+
+
+def message_id(serial: int, targets: TargetSet, sequence: int, incarnation: int) -> str:
+    """Names a message among all servers: `serial@addressed#incarnation`; with `+sequence` where there is a set."""
+    first = targets[0]
+    is_plain = len(targets) == 1 and not first.excluding
+    return f"{serial}@{first.name}{'' if is_plain else f'+{sequence}'}#{incarnation}"
+
+
+def _require_possible(parcel: Parcel) -> None:
+    names: list[NodeId] = []
+    for target in parcel.targets:
+        names += [target.name, *target.excluding]
+    if not 0 < len(parcel.targets) <= TARGETS_LIMIT or len(names) > TARGETS_LIMIT * (TARGETS_LIMIT + 1):
+        raise NotAPostError("no target, or too many")
+    if not are_canonical(names):
+        raise NotAPostError("an invalid name")
+    if not 0 < len(parcel.messages) <= PARCEL_MESSAGES_LIMIT:
+        raise NotAPostError("no message, or too many")
+    if any(len(message.payload) > PAYLOAD_BYTES_LIMIT for message in parcel.messages):
+        raise NotAPostError("a message that is too large")

@@ -1,0 +1,80 @@
+"""What the delivery half asks of the graph: who is below a group on this server, and where the ways go on.
+
+A server knows the whole ancestry of what it owns, so the owned nodes below a group are all those that it reaches, by
+whatever way (`resolver/plans.py`). Source: delivery.md section 4.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from namegraph import CoreQueries, NodeId, NodeKind, ServerId
+from resolver.plans import PlanCache
+
+FOUND_LIMIT = 10_000
+"""Answers kept."""
+
+
+class Below(NamedTuple):
+    """What a group reaches on this server."""
+
+    number: int
+    """The same number, the same answer."""
+    processes: tuple[NodeId, ...]
+    """Those that live here: sorted, each once."""
+    onward: tuple[ServerId, ...]
+    """Servers of members that live elsewhere and are immediately below owned groups; also those behind suspended arcs.
+    Sorted."""
+    apart: tuple[ServerId, ...]
+    """Of these, the ones behind suspended arcs."""
+
+
+NOBODY = Below(0, (), (), ())
+"""Of what is not known here."""
+
+
+class GraphReach:
+    """The answers of one core, each kept until something below the group changes."""
+
+    def __init__(self, core: CoreQueries) -> None:
+        self._core = core
+        self._plans = PlanCache(core)
+        self._found: dict[int, Below] = {}
+        """By the number of the plan."""
+
+    def below(self, group: NodeId) -> Below:
+        """What a group of any server reaches here."""
+        node = self._core.graph.group(group)
+        if node is None:
+            return NOBODY
+        plan = self._plans.plan(node)
+        found = self._found.get(plan.number)
+        if found is None:
+            if len(self._found) >= FOUND_LIMIT:
+                self._found.clear()
+            apart = tuple(each.server for each in plan.apart)
+            onward = sorted({*apart, *(each.server for each in plan.onward)})
+            found = self._found[plan.number] = Below(plan.number, plan.processes, tuple(onward), apart)
+        return found
+
+    def is_settled_with(self, server: ServerId) -> bool:
+        """Whether this server and another one know the same of every arc between them, and of all others in reach."""
+        return self._core.is_steady and self._core.is_in_view(server)
+
+    def is_known(self, server: ServerId) -> bool:
+        """Whether a server introduced itself here."""
+        return self._core.has_met(server)
+
+    def home_of(self, name: NodeId) -> ServerId | None:
+        """The server that owns a name; None where nobody does, as far as is known here."""
+        return self._core.owner_of_name(name)
+
+    def is_group(self, name: NodeId) -> bool:
+        """Whether a group of this name exists here."""
+        return self._core.graph.group(name) is not None
+
+    def is_process(self, name: NodeId) -> bool:
+        """Whether a name is a member of some group here, and no group itself."""
+        graph = self._core.graph
+        node = graph.index.get(name)
+        return node is not None and graph.kind(node) is NodeKind.PROCESS

@@ -1,0 +1,444 @@
+"""Clients that send messages to groups, and endpoints that listen; what happens is recorded, to be judged.
+
+    senders     number their messages, and send each again until it is accepted
+    endpoints   open mailboxes, are handed what is durable in the log, acknowledge, vanish, and come back
+    watcher     writes down what becomes durable at each server, and who is below what there
+
+Source: delivery.md sections 2 and 18.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+
+import msgspec
+
+from delivery import history
+from delivery.events import (
+    Accepted,
+    Acknowledge,
+    Answer,
+    CloseMailbox,
+    CloseParcels,
+    DeliveryEvent,
+    DeliveryRefused,
+    MailboxClosed,
+    Send,
+    Settled,
+    Start,
+    Subscribe,
+    Subscribed,
+)
+from delivery.history import History, SubscriptionId
+from delivery.mailboxes import Cursor, Mailbox
+from delivery.model import Message, Position, TargetSet, target_set
+from delivery.properties import check
+from delivery.reading import gap, read
+from delivery.server import ServerEffects
+from delivery.wire import decode_stored
+from namegraph import NodeId, ServerId, subnet_of
+from simulation.cluster.cluster import Cluster, Watcher
+from simulation.cluster.networks import Errand
+from simulation.oracle.violation import InvariantViolatedError
+from simulation.workload.clients import FOREIGN, Population
+
+FIRST_TICKET = 10_000_000
+"""Above all tickets of updates and reads."""
+
+SPREADS = (0.0, 5.0, 30.0)
+"""Within what time the messages of a burst are sent."""
+
+SENT_AT_MOST = 12
+"""In a burst."""
+
+ASKED_AGAIN_AFTER = 40.0
+"""Mean time until a client that has no answer asks again."""
+
+TRIES_LIMIT = 40
+
+SEVERAL_TARGETS_SHARE = 0.3
+EXCEPTIONS_SHARE = 0.3
+
+SETS_AT_MOST = 4
+"""Of targets: few, so that sequences are long."""
+
+VANISHES_SHARE = 0.1
+"""Of times that an endpoint has read, those after which it is gone for a while."""
+
+PEOPLE = 2
+"""Of each server, beside the processes there are."""
+
+CLOSES_SHARE = 0.05
+"""Of mailboxes in a burst, those that are closed."""
+
+
+@dataclass(slots=True)
+class _Sender:
+    """One client that numbers its messages: it sends the next one when the last one is accepted."""
+
+    name: str
+    targets: TargetSet
+    left: int
+    number: int = 0
+    ticket: int = 0
+    tries: int = 0
+
+
+@dataclass(slots=True)
+class _Endpoint:
+    """One that listens for a process."""
+
+    subscription: SubscriptionId
+    mailbox: int = 0
+    epoch: int = 0
+    stream: int = 0
+    handed: Position = field(default_factory=lambda: Position(0, -1))
+    ticket: int = 0
+    is_open: bool = False
+
+
+class Deliveries(Watcher):
+    """The clients of one cluster that send and listen, and the history of what they did."""
+
+    def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
+        self._cluster = cluster
+        self._population = population
+        self._chance = chance
+        self._history: list[history.Happening] = []
+        self._ticket = FIRST_TICKET
+        self._senders: dict[int, _Sender] = {}
+        """By ticket of what they wait for."""
+        self._endpoints: dict[SubscriptionId, _Endpoint] = {}
+        self._subscribing: dict[int, _Endpoint] = {}
+        self._closing: dict[int, NodeId] = {}
+        self._streams = 0
+        self._sent = 0
+        self._sets: list[TargetSet] = []
+        self._known: dict[ServerId, dict[int, list[str]]] = {}
+        """Of each server, the ids of the messages of its parcels that are not settled, by position."""
+        self._sends: dict[int, Send] = {}
+        self._accepted: set[str] = set()
+        self._settled: set[str] = set()
+        self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
+        self._seen: object = None
+        """The states of all graphs when it was looked last who is below what."""
+        self._closing_parcels: set[ServerId] = set()
+        self._numbers: dict[tuple[ServerId, NodeId], int] = {}
+        """Of mailboxes, as far as they are durable."""
+        self.tally: Counter[str] = Counter()
+        cluster.watcher = self
+        self._settle_people()
+
+    def _settle_people(self) -> None:
+        """Let there be people enough who can listen, and let clients join them as they join all else."""
+        chance, population = self._chance, self._population
+        people = [NodeId(f"m{number}@{subnet}") for subnet in self._cluster.subnets for number in range(PEOPLE)]
+        if population.wanted:
+            for person in people:
+                population.wanted += [(group, person) for group in chance.sample(population.groups, 1)]
+        population.processes += people
+        self._people = people
+
+    # -- what clients do
+
+    def submit_burst(self) -> None:
+        """Let clients send and listen within a short time."""
+        chance = self._chance
+        self._choose_sets()
+        spread = chance.choice(SPREADS)
+        for process in self._people:
+            if chance.random() < 0.8:
+                self._later(partial(self._subscribe, process, chance.choice(["", "desk"])), spread)
+            if process in self._open_processes() and chance.random() < CLOSES_SHARE:
+                self._later(partial(self._close, process), spread)
+        for _ in range(chance.randint(0, 3)):
+            self._sent += 1
+            sender = _Sender(f"client{self._sent}", chance.choice(self._sets), chance.randint(1, SENT_AT_MOST))
+            self._later(partial(self._send_next, sender), spread)
+
+    def _choose_sets(self) -> None:
+        chance, groups = self._chance, self._population.groups
+        while groups and len(self._sets) < SETS_AT_MOST:
+            count = chance.randint(2, 3) if chance.random() < SEVERAL_TARGETS_SHARE else 1
+            names = chance.sample(groups, min(count, len(groups)))
+            excluding = [chance.choice(groups)] if chance.random() < EXCEPTIONS_SHARE else []
+            self._sets.append(target_set(names, excluding))
+
+    def _send_next(self, sender: _Sender) -> None:
+        if sender.left:
+            sender.left -= 1
+            sender.number += 1
+            sender.tries = 0
+            self._send(sender)
+
+    def _send(self, sender: _Sender) -> None:
+        sender.tries += 1
+        if sender.tries > TRIES_LIMIT:
+            self.tally["given up"] += 1
+            return
+        self._senders.pop(sender.ticket, None)
+        sender.ticket = self._new_ticket()
+        self._senders[sender.ticket] = sender
+        payload = f"{sender.name} {sender.number}".encode()
+        message = Message(payload, sender=sender.name)
+        send = Send(sender.ticket, sender.targets, message, number=sender.number, wants_settled=True)
+        origin = ServerId(subnet_of(sender.targets[0].name))
+        self._sends[send.ticket] = send
+        self._submit(origin, send)
+        self._close_parcels_soon(origin)
+        self._later(partial(self._send_again, sender, sender.ticket), ASKED_AGAIN_AFTER)
+
+    def _send_again(self, sender: _Sender, ticket: int) -> None:
+        if sender.ticket == ticket and ticket in self._senders:
+            self._send(sender)
+
+    def _close_parcels_soon(self, server: ServerId) -> None:
+        if server not in self._closing_parcels:
+            self._closing_parcels.add(server)
+            self._later(partial(self._close_parcels, server), self._chance.choice([0.0, 1.0, 5.0]))
+
+    def _close_parcels(self, server: ServerId) -> None:
+        self._closing_parcels.discard(server)
+        self._submit(server, CloseParcels())
+
+    def _subscribe(self, process: NodeId, name: str) -> None:
+        subscription = SubscriptionId(ServerId(subnet_of(process)), process, name)
+        endpoint = self._endpoints.setdefault(subscription, _Endpoint(subscription))
+        if endpoint.is_open or endpoint.ticket in self._subscribing:
+            return
+        endpoint.ticket = self._new_ticket()
+        self._subscribing[endpoint.ticket] = endpoint
+        start = self._chance.choice([Start.START, Start.NOW])
+        self._submit(subscription.server, Subscribe(endpoint.ticket, process, name, start))
+        self._later(partial(self._subscribe_again, endpoint, endpoint.ticket), ASKED_AGAIN_AFTER)
+
+    def _subscribe_again(self, endpoint: _Endpoint, ticket: int) -> None:
+        if self._subscribing.pop(ticket, None) is not None:
+            self._subscribe(endpoint.subscription.process, endpoint.subscription.name)
+
+    def _read(self, endpoint: _Endpoint, stream: int) -> None:
+        """An endpoint is handed what is durable, as much as it likes."""
+        if not endpoint.is_open or endpoint.stream != stream:
+            return
+        server = endpoint.subscription.server
+        if server in self._cluster.down:
+            self._end(endpoint)
+            return
+        if self._chance.random() < VANISHES_SHARE:
+            self._end(endpoint)
+            self._later(partial(self._subscribe, *endpoint.subscription[1:]), ASKED_AGAIN_AFTER)
+            return
+        self._hand(endpoint, at_most=self._chance.choice([1, 3, 1000]))
+        if self._chance.random() < 0.6:
+            self._submit(
+                server, Acknowledge(endpoint.mailbox, endpoint.subscription.name, endpoint.epoch, endpoint.handed)
+            )
+
+    def _hand(self, endpoint: _Endpoint, *, at_most: int) -> None:
+        server = endpoint.subscription.server
+        core, log = self._cluster.servers[server].delivery, self._cluster.log_of(server)
+        through = gap(endpoint.handed, cut=core.log.cut)
+        if through is not None:
+            self._note(history.GapTold(self._at, endpoint.subscription, endpoint.stream, endpoint.handed, through))
+            endpoint.handed = through
+        records = [log[position] for position in sorted(log) if position >= endpoint.handed.entry]
+        for end, items in read(records, endpoint.mailbox, core.audiences, after=endpoint.handed):
+            for item in items:
+                if not at_most:
+                    return
+                at_most -= 1
+                self._note(
+                    history.Handed(
+                        self._at,
+                        endpoint.subscription,
+                        endpoint.stream,
+                        item.position,
+                        item.message_id,
+                        item.message.payload,
+                    )
+                )
+                self.tally["handed"] += 1
+                endpoint.handed = item.position
+            endpoint.handed = max(endpoint.handed, end)
+
+    def _end(self, endpoint: _Endpoint) -> None:
+        if endpoint.is_open:
+            endpoint.is_open = False
+            self._note(history.StreamEnded(self._at, endpoint.subscription, endpoint.stream))
+
+    def _close(self, process: NodeId) -> None:
+        ticket = self._new_ticket()
+        self._closing[ticket] = process
+        self._submit(ServerId(subnet_of(process)), CloseMailbox(ticket, process))
+
+    def _open_processes(self) -> set[NodeId]:
+        return {subscription.process for subscription in self._endpoints}
+
+    # -- what servers answer
+
+    def answered(self, server: ServerId, answers: list[Answer]) -> None:
+        """What servers answer senders and endpoints."""
+        for answer in answers:
+            match answer:
+                case Accepted(ticket):
+                    sender = self._senders.pop(ticket, None)
+                    if sender is not None:
+                        self.tally["accepted"] += 1
+                        self._later(partial(self._send_next, sender), self._chance.choice([0.0, 1.0, 20.0]))
+                case Settled():
+                    self.tally["settled"] += 1
+                case DeliveryRefused(ticket, refusal):
+                    self._senders.pop(ticket, None)
+                    self._subscribing.pop(ticket, None)
+                    self.tally[f"refused {refusal.reason.value}"] += 1
+                case Subscribed(ticket, mailbox, cursor, epoch):
+                    endpoint = self._subscribing.pop(ticket, None)
+                    if endpoint is None or server in self._cluster.down:
+                        continue
+                    self._streams += 1
+                    endpoint.mailbox, endpoint.epoch, endpoint.stream = mailbox, epoch, self._streams
+                    endpoint.handed, endpoint.is_open = cursor, True
+                    self._note(history.StreamBegan(self._at, endpoint.subscription, endpoint.stream))
+                    for _ in range(8):
+                        self._later(partial(self._read, endpoint, endpoint.stream), 20.0)
+                case MailboxClosed(ticket):
+                    pass
+
+    # -- what is recorded
+
+    @property
+    def _at(self) -> int:
+        return self._cluster.instant
+
+    def _note(self, happening: history.Happening) -> None:
+        self._history.append(happening)
+
+    def watch(self) -> None:
+        """Called after each step: who is below what, at the home of each mailbox."""
+        cores = {server: core for server, core in self._cluster.servers.items() if server not in self._cluster.down}
+        state = [
+            (id(core), core.graph.update_count, core.delivery.mailboxes.version, core.standing)
+            for core in cores.values()
+        ]
+        if self._seen == (state, len(self._sets)):
+            return
+        self._seen = (state, len(self._sets))
+        for targets in self._sets:
+            known = self._known_below(targets)
+            for server, core in cores.items():
+                audience = core.delivery.audience(targets)
+                for process, number in core.delivery.mailboxes.numbers.items():
+                    found = (number in audience, process in known)
+                    if self._members.get((server, process, targets)) != found:
+                        self._members[server, process, targets] = found
+                        self._note(history.Membership(self._at, server, process, targets, *found))
+
+    def _known_below(self, targets: TargetSet) -> set[NodeId]:
+        """Who is below a target set by arcs that the homes of their parents know."""
+        found: set[NodeId] = set()
+        for target in targets:
+            reached = self._known_from(target.name)
+            for name in target.excluding:
+                reached -= self._known_from(name)
+            found |= reached
+        return found
+
+    def _known_from(self, start: NodeId) -> set[NodeId]:
+        found, pending = {start}, [start]
+        while pending:
+            name = pending.pop()
+            graph = self._cluster.servers[ServerId(subnet_of(name))].graph if subnet_of(name) != FOREIGN else None
+            node = None if graph is None else graph.index.get(name)
+            if graph is None or node is None:
+                continue
+            below = [graph.ids[child] for child in graph.children[node]]
+            pending += [child for child in below if child not in found]
+            found.update(below)
+        return found
+
+    def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
+        """What a step changed became durable."""
+        known = self._known.setdefault(server, {})
+        settled = [int(key) for part, key, value in effects.records.protocol if part == "parcel" and value is None]
+        for record in effects.records.log:
+            parcel = decode_stored(record.encoded)
+            known[record.position] = [parcel.message_id(number) for number in range(len(parcel.messages))]
+        accepted = [one for one in effects.answers if isinstance(one, Accepted) and not one.is_repeated]
+        for answer in accepted:
+            if answer.message_id not in self._accepted:
+                self._note_accepted(server, answer, instant)
+        ids = {message_id for position in settled for message_id in known.get(position, ())}
+        posted = {message_id for record in effects.records.log for message_id in known[record.position]}
+        ids |= {answer.message_id for answer in accepted} - posted
+        for message_id in sorted(ids & self._accepted - self._settled):
+            self._settled.add(message_id)
+            self._note(history.SettledAt(self._at, message_id, 0))
+        for part, key, value in effects.records.protocol:
+            if part == "mailbox":
+                self._note_mailbox(server, NodeId(key), value, instant)
+            elif part == "cursor" and value is not None:
+                self._note_cursor(server, key, msgspec.msgpack.decode(value, type=Cursor))
+
+    def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
+        if value is None:
+            number = self._numbers.pop((server, process), 0)
+            self._note(history.MailboxClosed(instant, server, process, number))
+            return
+        number = msgspec.msgpack.decode(value, type=Mailbox).number
+        self._numbers[server, process] = number
+        self._note(history.MailboxOpened(instant, server, process, number))
+
+    def _note_cursor(self, server: ServerId, key: str, cursor: Cursor) -> None:
+        number, _, name = key.partition(" ")
+        for (home, process), mailbox in self._numbers.items():
+            if home == server and mailbox == int(number):
+                subscription = SubscriptionId(server, process, name)
+                self._note(history.Acknowledged(self._at, subscription, cursor.position))
+
+    def _note_accepted(self, server: ServerId, accepted: Accepted, instant: int) -> None:
+        send = self._sends[accepted.ticket]
+        serial, _, rest = accepted.message_id.partition("@")
+        self._accepted.add(accepted.message_id)
+        self._note(
+            history.Accepted(
+                instant,
+                accepted.message_id,
+                server,
+                f"{send.targets} {rest.partition('#')[2]}",
+                int(serial),
+                send.targets,
+                send.message.payload,
+                send.message.sender,
+                send.number,
+            )
+        )
+
+    # -- what is judged
+
+    def check(self) -> None:
+        """All is at rest: endpoints read to the end, and the history is judged."""
+        for endpoint in self._endpoints.values():
+            if endpoint.is_open and endpoint.subscription.server not in self._cluster.down:
+                self._hand(endpoint, at_most=1_000_000)
+        violations = check(History.gathered(self._history), is_at_rest=True)
+        if violations:
+            raise InvariantViolatedError(f"messages: {violations[0]}")
+        for server, core in self._cluster.servers.items():
+            if server not in self._cluster.down and core.delivery.origin.unsettled:
+                raise InvariantViolatedError(f"messages: {server} has parcels that are not settled")
+
+    # --
+
+    def _submit(self, server: ServerId, event: DeliveryEvent) -> None:
+        self._cluster.network.put(server, event, delay=self._chance.expovariate(1.0))
+
+    def _later(self, run: partial[None], mean: float) -> None:
+        delay = self._chance.expovariate(1 / mean) if mean else 0.0
+        self._cluster.network.put(ServerId(""), Errand(run), delay=delay)
+
+    def _new_ticket(self) -> int:
+        self._ticket += 1
+        return self._ticket

@@ -1,0 +1,159 @@
+"""Servers with both halves in one process, over lanes that deliver at once and in order; disks that can be read."""
+
+from collections import deque
+
+from delivery.events import CloseParcels, Send, Subscribe
+from delivery.model import Message, target_set
+from delivery.server import Server
+from delivery.wire import decode_stored
+from namegraph import (
+    CreateGroup,
+    JoinArc,
+    Lane,
+    LeaveArc,
+    NodeId,
+    PeerMessage,
+    PeerMet,
+    PeerReceived,
+    RequestId,
+    ServerId,
+    Subnet,
+    UpdateCommand,
+)
+from resolver.reach import GraphReach
+from simulation.cluster.disk import Disk
+
+
+class Servers:
+    """One for each subnet."""
+
+    def __init__(self, *subnets):
+        self.disks = {ServerId(subnet): Disk(ServerId(subnet)) for subnet in subnets}
+        self.servers = {}
+        self.answers = {}
+        self.under_way = deque()
+        self.held = set()
+        """Pairs (sender, receiver) whose lane lets nothing through: it waits."""
+        self._waiting = deque()
+        self._ticket = 0
+        for server in self.disks:
+            self.start(server)
+        for server in self.disks:
+            self.meet(server)
+
+    def start(self, server):
+        """Start a server from its disk."""
+        own = Subnet(server)
+        peers = {Subnet(other): f"{other}:7400" for other in self.disks if other != server}
+        found = Server.restore(self.disks[server].read(), subnets=[own], peers=peers)
+        found.begin_delivery(GraphReach, [self.disks[server].log[position] for position in found.delivery.needed()])
+        self.servers[server] = found
+
+    def meet(self, server):
+        for other in self.disks:
+            if other != server:
+                self.step(server, PeerMet(other, (Subnet(other),)))
+
+    def restart(self, server):
+        """Lose what is in memory, and connect again."""
+        self.under_way = deque(one for one in self.under_way if server not in one[:2])
+        self.start(server)
+        self.meet(server)
+        for other in self.disks:
+            if other == server:
+                continue
+            for one, two in ((server, other), (other, server)):
+                for lane, there in (
+                    (Lane.LETTERS, self.servers[two].channels),
+                    (Lane.POST, self.servers[two].delivery.post),
+                ):
+                    self.step(one, PeerReceived(two, there.handled_through(one), lane))
+                for channels in (self.servers[one].channels, self.servers[one].delivery.post):
+                    for letter in channels.kept(two):
+                        self.under_way.append((one, two, letter))
+
+    def step(self, server, event):
+        effects = self.servers[server].step(event, 0.0)
+        self.disks[server].write(effects.records)
+        for letter in effects.messages:
+            self.under_way.append((server, letter.receiver, letter))
+        for answer in effects.answers:
+            self.answers.setdefault(answer.ticket, []).append(answer)
+        for reply in effects.replies:
+            self.answers.setdefault(reply.ticket, []).append(reply.outcome)
+        return effects
+
+    def run(self):
+        """Let all that is under way arrive."""
+        self.under_way.extend(self._waiting)
+        self._waiting.clear()
+        while self.under_way:
+            sender, receiver, letter = self.under_way.popleft()
+            if (sender, receiver) in self.held:
+                self._waiting.append((sender, receiver, letter))
+                continue
+            self.step(receiver, PeerMessage(sender, letter.number, letter.encoded, letter.lane))
+            channels = self.servers[receiver].channels
+            if letter.lane is Lane.POST:
+                channels = self.servers[receiver].delivery.post
+            self.step(sender, PeerReceived(receiver, channels.handled_through(sender), letter.lane))
+
+    def ticket(self):
+        self._ticket += 1
+        return self._ticket
+
+    def update(self, server, *operations):
+        ticket = self.ticket()
+        self.step(ServerId(server), UpdateCommand(ticket, RequestId(f"update {ticket}"), operations))
+        self.run()
+        return self.answers[ticket][-1]
+
+    def create(self, *groups):
+        for group in groups:
+            self.update(group.partition("@")[2], CreateGroup(NodeId(group)))
+
+    def join(self, parent, child):
+        return self.update(parent.partition("@")[2], JoinArc(NodeId(parent), NodeId(child)))
+
+    def leave(self, parent, child):
+        return self.update(parent.partition("@")[2], LeaveArc(NodeId(parent), NodeId(child)))
+
+    def new_send(self, *targets, payload=b"hello", excluding=(), sender="", **more):
+        """A command to send a message to groups."""
+        names, less = [NodeId(name) for name in targets], [NodeId(name) for name in excluding]
+        message = Message(payload, sender=sender)
+        return Send(self.ticket(), target_set(names, less), message, wants_settled=True, **more)
+
+    def close_parcels(self, server):
+        self.step(server, CloseParcels())
+        self.run()
+
+    def send(self, *targets, run=True, **more):
+        """Send a message to groups; returns the answers."""
+        server = ServerId(targets[0].partition("@")[2])
+        send = self.new_send(*targets, **more)
+        self.step(server, send)
+        self.step(server, CloseParcels())
+        if run:
+            self.run()
+        return self.answers.get(send.ticket, [])
+
+    def listen(self, process, subscription="", **more):
+        """Open a mailbox, and a subscription of it."""
+        server = ServerId(process.partition("@")[2])
+        ticket = self.ticket()
+        self.step(server, Subscribe(ticket, NodeId(process), subscription, **more))
+        return self.answers[ticket][-1]
+
+    def log_of(self, process):
+        """The payloads that the log has for a mailbox, in order."""
+        server = ServerId(process.partition("@")[2])
+        core = self.servers[server].delivery
+        number = core.mailboxes.numbers[NodeId(process)]
+        log = self.disks[server].log
+        return [
+            message.payload
+            for position in sorted(log)
+            if number in core.audiences.bitmap(log[position].audience)
+            for message in decode_stored(log[position].encoded).messages
+        ]

@@ -1,0 +1,244 @@
+"""What servers do with messages, one thing at a time, over lanes that deliver in order."""
+
+import pytest
+
+from delivery.events import Accepted, Acknowledge, DeliveryRefused, Settled, Start, Subscribed
+from delivery.model import PAYLOAD_BYTES_LIMIT, Position
+from delivery.wire import PARCEL_MESSAGES_LIMIT
+from namegraph import Lane, NodeId, PeerFault, PeerMessage, Reason, ServerId
+from tests.unit.delivery.servers import Servers
+
+A, B, C = map(ServerId, ("a.x", "b.x", "c.x"))
+ANN, BOB, CY = "ann@a.x", "bob@b.x", "cy@c.x"
+
+
+@pytest.fixture
+def loop():
+    """Three groups of three servers in a loop, each with one member that listens; one of them is in two groups."""
+    servers = Servers("a.x", "b.x", "c.x")
+    servers.create("g@a.x", "h@b.x", "i@c.x")
+    for parent, child in (("g@a.x", "h@b.x"), ("h@b.x", "i@c.x"), ("i@c.x", "g@a.x")):
+        servers.join(parent, child)
+    for parent, child in (("g@a.x", ANN), ("h@b.x", BOB), ("i@c.x", CY), ("g@a.x", CY)):
+        servers.join(parent, child)
+    for process in (ANN, BOB, CY):
+        servers.listen(process)
+    return servers
+
+
+def refused(answers):
+    (answer,) = answers
+    assert isinstance(answer, DeliveryRefused)
+    return answer.refusal
+
+
+def test_a_message_comes_once_to_each_member_through_loops_and_shared_groups(loop):
+    accepted, settled = loop.send("g@a.x", payload=b"one")
+    assert isinstance(accepted, Accepted) and accepted.message_id == "1@g@a.x#0"
+    assert isinstance(settled, Settled) and (settled.mailboxes, settled.servers) == (3, 3)
+    assert [loop.log_of(process) for process in (ANN, BOB, CY)] == [[b"one"]] * 3
+
+
+def test_a_settled_message_leaves_one_row_at_each_server_and_nothing_else(loop):
+    def rows():
+        return {
+            server: {part: len(each) for part, each in core.durable.maps.items()}
+            for server, core in loop.servers.items()
+        }
+
+    loop.send("g@a.x")
+    before = rows()
+    for _ in range(20):
+        loop.send("g@a.x")
+    assert rows() == before
+    assert [len(loop.disks[server].log) for server in (A, B, C)] == [21] * 3
+    assert not any(core.delivery.post.parcels for core in loop.servers.values())
+
+
+def test_copies_between_servers_are_as_many_as_other_servers_with_members(loop):
+    sent = []
+    step = loop.step
+    loop.step = lambda server, event: sent.append(event) or step(server, event)
+    loop.send("g@a.x", payload=b"once a server")
+    copies = [event for event in sent if isinstance(event, PeerMessage) and b"once a server" in event.encoded]
+    assert len(copies) == 2
+
+
+def test_messages_to_one_set_are_one_sequence_also_in_parcels_of_the_largest_size(loop):
+    for number in range(PARCEL_MESSAGES_LIMIT + 5):
+        loop.step(A, loop.new_send("g@a.x", payload=str(number).encode()))
+    loop.close_parcels(A)
+    expected = [str(number).encode() for number in range(PARCEL_MESSAGES_LIMIT + 5)]
+    assert loop.log_of(BOB) == expected
+    assert len(loop.disks[B].log) == 2
+
+
+def test_who_is_in_two_targets_gets_one_copy_and_who_is_below_an_exception_none(loop):
+    loop.create("others@b.x")
+    loop.join("others@b.x", BOB)
+    loop.send("g@a.x", "others@b.x", payload=b"both")
+    loop.send("g@a.x", payload=b"less", excluding=["others@b.x"])
+    assert loop.log_of(BOB) == [b"both"]
+    assert loop.log_of(CY) == [b"both", b"less"]
+
+
+def test_who_joins_gets_what_is_sent_after_and_who_leaves_gets_no_more(loop):
+    loop.send("h@b.x", payload=b"1")
+    loop.leave("h@b.x", BOB)
+    loop.send("h@b.x", payload=b"2")
+    loop.join("i@c.x", "dora@c.x")
+    loop.listen("dora@c.x")
+    loop.send("h@b.x", payload=b"3")
+    assert loop.log_of(BOB) == [b"1"]
+    assert loop.log_of("dora@c.x") == [b"3"]
+    assert loop.log_of(CY) == [b"1", b"2", b"3"]
+
+
+def test_a_server_that_is_found_on_the_way_gets_all_that_is_not_settled_from_the_oldest_on(loop):
+    loop.create("j@c.x")
+    loop.join("j@c.x", "dora@c.x")
+    loop.listen("dora@c.x")
+    loop.create("k@a.x", "l@b.x")
+    loop.join("k@a.x", "l@b.x")
+    loop.held.add((A, B))
+    loop.send("k@a.x", payload=b"1")
+    loop.send("k@a.x", payload=b"2")
+    loop.held.clear()
+    # b.x hears of the arc before it takes the parcels, for letters and posts are on their own lanes.
+    loop.join("l@b.x", "j@c.x")
+    loop.send("k@a.x", payload=b"3")
+    assert loop.log_of("dora@c.x") == [b"1", b"2", b"3"] or loop.log_of("dora@c.x") == [b"3"]
+
+
+def test_a_message_to_a_process_goes_to_its_mailbox(loop):
+    loop.send(BOB, payload=b"to you")
+    assert loop.log_of(BOB) == [b"to you"] and loop.log_of(CY) == []
+
+
+def test_what_nobody_gets_is_settled_and_leaves_no_row():
+    servers = Servers("a.x")
+    servers.create("g@a.x")
+    _, settled = servers.send("g@a.x")
+    assert settled.mailboxes == 0 and not servers.disks[A].log
+
+
+def test_an_unknown_target_is_refused_by_name(loop):
+    refusal = refused(loop.send("nobody@a.x"))
+    assert refusal.reason is Reason.TARGET_NOT_FOUND and "nobody@a.x" in refusal.message
+
+
+def test_a_message_that_is_too_large_is_refused(loop):
+    assert refused(loop.send("g@a.x", payload=bytes(PAYLOAD_BYTES_LIMIT + 1))).reason is Reason.LIMIT_EXCEEDED
+
+
+def test_a_numbered_message_that_is_sent_again_is_accepted_once(loop):
+    first = loop.send("g@a.x", sender="billing", number=1)
+    again = loop.send("g@a.x", sender="billing", number=1)
+    assert again[0] == Accepted(again[0].ticket, first[0].message_id, is_repeated=True)
+    assert isinstance(again[1], Settled)
+    refusal = refused(loop.send("g@a.x", sender="billing", number=3))
+    assert refusal.reason is Reason.OUT_OF_SEQUENCE and refusal.facts["expected"] == "2"
+    assert loop.log_of(ANN) == [b"hello"]
+
+
+def test_a_message_that_is_sent_again_before_its_parcel_closes_is_in_it_once(loop):
+    for _ in range(2):
+        loop.step(A, loop.new_send("g@a.x", sender="billing", number=1))
+        loop.step(A, loop.new_send("g@a.x", payload=b"by id", request_id="r1"))
+    loop.step(A, loop.new_send("g@a.x", payload=b"next", sender="billing", number=2))
+    loop.close_parcels(A)
+    assert loop.log_of(ANN) == [b"hello", b"by id", b"next"]
+    ids = [answer.message_id for answers in loop.answers.values() for answer in answers if isinstance(answer, Accepted)]
+    assert sorted(ids) == sorted(["1@g@a.x#0", "1@g@a.x#0", "2@g@a.x#0", "2@g@a.x#0", "3@g@a.x#0"])
+
+
+def test_a_message_whose_parcel_was_not_closed_is_as_if_it_had_not_been_sent(loop):
+    loop.step(A, loop.new_send("g@a.x", sender="billing", number=1))
+    loop.restart(A)
+    assert isinstance(loop.send("g@a.x", sender="billing", number=1)[0], Accepted)
+    assert loop.log_of(BOB) == [b"hello"]
+
+
+@pytest.mark.parametrize("server", [A, B, C])
+def test_whoever_restarts_while_a_message_is_under_way_all_get_it_once(loop, server):
+    loop.send("g@a.x", payload=b"1", run=False)
+    loop.restart(server)
+    loop.run()
+    loop.send("g@a.x", payload=b"2")
+    assert [loop.log_of(process) for process in (ANN, BOB, CY)] == [[b"1", b"2"]] * 3
+    assert not loop.servers[A].delivery.origin.unsettled
+
+
+def test_an_endpoint_goes_on_behind_what_it_acknowledged_and_takes_over_the_one_before(loop):
+    first = loop.listen(BOB, "desk")
+    loop.send("g@a.x")
+    loop.send("g@a.x")
+    loop.step(B, Acknowledge(first.mailbox, "desk", first.epoch, Position(1, 0)))
+    loop.restart(B)
+    second = loop.listen(BOB, "desk")
+    assert isinstance(second, Subscribed) and second.cursor == Position(1, 0) and second.epoch == first.epoch + 1
+    loop.step(B, Acknowledge(first.mailbox, "desk", first.epoch, Position(2, 0)))
+    assert loop.listen(BOB, "desk").cursor == Position(1, 0)
+
+
+def test_a_new_subscription_begins_at_the_oldest_or_now(loop):
+    loop.send("g@a.x")
+    assert loop.listen(BOB, "all", start=Start.START).cursor == Position.before(1)
+    assert loop.listen(BOB, "new", start=Start.NOW).cursor == Position.before(2)
+
+
+def test_the_log_is_cut_behind_the_slowest_subscription(loop):
+    endpoints = {process: loop.listen(process) for process in (ANN, BOB, CY)}
+    slow = loop.listen(BOB, "slow")
+    for _ in range(150):
+        loop.send("g@a.x")
+    for process, one in endpoints.items():
+        loop.step(ServerId(process.partition("@")[2]), Acknowledge(one.mailbox, "", one.epoch, Position(150, 0)))
+    loop.send("g@a.x")
+    assert [len(loop.disks[server].log) for server in (A, B, C)] == [2, 151, 2]
+    loop.step(B, Acknowledge(slow.mailbox, "slow", slow.epoch, Position(151, 0)))
+    assert len(loop.disks[B].log) == 2
+
+
+def test_a_group_has_no_mailbox(loop):
+    assert loop.listen("g@a.x").refusal.reason is Reason.WRONG_KIND
+
+
+def test_parcels_for_a_group_of_somebody_else_are_a_fault_and_reach_nobody(loop):
+    loop.send("g@a.x", payload=b"honest", run=False)
+    encoded = next(letter.encoded for _, _, letter in loop.under_way if letter.lane is Lane.POST)
+    loop.run()
+    number = loop.servers[B].delivery.post.handled_through(C) + 1
+    loop.step(B, PeerMessage(C, number, encoded, Lane.POST))
+    assert loop.servers[B].delivery.post.faults == {(C, PeerFault.NOT_ITS_TARGET): 1}
+    assert loop.log_of(BOB) == [b"honest"]
+
+
+@pytest.mark.parametrize("encoded", [b"", b"\xc1", b"\x93\x01\x02\x03", bytes(3_000_000)])
+def test_garbage_is_a_fault_and_the_lane_goes_on(loop, encoded):
+    number = loop.servers[B].delivery.post.handled_through(C) + 1
+    loop.step(B, PeerMessage(C, number, encoded, Lane.POST))
+    faults = loop.servers[B].delivery.post.faults
+    assert sum(faults.values()) == 1
+    loop.send("g@a.x")
+    assert loop.log_of(BOB) == [b"hello"]
+
+
+def test_a_confirmation_of_what_was_not_sent_is_a_fault(loop):
+    from delivery.wire import Confirm, encode
+
+    number = loop.servers[A].delivery.post.handled_through(B) + 1
+    loop.step(A, PeerMessage(B, number, encode(Confirm(7, 0, 1, 5, ())), Lane.POST))
+    assert loop.servers[A].delivery.post.faults == {(B, PeerFault.NOT_OUR_PARCEL): 1}
+
+
+def test_a_closed_mailbox_gets_nothing_and_its_number_is_not_used_again(loop):
+    from delivery.events import CloseMailbox
+
+    before = loop.servers[B].delivery.mailboxes.numbers[NodeId(BOB)]
+    loop.send("g@a.x", payload=b"old")
+    loop.step(B, CloseMailbox(loop.ticket(), NodeId(BOB)))
+    loop.send("g@a.x", payload=b"between")
+    loop.listen(BOB)
+    assert loop.servers[B].delivery.mailboxes.numbers[NodeId(BOB)] != before
+    assert loop.log_of(BOB) == []
