@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from shadowtree import aio as aio
     from shadowtree.client.sync import Client as Client
     from shadowtree.errors import AlreadyMember as AlreadyMember
+    from shadowtree.errors import BacklogFull as BacklogFull
     from shadowtree.errors import BadFile as BadFile
     from shadowtree.errors import ClientClosed as ClientClosed
     from shadowtree.errors import DeadlineExceeded as DeadlineExceeded
@@ -28,17 +29,28 @@ if TYPE_CHECKING:
     from shadowtree.errors import InvalidName as InvalidName
     from shadowtree.errors import InvalidRequest as InvalidRequest
     from shadowtree.errors import LimitExceeded as LimitExceeded
+    from shadowtree.errors import MailboxNotFound as MailboxNotFound
     from shadowtree.errors import NameInUse as NameInUse
     from shadowtree.errors import NotAMember as NotAMember
+    from shadowtree.errors import NotASender as NotASender
     from shadowtree.errors import OutcomeUnknown as OutcomeUnknown
+    from shadowtree.errors import OutOfSequence as OutOfSequence
     from shadowtree.errors import PermissionDenied as PermissionDenied
     from shadowtree.errors import SelfArc as SelfArc
     from shadowtree.errors import ServerFault as ServerFault
     from shadowtree.errors import ServerUnreachable as ServerUnreachable
     from shadowtree.errors import ShadowtreeError as ShadowtreeError
+    from shadowtree.errors import TakenOver as TakenOver
+    from shadowtree.errors import TargetNotFound as TargetNotFound
     from shadowtree.errors import Unavailable as Unavailable
     from shadowtree.errors import UnknownSubnet as UnknownSubnet
     from shadowtree.errors import WrongKind as WrongKind
+    from shadowtree.messages import DeadLetter as DeadLetter
+    from shadowtree.messages import DeliveryPolicy as DeliveryPolicy
+    from shadowtree.messages import Mailbox as Mailbox
+    from shadowtree.messages import Message as Message
+    from shadowtree.messages import Sent as Sent
+    from shadowtree.messages import Subscription as Subscription
     from shadowtree.results import Change as Change
     from shadowtree.results import Check as Check
     from shadowtree.results import Child as Child
@@ -72,6 +84,7 @@ _PUBLIC_NAMES = {
     "shadowtree.client.sync": ("Client",),
     "shadowtree.errors": (
         "AlreadyMember",
+        "BacklogFull",
         "BadFile",
         "ClientClosed",
         "DeadlineExceeded",
@@ -82,18 +95,24 @@ _PUBLIC_NAMES = {
         "InvalidName",
         "InvalidRequest",
         "LimitExceeded",
+        "MailboxNotFound",
         "NameInUse",
         "NotAMember",
+        "NotASender",
+        "OutOfSequence",
         "OutcomeUnknown",
         "PermissionDenied",
         "SelfArc",
         "ServerFault",
         "ServerUnreachable",
         "ShadowtreeError",
+        "TakenOver",
+        "TargetNotFound",
         "Unavailable",
         "UnknownSubnet",
         "WrongKind",
     ),
+    "shadowtree.messages": ("DeadLetter", "DeliveryPolicy", "Mailbox", "Message", "Sent", "Subscription"),
     "shadowtree.results": (
         "Change",
         "Check",

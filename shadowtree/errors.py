@@ -150,6 +150,45 @@ class HistoryForgotten(ShadowtreeError):
     reason = "HISTORY_FORGOTTEN"
 
 
+class TargetNotFound(ShadowtreeError):
+    """There is no group to send to of this id, nor a process that is in a group or has a mailbox."""
+
+    reason = "TARGET_NOT_FOUND"
+
+
+class NotASender(PermissionDenied):
+    """The caller may not send to this group."""
+
+    reason = "NOT_A_SENDER"
+
+
+class OutOfSequence(ShadowtreeError):
+    """A sender's message has a number that was used, or one too far; `facts["expected"]` is the next one.
+
+    Somebody else numbers messages under the same id, or the server lost some that it had accepted.
+    """
+
+    reason = "OUT_OF_SEQUENCE"
+
+
+class BacklogFull(LimitExceeded):
+    """Too many messages wait for servers that are out of reach, or for the database: send it again later."""
+
+    reason = "BACKLOG_FULL"
+
+
+class MailboxNotFound(ShadowtreeError):
+    """Nothing is kept for this process."""
+
+    reason = "MAILBOX_NOT_FOUND"
+
+
+class TakenOver(ShadowtreeError):
+    """Another endpoint listens on this subscription now."""
+
+    reason = "TAKEN_OVER"
+
+
 class ServerFault(ShadowtreeError):
     """The server failed, or speaks another version of the protocol."""
 
@@ -190,6 +229,12 @@ _CLASSES: tuple[type[ShadowtreeError], ...] = (
     DeadlineExceeded,
     OutcomeUnknown,
     HistoryForgotten,
+    TargetNotFound,
+    NotASender,
+    OutOfSequence,
+    BacklogFull,
+    MailboxNotFound,
+    TakenOver,
 )
 
 ERROR_OF_REASON: Mapping[str, type[ShadowtreeError]] = {error.reason: error for error in _CLASSES}

@@ -36,3 +36,26 @@ Consistency: TypeAlias = Literal["datagram", "ordered"]
 ChangeKind: TypeAlias = Literal["created", "deleted", "joined", "left"]
 
 EffectKind: TypeAlias = Literal["formed", "grown", "changed", "broken", "controlled", "released"]
+
+Quality: TypeAlias = Literal["datagram", "fifo"]
+"""What a member that is there throughout can rely on; each includes those before it."""
+
+Wait: TypeAlias = Literal["accepted", "settled"]
+
+SendState: TypeAlias = Literal["accepted", "queued", "settled"]
+
+Kept: TypeAlias = Literal["disk", "memory"]
+"""Where messages are kept that are not delivered yet."""
+
+DeadLetterCause: TypeAlias = Literal["overrun", "expired", "server retired", "refused"]
+
+MessageId: TypeAlias = str
+"""Opaque; the same at all servers."""
+
+Position: TypeAlias = str
+"""Opaque: a place in the log of one server."""
+
+SubscriptionName: TypeAlias = str
+
+SenderId: TypeAlias = str
+"""Chosen by who numbers its messages, and used by nobody else."""

@@ -33,6 +33,12 @@ STATUS_OF_REASON = {
     Reason.DEADLINE_EXCEEDED: grpc.StatusCode.DEADLINE_EXCEEDED,
     Reason.OUTCOME_UNKNOWN: grpc.StatusCode.UNKNOWN,
     Reason.HISTORY_FORGOTTEN: grpc.StatusCode.OUT_OF_RANGE,
+    Reason.TARGET_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.NOT_A_SENDER: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.OUT_OF_SEQUENCE: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.BACKLOG_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.TAKEN_OVER: grpc.StatusCode.ABORTED,
 }
 
 MESSAGE_BYTES_LIMIT = 1000

@@ -45,6 +45,10 @@ COMMANDS: Final[dict[str, _Command]] = {
     "describe": _Command("describe", "Show one group and its place in the graph."),
     "changes": _Command("changes", "Say who changed what, and when."),
     "watch": _Command("changes", "Print changes as they are committed."),
+    "send": _Command("send", "Send messages to everybody in a group."),
+    "listen": _Command("listen", "Print the messages that reach a process."),
+    "mailbox": _Command("mailbox", "Say for whom messages are kept."),
+    "dead-letters": _Command("dead_letters", "Show what could not be delivered; deliver it again, or drop it."),
     "validate": _Command("validate", "Run a file of steps and expectations."),
     "audit": _Command("audit", "Have all that the servers hold judged offline."),
     "simulate": _Command("simulate", "Run many name servers under a seed and check them."),
@@ -70,7 +74,7 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         module = import_module(f"shadowtree.cli.commands.{entry.module}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
+        command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from os import PathLike
 from pathlib import Path
@@ -20,24 +20,35 @@ from shadowtree import results
 from shadowtree.client import answers, calls, change_record
 from shadowtree.client.bulk_check import BulkCheck, awaited_batches, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
-from shadowtree.client.failures import Failure, client_closed, outcome_unknown, read_failure
+from shadowtree.client.failures import Failure, client_closed, failure_of_refusal, outcome_unknown, read_failure
 from shadowtree.client.foreign_text import cleaned
+from shadowtree.client.messages import delivery_calls, sending
+from shadowtree.client.messages.async_streams import Listener, Sender, Way
+from shadowtree.client.messages.listening import Listening
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit
 from shadowtree.errors import ShadowtreeError
+from shadowtree.messages import DeadLetter, DeliveryPolicy, Mailbox, Sent
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
+from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
 from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
 from shadowtree.vocabulary import (
     Address,
     ChildKind,
     Consistency,
     GroupId,
+    Kept,
     MemberId,
+    Position,
+    Quality,
     RequestId,
     Revision,
     Seconds,
+    SenderId,
     SubnetName,
+    SubscriptionName,
+    Wait,
 )
 
 if TYPE_CHECKING:
@@ -54,12 +65,13 @@ class _Connection:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.channel = grpc.aio.insecure_channel(address, options=OPTIONS)
-        names, admin = NameServiceStub(self.channel), AdminServiceStub(self.channel)  # type: ignore[no-untyped-call]
-        self._stubs: Any = (names, admin)
+        stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
+        self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
 
     def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
-        """Make a call of either service, to be awaited, or begin a stream."""
-        stub = self._stubs[method in calls.ADMIN_METHODS]
+        """Make a call of any service, to be awaited, or begin a stream."""
+        is_admin, is_delivery = method in calls.ADMIN_METHODS, method in calls.DELIVERY_METHODS
+        stub: Any = self._admin if is_admin else self._delivery if is_delivery else self._names
         try:
             return getattr(stub, method)(request, timeout=timeout)
         except grpc.aio.UsageError:
@@ -525,7 +537,147 @@ class Client:
         """
         return await self._call(calls.drain(restart_grace=restart_grace), timeout)
 
+    # -- messages
+
+    async def send(
+        self,
+        targets: MemberId | Iterable[MemberId],
+        payload: bytes,
+        *,
+        excluding: Iterable[GroupId] = (),
+        quality: Quality | None = None,
+        wait: Wait = "accepted",
+        deadline: Seconds | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> Sent:
+        """Send a message to everybody below a group, or several; less who is below one of `excluding`.
+
+        Returns once it is durable (`accepted`), or once every server below has it too (`settled`). Where that takes
+        longer than the timeout, or servers are away, what is returned says how far it came. `deadline`: after so many
+        seconds it is handed to nobody any more.
+        """
+        message = sending.message_request(
+            targets, payload, excluding=excluding, quality_chosen=quality, deadline=deadline, headers=headers
+        )
+        request, request_id = sending.single_request(message, wait=wait, request_id=request_id)
+        answer = sending.SingleAnswer()
+
+        async def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:
+            async for response in connection.call("Send", _once(request), remaining):
+                answer.add(response)
+            return answer.finish()
+
+        try:
+            return await self._attempt(attempt, self._limit(timeout), request_id)
+        except ShadowtreeError:
+            if answer.sent is None:
+                raise
+            return answer.sent
+
+    def sender(self, sender: SenderId, *, timeout: Seconds | None = None) -> Sender:
+        """Send many messages without waiting for each, numbered under an id of your own: each is accepted once.
+
+        To be used in a `with`, at whose end all are accepted. One id is for one sender at a time.
+        """
+        return Sender(sender, self._way(timeout))
+
+    def listen(
+        self,
+        name: MemberId | GroupId,
+        *,
+        subscription: SubscriptionName | None = None,
+        from_: Position = "start",
+        quality: Quality | None = None,
+        timeout: Seconds | None = None,
+    ) -> Listener:
+        """Listen for a process: an iterator of messages that waits for the next one.
+
+        A `subscription` has a place of its own, which goes on behind what it acknowledged. `from_` says where one that
+        does not exist yet begins: ``start``, with the oldest message that is kept for the process, or ``now``. A
+        position says that all through it is handled, whoever remembered that.
+        """
+        listening = Listening(name, subscription=subscription, from_=from_, quality_chosen=quality)
+        return Listener(listening, self._way(timeout))
+
+    async def open_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
+        """Have messages kept for a process from now on, whether it listens or not."""
+        return await self._call(delivery_calls.open_mailbox(process), timeout)
+
+    async def close_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
+        """Have nothing kept any more for a process. What was kept, and its subscriptions, are gone."""
+        return await self._call(delivery_calls.close_mailbox(process), timeout)
+
+    async def mailboxes(
+        self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None
+    ) -> AsyncIterator[Mailbox]:
+        """Yield the mailboxes of the server that owns `subnet`, or else of the server asked; sorted by process."""
+        token, limit = "", self._limit(timeout, otherwise=math.inf)
+        while True:
+            page = await self._call_within(delivery_calls.list_mailboxes(subnet, token), limit)
+            for mailbox in page.mailboxes:
+                yield delivery_calls.read_mailbox(mailbox)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def set_delivery(
+        self,
+        group: GroupId,
+        *,
+        quality: Quality | None = None,
+        kept: Kept | None = None,
+        senders: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> DeliveryPolicy:
+        """Say how messages to a group are handled; what is not given stays as it is.
+
+        `senders`: ``anyone``, ``members`` of the group, or a group whose members may send.
+        """
+        call = delivery_calls.set_delivery(group, quality_chosen=quality, kept=kept, senders=senders)
+        return await self._call(call, timeout)
+
+    async def delivery(self, group: GroupId, *, timeout: Seconds | None = None) -> DeliveryPolicy:
+        """How messages to a group are handled."""
+        return await self._call(delivery_calls.get_delivery(group), timeout)
+
+    async def dead_letters(
+        self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None
+    ) -> AsyncIterator[DeadLetter]:
+        """Yield what could not be delivered, oldest first: of one server, as `mailboxes` does."""
+        token, limit = "", self._limit(timeout, otherwise=math.inf)
+        while True:
+            page = await self._call_within(delivery_calls.list_dead_letters(subnet, token), limit)
+            for dead_letter in page.dead_letters:
+                yield delivery_calls.read_dead_letter(dead_letter)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def replay(
+        self, ids: Iterable[str] | None, subnet: SubnetName | None = None, *, timeout: Seconds | None = None
+    ) -> int:
+        """Have dead letters delivered again, late, under their old ids; None: all of one server. Returns how many."""
+        return await self._call(delivery_calls.replay(ids, subnet), timeout)
+
+    async def drop(
+        self, ids: Iterable[str] | None, subnet: SubnetName | None = None, *, timeout: Seconds | None = None
+    ) -> int:
+        """Have dead letters forgotten; None: all of one server. Returns how many."""
+        return await self._call(delivery_calls.drop(ids, subnet), timeout)
+
     # -- how calls are carried out
+
+    def _way(self, timeout: Seconds | None) -> Way:
+        limit = self._limit(timeout, otherwise=math.inf)
+        return Way(
+            connect=self._connected,
+            failure=self._failure,
+            begin_attempts=lambda: self._attempts(limit),
+            tell_wait=self._tell_wait,
+            tell_if_closed=self._tell_if_closed,
+        )
 
     def _limit(self, timeout: Seconds | None, *, otherwise: Seconds = DEFAULT_TIMEOUT_S) -> TimeLimit:
         given = self._timeout if timeout is None else timeout
@@ -646,6 +798,8 @@ class Client:
                 return await attempt(connection, attempts.timeout(time.monotonic()))
             except grpc.aio.AioRpcError as error:
                 failure = self._failure(error, connection)
+            except ShadowtreeError as error:
+                failure = failure_of_refusal(error)
             except asyncio.CancelledError:
                 self._tell_if_closed(request_id)
                 raise
@@ -679,9 +833,13 @@ class Client:
 
     async def _wait(self, attempts: Attempts, failure: Failure) -> None:
         pause = attempts.pause_after(failure, time.monotonic())
-        if self._on_wait is not None and pause:
-            self._on_wait(failure.error)
+        if pause:
+            self._tell_wait(failure.error)
         await asyncio.sleep(pause)
+
+    def _tell_wait(self, error: ShadowtreeError) -> None:
+        if self._on_wait is not None:
+            self._on_wait(error)
 
 
 async def _awaited(items: Iterable[Answer]) -> AsyncGenerator[Answer, None]:
@@ -694,3 +852,7 @@ async def _until_none(
 ) -> AsyncIterator[name_service_pb2.CheckBulkRequest]:
     while (request := await requests.get()) is not None:
         yield request
+
+
+async def _once(request: Answer) -> AsyncIterator[Answer]:
+    yield request

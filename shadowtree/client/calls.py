@@ -6,7 +6,7 @@ The synchronous and the asynchronous client carry out the same calls; nothing he
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -32,6 +32,7 @@ _CONSISTENCIES: Final = {
 }
 
 Answer = TypeVar("Answer")
+Chosen = TypeVar("Chosen")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def new_request_id() -> RequestId:
 def create_group(group: GroupId, *, effects: bool, request_id: RequestId | None) -> UnaryCall[results.Change]:
     """Make a group without members."""
     request_id = request_id or new_request_id()
-    request = _message(name_service_pb2.CreateGroupRequest, group=group, report_control=effects, request_id=request_id)
+    request = message(name_service_pb2.CreateGroupRequest, group=group, report_control=effects, request_id=request_id)
     return UnaryCall("CreateGroup", request, answers.read_change, request_id)
 
 
@@ -70,7 +71,7 @@ def delete_group(
 ) -> UnaryCall[results.Change]:
     """Remove a group; `force` leaves its parents and children first."""
     request_id = request_id or new_request_id()
-    request = _message(
+    request = message(
         name_service_pb2.DeleteGroupRequest, group=group, force=force, report_control=effects, request_id=request_id
     )
     return UnaryCall("DeleteGroup", request, answers.read_change, request_id)
@@ -81,11 +82,11 @@ def join(
 ) -> UnaryCall[results.Change]:
     """Add the arc parent -> member; with `offline`, as soon as the servers of both are there."""
     request_id = request_id or new_request_id()
-    request = _message(
+    request = message(
         name_service_pb2.JoinRequest,
         parent=parent,
         child=member,
-        kind=_choice(_CHILD_KINDS, kind, "kind"),
+        kind=choice(_CHILD_KINDS, kind, "kind"),
         offline=offline,
         report_control=effects,
         request_id=request_id,
@@ -98,11 +99,11 @@ def leave(
 ) -> UnaryCall[results.Change]:
     """Remove the arc parent -> member."""
     request_id = request_id or new_request_id()
-    request = _message(
+    request = message(
         name_service_pb2.LeaveRequest,
         parent=parent,
         child=member,
-        kind=_choice(_CHILD_KINDS, kind, "kind"),
+        kind=choice(_CHILD_KINDS, kind, "kind"),
         report_control=effects,
         request_id=request_id,
     )
@@ -115,15 +116,15 @@ def apply(
     """Carry out all operations as one atomic update."""
     request_id = request_id or new_request_id()
     operations = list(all_of(operations, (Join, Leave), "operation"))
-    request = _message(
+    request = message(
         name_service_pb2.ApplyUpdatesRequest,
         operations=[
-            _message(
+            message(
                 name_service_pb2.ApplyUpdatesRequest.Operation,
                 leave=isinstance(operation, Leave),
                 parent=operation.parent,
                 child=operation.member,
-                kind=_choice(_CHILD_KINDS, operation.kind, "kind"),
+                kind=choice(_CHILD_KINDS, operation.kind, "kind"),
             )
             for operation in operations
         ],
@@ -137,7 +138,7 @@ def describe(
     group: GroupId, *, pathname_limit: int, at_least_revision: Revision | None
 ) -> UnaryCall[results.GroupDescription]:
     """Ask for one group and its place in the graph."""
-    request = _message(
+    request = message(
         name_service_pb2.DescribeGroupRequest,
         group=group,
         at_least_revision=at_least_revision or "",
@@ -150,14 +151,14 @@ def list_groups(
     subnet: SubnetName | None, *, page_token: str, at_least_revision: Revision | None
 ) -> UnaryCall[name_service_pb2.ListGroupsResponse]:
     """Ask for one page of the groups."""
-    request = _message(
+    request = message(
         name_service_pb2.ListGroupsRequest,
         subnet=subnet or "",
         page_size=PAGE_SIZE,
         page_token=page_token,
         at_least_revision=at_least_revision or "",
     )
-    return UnaryCall("ListGroups", request, _as_it_is)
+    return UnaryCall("ListGroups", request, as_it_is)
 
 
 def resolve(
@@ -169,11 +170,11 @@ def resolve(
     at_least_revision: Revision | None,
 ) -> StreamCall[results.Resolution]:
     """Ask who is in a group."""
-    request = _message(
+    request = message(
         name_service_pb2.ResolveRequest,
         group=group,
         groups=groups,
-        consistency=_choice(_CONSISTENCIES, consistency, "consistency"),
+        consistency=choice(_CONSISTENCIES, consistency, "consistency"),
         walk=walk,
         at_least_revision=at_least_revision or "",
     )
@@ -190,7 +191,7 @@ def check(
     group: GroupId, member: MemberId, *, explain: bool, at_least_revision: Revision | None
 ) -> UnaryCall[results.Check]:
     """Ask whether a member is in a group."""
-    request = _message(
+    request = message(
         name_service_pb2.CheckRequest,
         group=group,
         member=member,
@@ -202,15 +203,13 @@ def check(
 
 def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamCall[results.Memberships]:
     """Ask which groups a member is in."""
-    request = _message(
-        name_service_pb2.ListMembershipsRequest, member=member, at_least_revision=at_least_revision or ""
-    )
+    request = message(name_service_pb2.ListMembershipsRequest, member=member, at_least_revision=at_least_revision or "")
     return StreamCall("ListMemberships", request, partial(answers.MembershipsCollector, as_kept(member)))
 
 
 def export(subnet: SubnetName | None, at_least_revision: Revision | None) -> name_service_pb2.ExportRequest:
     """Ask for all groups and arcs."""
-    return _message(name_service_pb2.ExportRequest, subnet=subnet or "", at_least_revision=at_least_revision or "")
+    return message(name_service_pb2.ExportRequest, subnet=subnet or "", at_least_revision=at_least_revision or "")
 
 
 def status() -> UnaryCall[results.ServerStatus]:
@@ -220,12 +219,12 @@ def status() -> UnaryCall[results.ServerStatus]:
 
 def snapshot(cut: str) -> admin_pb2.ExportSnapshotRequest:
     """Ask for all that a server holds, at a cut or (an empty name) at an instant of its own."""
-    return _message(admin_pb2.ExportSnapshotRequest, cut=cut)
+    return message(admin_pb2.ExportSnapshotRequest, cut=cut)
 
 
 def make_cut(name: str) -> UnaryCall[Revision]:
     """Ask for a cut of all servers."""
-    return UnaryCall("MakeCut", _message(admin_pb2.MakeCutRequest, name=name), lambda message: message.revision)
+    return UnaryCall("MakeCut", message(admin_pb2.MakeCutRequest, name=name), lambda message: message.revision)
 
 
 def peers() -> UnaryCall[results.PeerList]:
@@ -235,19 +234,19 @@ def peers() -> UnaryCall[results.PeerList]:
 
 def add_peer(subnet: SubnetName, address: Address) -> UnaryCall[results.PeerList]:
     """Tell a server where that of another subnet is."""
-    request = _message(admin_pb2.AddPeerRequest, subnet=subnet, address=address)
+    request = message(admin_pb2.AddPeerRequest, subnet=subnet, address=address)
     return UnaryCall("AddPeer", request, answers.read_peers)
 
 
 def remove_peer(subnet: SubnetName, *, force: bool) -> UnaryCall[results.PeerList]:
     """Tell a server that a subnet is nobody's any more."""
-    request = _message(admin_pb2.RemovePeerRequest, subnet=subnet, force=force)
+    request = message(admin_pb2.RemovePeerRequest, subnet=subnet, force=force)
     return UnaryCall("RemovePeer", request, answers.read_peers)
 
 
 def drain(*, restart_grace: float | None) -> UnaryCall[bool]:
     """End a server as planned."""
-    request = _message(admin_pb2.DrainRequest, restart_grace_seconds=restart_grace)
+    request = message(admin_pb2.DrainRequest, restart_grace_seconds=restart_grace)
     return UnaryCall("Drain", request, lambda answer: answer.is_finished)
 
 
@@ -266,12 +265,28 @@ def as_kept(name: str) -> str:
 ADMIN_METHODS: Final = frozenset(
     {"GetStatus", "ListPeers", "AddPeer", "RemovePeer", "MakeCut", "ExportSnapshot", "Drain"}
 )
-"""Those of the AdminService; all others are of the NameService."""
+"""Those of the AdminService."""
+
+DELIVERY_METHODS: Final = frozenset(
+    {
+        "Send",
+        "Subscribe",
+        "OpenMailbox",
+        "CloseMailbox",
+        "ListMailboxes",
+        "SetDelivery",
+        "GetDelivery",
+        "ListDeadLetters",
+        "ReplayDeadLetters",
+        "DropDeadLetters",
+    }
+)
+"""Those of the DeliveryService; all that are of neither are of the NameService."""
 
 Message = TypeVar("Message")
 
 
-def _message(message_type: Callable[..., Message], /, **fields: object) -> Message:
+def message(message_type: Callable[..., Message], /, **fields: object) -> Message:
     """Build a message; text that is no Unicode (a command line in another encoding) is a bad name."""
     try:
         return message_type(**fields)
@@ -299,11 +314,13 @@ def all_of(items: Iterable[Item], kinds: tuple[type, ...], what: str) -> Iterato
         yield item
 
 
-def _choice(choices: dict[str, Any], chosen: str, what: str) -> Any:
+def choice(choices: Mapping[str, Chosen], chosen: str, what: str) -> Chosen:
+    """What a word of the public interface stands for; raises `InvalidRequest` for another one."""
     if not isinstance(chosen, str) or chosen not in choices:
         raise InvalidRequest(f"{what} must be one of {', '.join(choices)}, not {chosen!r}", {what: chosen})
     return choices[chosen]
 
 
-def _as_it_is(message: Any) -> Any:
+def as_it_is(message: Any) -> Any:
+    """For answers that are put together later."""
     return message

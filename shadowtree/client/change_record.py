@@ -13,7 +13,7 @@ from typing import Final
 
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S
-from shadowtree.errors import InvalidRequest, Unavailable
+from shadowtree.errors import InvalidRequest, ShadowtreeError, Unavailable
 from shadowtree.results import RecordedChange, RecordedUpdate
 from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import names_pb2
@@ -98,7 +98,7 @@ class Resumption:
         """Something came."""
         self._give_up, self._pause = None, FIRST_PAUSE_S
 
-    def pause_after(self, error: Unavailable, now: Seconds) -> Seconds:
+    def pause_after(self, error: ShadowtreeError, now: Seconds) -> Seconds:
         """How long to wait; raises the error where its server has been away for too long."""
         self._give_up = now + RESUME_S if self._give_up is None else self._give_up
         if now >= self._give_up:

@@ -58,15 +58,7 @@ def read_failure(error: Any, address: Address) -> Failure:
     code, details = error.code(), error.details() or ""
     info = _error_info(error.trailing_metadata())
     if info is not None:
-        reason = info[0]
-        # Several values of one fact are divided by lines.
-        facts = {key: "\n".join(map(printable, value.split("\n"))) for key, value in info[1].items()}
-        known = ERROR_OF_REASON.get(reason, ServerFault)
-        failure = known(printable(details), facts)
-        if _IDLE_FACT in facts:
-            # Whoever gives requests, or takes answers, was slower than the server waits.
-            return Failure(failure, is_answer=False, was_sent=True, may_pass=True)
-        return Failure(failure, is_answer=known is not OutcomeUnknown, was_sent=True, may_pass=False)
+        return failure_of_refusal(read_refusal(info[0], details, info[1]))
     if code is grpc.StatusCode.UNAVAILABLE or (
         # Seen under load while servers were stopped: the call was dropped, and not by this client.
         code is grpc.StatusCode.CANCELLED and not details.startswith(_CANCELLED_HERE)
@@ -85,6 +77,21 @@ def read_failure(error: Any, address: Address) -> Failure:
         return Failure(client_closed(), is_answer=False, was_sent=True, may_pass=False)
     may_pass = code is grpc.StatusCode.INTERNAL and details.startswith(_BROKEN_WHILE_SENT)
     return Failure(_without_reason(code, details, address), is_answer=False, was_sent=True, may_pass=may_pass)
+
+
+def read_refusal(reason: str, message: str, facts: Mapping[str, str]) -> ShadowtreeError:
+    """The error for what a server refused."""
+    # Several values of one fact are divided by lines.
+    cleaned = {key: "\n".join(map(printable, value.split("\n"))) for key, value in facts.items()}
+    return ERROR_OF_REASON.get(reason, ServerFault)(printable(message), cleaned)
+
+
+def failure_of_refusal(error: ShadowtreeError) -> Failure:
+    """A call that ended with an error of the family, as what a server refused does."""
+    if _IDLE_FACT in error.facts:
+        # Whoever gives requests, or takes answers, was slower than the server waits.
+        return Failure(error, is_answer=False, was_sent=True, may_pass=True)
+    return Failure(error, is_answer=type(error) is not OutcomeUnknown, was_sent=True, may_pass=False)
 
 
 def client_closed() -> ClientClosed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from queue import SimpleQueue
@@ -18,24 +18,35 @@ from shadowtree import results
 from shadowtree.client import answers, calls, change_record
 from shadowtree.client.bulk_check import BulkCheck, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
-from shadowtree.client.failures import Failure, client_closed, read_failure
+from shadowtree.client.failures import Failure, client_closed, failure_of_refusal, read_failure
 from shadowtree.client.foreign_text import cleaned
+from shadowtree.client.messages import delivery_calls, sending
+from shadowtree.client.messages.listening import Listening
+from shadowtree.client.messages.sync_streams import Listener, Sender, Way
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit
 from shadowtree.errors import ShadowtreeError
+from shadowtree.messages import DeadLetter, DeliveryPolicy, Mailbox, Sent
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
+from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
 from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
 from shadowtree.vocabulary import (
     Address,
     ChildKind,
     Consistency,
     GroupId,
+    Kept,
     MemberId,
+    Position,
+    Quality,
     RequestId,
     Revision,
     Seconds,
+    SenderId,
     SubnetName,
+    SubscriptionName,
+    Wait,
 )
 
 if TYPE_CHECKING:
@@ -52,12 +63,13 @@ class _Connection:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.channel = grpc.insecure_channel(address, options=OPTIONS)
-        names, admin = NameServiceStub(self.channel), AdminServiceStub(self.channel)  # type: ignore[no-untyped-call]
-        self._stubs: Any = (names, admin)
+        stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
+        self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
 
     def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
-        """Make a call of either service, or begin a stream."""
-        stub = self._stubs[method in calls.ADMIN_METHODS]
+        """Make a call of any service, or begin a stream."""
+        is_admin, is_delivery = method in calls.ADMIN_METHODS, method in calls.DELIVERY_METHODS
+        stub: Any = self._admin if is_admin else self._delivery if is_delivery else self._names
         try:
             return getattr(stub, method)(request, timeout=timeout)
         except ValueError:
@@ -517,7 +529,142 @@ class Client:
         chunks = self._snapshot(cut, timeout)
         return write_snapshot(chunks, Path(folder), on_caught_up=on_caught_up, progress=progress)
 
+    # -- messages
+
+    def send(
+        self,
+        targets: MemberId | Iterable[MemberId],
+        payload: bytes,
+        *,
+        excluding: Iterable[GroupId] = (),
+        quality: Quality | None = None,
+        wait: Wait = "accepted",
+        deadline: Seconds | None = None,
+        headers: Mapping[str, str] | None = None,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> Sent:
+        """Send a message to everybody below a group, or several; less who is below one of `excluding`.
+
+        Returns once it is durable (`accepted`), or once every server below has it too (`settled`). Where that takes
+        longer than the timeout, or servers are away, what is returned says how far it came. `deadline`: after so many
+        seconds it is handed to nobody any more.
+        """
+        message = sending.message_request(
+            targets, payload, excluding=excluding, quality_chosen=quality, deadline=deadline, headers=headers
+        )
+        request, request_id = sending.single_request(message, wait=wait, request_id=request_id)
+        answer = sending.SingleAnswer()
+
+        def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:
+            for response in connection.call("Send", iter([request]), remaining):
+                answer.add(response)
+            return answer.finish()
+
+        try:
+            return self._attempt(attempt, self._limit(timeout), request_id)
+        except ShadowtreeError:
+            if answer.sent is None:
+                raise
+            return answer.sent
+
+    def sender(self, sender: SenderId, *, timeout: Seconds | None = None) -> Sender:
+        """Send many messages without waiting for each, numbered under an id of your own: each is accepted once.
+
+        To be used in a `with`, at whose end all are accepted. One id is for one sender at a time.
+        """
+        return Sender(sender, self._way(timeout))
+
+    def listen(
+        self,
+        name: MemberId | GroupId,
+        *,
+        subscription: SubscriptionName | None = None,
+        from_: Position = "start",
+        quality: Quality | None = None,
+        timeout: Seconds | None = None,
+    ) -> Listener:
+        """Listen for a process: an iterator of messages that waits for the next one.
+
+        A `subscription` has a place of its own, which goes on behind what it acknowledged. `from_` says where one that
+        does not exist yet begins: ``start``, with the oldest message that is kept for the process, or ``now``. A
+        position says that all through it is handled, whoever remembered that.
+        """
+        listening = Listening(name, subscription=subscription, from_=from_, quality_chosen=quality)
+        return Listener(listening, self._way(timeout))
+
+    def open_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
+        """Have messages kept for a process from now on, whether it listens or not."""
+        return self._call(delivery_calls.open_mailbox(process), timeout)
+
+    def close_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
+        """Have nothing kept any more for a process. What was kept, and its subscriptions, are gone."""
+        return self._call(delivery_calls.close_mailbox(process), timeout)
+
+    def mailboxes(self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None) -> Iterator[Mailbox]:
+        """Yield the mailboxes of the server that owns `subnet`, or else of the server asked; sorted by process."""
+        token, limit = "", self._limit(timeout, otherwise=math.inf)
+        while True:
+            page = self._call_within(delivery_calls.list_mailboxes(subnet, token), limit)
+            for mailbox in page.mailboxes:
+                yield delivery_calls.read_mailbox(mailbox)
+            token = page.next_page_token
+            if not token:
+                return
+
+    def set_delivery(
+        self,
+        group: GroupId,
+        *,
+        quality: Quality | None = None,
+        kept: Kept | None = None,
+        senders: str | None = None,
+        timeout: Seconds | None = None,
+    ) -> DeliveryPolicy:
+        """Say how messages to a group are handled; what is not given stays as it is.
+
+        `senders`: ``anyone``, ``members`` of the group, or a group whose members may send.
+        """
+        call = delivery_calls.set_delivery(group, quality_chosen=quality, kept=kept, senders=senders)
+        return self._call(call, timeout)
+
+    def delivery(self, group: GroupId, *, timeout: Seconds | None = None) -> DeliveryPolicy:
+        """How messages to a group are handled."""
+        return self._call(delivery_calls.get_delivery(group), timeout)
+
+    def dead_letters(self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None) -> Iterator[DeadLetter]:
+        """Yield what could not be delivered, oldest first: of one server, as `mailboxes` does."""
+        token, limit = "", self._limit(timeout, otherwise=math.inf)
+        while True:
+            page = self._call_within(delivery_calls.list_dead_letters(subnet, token), limit)
+            for dead_letter in page.dead_letters:
+                yield delivery_calls.read_dead_letter(dead_letter)
+            token = page.next_page_token
+            if not token:
+                return
+
+    def replay(
+        self, ids: Iterable[str] | None, subnet: SubnetName | None = None, *, timeout: Seconds | None = None
+    ) -> int:
+        """Have dead letters delivered again, late, under their old ids; None: all of one server. Returns how many."""
+        return self._call(delivery_calls.replay(ids, subnet), timeout)
+
+    def drop(
+        self, ids: Iterable[str] | None, subnet: SubnetName | None = None, *, timeout: Seconds | None = None
+    ) -> int:
+        """Have dead letters forgotten; None: all of one server. Returns how many."""
+        return self._call(delivery_calls.drop(ids, subnet), timeout)
+
     # -- how calls are carried out
+
+    def _way(self, timeout: Seconds | None) -> Way:
+        limit = self._limit(timeout, otherwise=math.inf)
+        return Way(
+            connect=self._connected,
+            failure=self._failure,
+            begin_attempts=lambda: self._attempts(limit),
+            tell_wait=self._tell_wait,
+        )
 
     def _limit(self, timeout: Seconds | None, *, otherwise: Seconds = DEFAULT_TIMEOUT_S) -> TimeLimit:
         given = self._timeout if timeout is None else timeout
@@ -596,6 +743,8 @@ class Client:
                 return attempt(connection, attempts.timeout(time.monotonic()))
             except grpc.RpcError as error:
                 failure = self._failure(error, connection)
+            except ShadowtreeError as error:
+                failure = failure_of_refusal(error)
             self._wait(attempts, failure)
 
     def _connected(self) -> _Connection:
@@ -616,6 +765,10 @@ class Client:
 
     def _wait(self, attempts: Attempts, failure: Failure) -> None:
         pause = attempts.pause_after(failure, time.monotonic())
-        if self._on_wait is not None and pause:
-            self._on_wait(failure.error)
+        if pause:
+            self._tell_wait(failure.error)
         time.sleep(pause)
+
+    def _tell_wait(self, error: ShadowtreeError) -> None:
+        if self._on_wait is not None:
+            self._on_wait(error)

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 
 import shadowtree
+from shadowtree.client.messages.async_streams import Listener, Sender
 
 
 class AwaitedClient:
@@ -20,6 +21,10 @@ class AwaitedClient:
             result = method(*arguments, **options)
             if inspect.isasyncgen(result):
                 return self._iterate(result)
+            if isinstance(result, Listener):
+                return AwaitedListener(self._loop, result)
+            if isinstance(result, Sender):
+                return AwaitedSender(self._loop, result)
             return self._loop.run_until_complete(result)
 
         return call
@@ -41,3 +46,51 @@ class AwaitedClient:
         self._loop.run_until_complete(self._client.close())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+
+class AwaitedListener:
+    """A listener of the asynchronous client, begun as the synchronous one is. Its stream ends when it is dropped."""
+
+    def __init__(self, loop, listener):
+        self._loop, self._listener = loop, listener
+        loop.run_until_complete(listener.open())
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            return self._loop.run_until_complete(anext(self._listener))
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def close(self):
+        self._loop.run_until_complete(self._listener.close())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if not self._loop.is_closed():
+            self.close()
+
+
+class AwaitedSender:
+    """A sender of the asynchronous client."""
+
+    def __init__(self, loop, sender):
+        self._loop, self._sender = loop, sender
+
+    def __getattr__(self, verb):
+        return lambda *arguments, **options: self._loop.run_until_complete(
+            getattr(self._sender, verb)(*arguments, **options)
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        self._loop.run_until_complete(self._sender.__aexit__(*raised))

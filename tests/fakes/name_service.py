@@ -25,7 +25,9 @@ from namegraph.model.names import InvalidNameError, parse_name, subnet_of
 from namegraph.model.refusals import Reason
 from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
+from shadowtree.v1.delivery_pb2_grpc import add_DeliveryServiceServicer_to_server
 from shadowtree.v1.name_service_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
+from tests.fakes.delivery_service import CODES, FakeDeliveryService, FakeLog
 
 GROUP, PROCESS = names_pb2.CHILD_KIND_GROUP, names_pb2.CHILD_KIND_PROCESS
 _CODES = {
@@ -39,6 +41,7 @@ _CODES = {
     Reason.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.UNKNOWN_SUBNET: grpc.StatusCode.NOT_FOUND,
     Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+    **CODES,
 }
 
 
@@ -66,6 +69,8 @@ class FakeGraph:
     view: tuple[str, ...] = ()
     asked_for_control: list[str] = field(default_factory=list)
     """The kinds of requests that asked what became controlled or released."""
+    log: FakeLog = field(default_factory=FakeLog)
+    """Of messages."""
     drop_answers: int = 0
     """So many coming writes are done, but their answers lost."""
 
@@ -424,13 +429,14 @@ def serve_fake(
     graph: FakeGraph, *, address: str = "127.0.0.1:0", instead: grpc.GenericRpcHandler | None = None
 ) -> Iterator[str]:
     """Run the fake, on a free port unless told otherwise; gives its address. `instead` takes its place."""
-    with ThreadPoolExecutor(max_workers=4) as workers:
+    with ThreadPoolExecutor(max_workers=8) as workers:
         server = grpc.server(workers)
         if instead is None:
             add_NameServiceServicer_to_server(FakeNameService(graph), server)
         else:
             server.add_generic_rpc_handlers([instead])
         add_AdminServiceServicer_to_server(FakeAdminService(graph), server)
+        add_DeliveryServiceServicer_to_server(FakeDeliveryService(graph, _refusals, RefusedError), server)
         port = server.add_insecure_port(address)
         server.start()
         try:

@@ -15,7 +15,7 @@ DOCUMENTS = sorted(
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(
-    r"^\$? ?shadowtree(?: --?[a-z-]+(?:[= ][^-\s]\S*)?)* ([a-z]+)(?: (create|delete|list|describe)\b)?", re.M
+    r"^\$? ?shadowtree(?: --?[a-z-]+(?:[= ][^-\s]\S*)?)* ([a-z]+(?:-[a-z]+)*)(?: (create|delete|list|describe)\b)?", re.M
 )
 SOURCE = re.compile(r"`(?:\.\.\./)?((?:\w+/)*\w+\.(?:py|txt|proto))`")
 MAKE = re.compile(r"`make ([a-z]+)`|^\$? ?make ([a-z]+)", re.M)
@@ -71,7 +71,7 @@ def test_every_command_that_a_document_shows_exists():
     listed = subprocess.run(
         [sys.executable, "-m", "shadowtree", "--help"], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout
-    commands = set(re.findall(r"^  ([a-z]+) ", listed, re.M))
+    commands = set(re.findall(r"^  ([a-z-]+) ", listed, re.M))
     shown = {
         (place(document), command)
         for document in DOCUMENTS

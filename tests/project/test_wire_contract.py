@@ -19,7 +19,7 @@ from tests.project.wire_contract import (
     undocumented,
 )
 
-CONTRACT = (PROTOS / "shadowtree/v1/name_service.proto").read_text()
+CONTRACT = "".join((PROTOS / f"shadowtree/v1/{name}.proto").read_text() for name in ("name_service", "delivery"))
 PAGE = (ROOT / "docs/grpc.md").read_text()
 
 
@@ -135,7 +135,9 @@ def facts_by_reason():
     """The names of the facts that the source gives with each reason: keywords of `refuse(Reason.X, message, ...)`."""
     found = defaultdict(set)
     for path in (
-        path for package in ("namegraph", "nameserver", "resolver") for path in (ROOT / package).rglob("*.py")
+        path
+        for package in ("namegraph", "nameserver", "resolver", "delivery")
+        for path in (ROOT / package).rglob("*.py")
     ):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:

@@ -9,14 +9,18 @@ from shadowtree.errors import (
     DeadlineExceeded,
     GroupInUse,
     GroupNotFound,
+    MailboxNotFound,
+    NotASender,
     OutcomeUnknown,
+    OutOfSequence,
     ServerUnreachable,
     ShadowtreeError,
+    TakenOver,
     Unavailable,
     WrongKind,
 )
 
-_IMPORT, _JOIN, _LEAVE, _DELETE = "import", "join", "leave", "delete"
+_IMPORT, _JOIN, _LEAVE, _DELETE, _SEND = "import", "join", "leave", "delete", "send"
 
 
 def what_helps(error: ShadowtreeError, command: str) -> str:
@@ -29,6 +33,14 @@ def _hint(error: ShadowtreeError, command: str) -> str:
     match error:
         case OutcomeUnknown() if "request_id" in error.facts:
             return f"repeat it with --request-id {shlex.quote(error.facts['request_id'])}: it is not done twice"
+        case OutOfSequence() if command == _SEND:
+            return "--sender with an id that nobody else uses begins at 1"
+        case NotASender() if "group" in error.facts:
+            return f"`shadowtree group deliver {shlex.quote(error.facts['group'])}` says who may"
+        case MailboxNotFound() if "process" in error.facts:
+            return f"`shadowtree mailbox open {shlex.quote(error.facts['process'])}` opens one"
+        case TakenOver():
+            return "--subscription NAME listens beside it"
         case ServerUnreachable():
             return "--server HOST:PORT names another"
         case DeadlineExceeded():

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import shadowtree
-from shadowtree import errors, results
+from shadowtree import errors, messages, results
 
 HEAVY = ("grpc", "google", "rich", "click", "namegraph", "asyncio")
 
@@ -24,7 +24,9 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_importing_the_errors_and_results_loads_nothing_heavy():
-    assert not modules_after("import shadowtree.errors, shadowtree.results, shadowtree.updates") & set(HEAVY)
+    assert not modules_after(
+        "import shadowtree.errors, shadowtree.messages, shadowtree.results, shadowtree.updates"
+    ) & set(HEAVY)
 
 
 def test_the_client_loads_neither_the_console_nor_what_reads_files():
@@ -62,9 +64,11 @@ def test_both_clients_have_the_same_verbs_with_the_same_parameters():
         assert str(inspect.signature(sync).parameters) == str(inspect.signature(asynchronous).parameters), verb
 
 
-@pytest.mark.parametrize("name", [name for name in dir(results) if dataclasses.is_dataclass(getattr(results, name))])
-def test_results_are_frozen_and_have_no_room_for_more(name):
-    result = getattr(results, name)
+@pytest.mark.parametrize(
+    "result",
+    [value for module in (results, messages) for value in vars(module).values() if dataclasses.is_dataclass(value)],
+)
+def test_results_are_frozen_and_have_no_room_for_more(result):
     assert result.__dataclass_params__.frozen
     assert "__slots__" in vars(result)
 

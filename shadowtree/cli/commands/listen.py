@@ -1,0 +1,100 @@
+"""`shadowtree listen`: the messages that reach a process, one a line, as they come."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shadowtree.cli.commands.send import quality_option
+from shadowtree.cli.render.output import is_terminal, print_json_line, print_row, warn
+from shadowtree.cli.support.exit_codes import DONE
+from shadowtree.cli.support.options import Session, everywhere, in_session
+
+if TYPE_CHECKING:
+    from shadowtree.messages import Message
+    from shadowtree.vocabulary import Quality
+
+
+@click.command("listen")
+@click.argument("name", metavar="PROCESS|GROUP")
+@click.option("--subscription", metavar="N", help="Which of the process's subscriptions. [default: the one it has]")
+@click.option(
+    "--from",
+    "from_",
+    metavar="start,now,POSITION",
+    default="start",
+    help="Where a subscription that does not exist yet begins; or the position that you have handled all through. "
+    "[default: start]",
+)
+@quality_option
+@click.option("--count", metavar="N", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--no-acknowledge", is_flag=True, help="Let them come again, the next time.")
+@everywhere()
+@in_session
+def listen_command(
+    session: Session,
+    name: str,
+    subscription: str | None,
+    from_: str,
+    quality: Quality | None,
+    count: int | None,
+    no_acknowledge: bool,
+) -> int:
+    """Print the messages that reach a process, one a line, until Ctrl-C; or those that were addressed to a group.
+
+    Each line is the group that was addressed, the sender, and the text; with --format json all there is. Messages are
+    kept for the process from the first time on. Each is acknowledged once it is printed: the next time it does not come
+    again. Whoever listens on the same subscription later takes it over.
+
+    \b
+    Examples:
+      shadowtree listen ann@ubc.example
+      shadowtree listen ann@ubc.example --subscription desk --count 1 --format json
+    """
+    from shadowtree.client.foreign_text import printable
+
+    left = count
+    with (
+        session.connect() as names,
+        names.listen(name, subscription=subscription, from_=from_, quality=quality) as messages,
+    ):
+        for message in messages:
+            if message.gap:
+                warn(f"{message.gap:,} messages were lost before this one")
+            if session.is_json:
+                print_json_line(_as_json(message))
+            else:
+                text = printable(message.payload.decode(errors="replace").rstrip("\r\n"))
+                columns = (message.group, message.sender, text)
+                if is_terminal():
+                    click.echo("  ".join(filter(None, columns)))
+                else:
+                    print_row(*columns)
+            if not no_acknowledge:
+                message.acknowledge()
+            left = None if left is None else left - 1
+            if left == 0:
+                break
+    return DONE
+
+
+def _as_json(message: Message) -> dict[str, Any]:
+    try:
+        payload, encoded = message.payload.decode(), None
+    except UnicodeDecodeError:
+        payload, encoded = None, base64.b64encode(message.payload).decode()
+    return {
+        "id": message.id,
+        "group": message.group,
+        "sender": message.sender,
+        "headers": message.headers,
+        "payload": payload,
+        "payload_base64": encoded,
+        "position": message.position,
+        "place": message.place,
+        "late": message.late,
+        "sent_at": message.sent_at,
+        "gap": message.gap,
+    }

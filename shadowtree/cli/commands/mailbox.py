@@ -1,0 +1,90 @@
+"""`shadowtree mailbox`: for whom messages are kept, whether they listen or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from shadowtree.cli.render.output import as_json, print_json, print_lines
+from shadowtree.cli.support.options import Session, everywhere, in_session
+
+if TYPE_CHECKING:
+    from shadowtree.messages import Mailbox
+
+subnet_option = click.option(
+    "--subnet", metavar="S", help="Of the server that owns this subnet. [default: the server asked]"
+)
+
+
+@click.group("mailbox")
+@everywhere()
+def mailbox_command() -> None:
+    """Say for whom messages are kept.
+
+    A process gets what comes after its mailbox was opened; the first `shadowtree listen` opens it, too.
+    """
+
+
+@mailbox_command.command("open")
+@click.argument("process")
+@everywhere()
+@in_session
+def open_command(session: Session, process: str) -> None:
+    """Keep from now on what reaches PROCESS. One that is open stays as it is.
+
+    \b
+    Example:
+      shadowtree mailbox open ann@ubc.example
+    """
+    with session.connect() as names:
+        _print(names.open_mailbox(process), session)
+
+
+@mailbox_command.command("close")
+@click.argument("process")
+@everywhere()
+@in_session
+def close_command(session: Session, process: str) -> None:
+    """Keep nothing any more for PROCESS. What was kept is gone, and so are its subscriptions.
+
+    \b
+    Example:
+      shadowtree mailbox close ann@ubc.example
+    """
+    with session.connect() as names:
+        _print(names.close_mailbox(process), session)
+
+
+@mailbox_command.command("list")
+@subnet_option
+@everywhere()
+@in_session
+def list_command(session: Session, subnet: str | None) -> None:
+    """List the mailboxes of one server: for each subscription its name (`-`: none), position, and whether it listens.
+
+    \b
+    Example:
+      shadowtree mailbox list --subnet ubc.example
+    """
+    with session.connect() as names:
+        found = names.mailboxes(subnet)
+        if session.is_json:
+            print_json({"mailboxes": [as_json(mailbox) for mailbox in found]})
+            return
+        for mailbox in found:
+            print_lines(_rows(mailbox))
+
+
+def _print(mailbox: Mailbox, session: Session) -> None:
+    if session.is_json:
+        print_json(mailbox)
+    else:
+        print_lines(_rows(mailbox))
+
+
+def _rows(mailbox: Mailbox) -> Iterator[str]:
+    for one in mailbox.subscriptions:
+        listens = "listening" if one.is_listening else "away"
+        yield "\t".join((mailbox.process, one.name or "-", one.position or "-", listens))

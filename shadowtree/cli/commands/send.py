@@ -1,0 +1,144 @@
+"""`shadowtree send`: one message, or one a line, to everybody below a group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from shadowtree.cli.render.output import is_terminal, print_json, print_row, warn
+from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
+from shadowtree.cli.support.options import Seconds, Session, everywhere, in_session, request_id_option
+
+if TYPE_CHECKING:
+    from shadowtree.messages import Sent
+    from shadowtree.vocabulary import Quality, Wait
+
+quality_option = click.option("--quality", type=click.Choice(["datagram", "fifo"]), help="Less than the group's.")
+
+
+@click.command("send")
+@click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
+@click.option(
+    "--file",
+    "file",
+    type=click.File("rb"),
+    default="-",
+    metavar="F",
+    help="The message. [default: -, standard input]",
+)
+@click.option("--lines", is_flag=True, help="Each line of the file is a message; they are sent without a pause.")
+@click.option("--excluding", metavar="G", multiple=True, help="Not to who is in this group. May be repeated.")
+@quality_option
+@click.option(
+    "--wait",
+    type=click.Choice(["accepted", "settled"]),
+    help="accepted: it is on disk and will be delivered; settled: all servers below have it. [default: accepted]",
+)
+@click.option(
+    "--deadline",
+    metavar="SECONDS",
+    type=Seconds(min=0, min_open=True),
+    help="Hand it to nobody later than so long from now.",
+)
+@click.option("--sender", metavar="ID", help="Number the messages under this id, which nobody else uses.")
+@request_id_option
+@everywhere()
+@in_session
+def send_command(
+    session: Session,
+    targets: tuple[str, ...],
+    file: BinaryIO,
+    lines: bool,
+    excluding: tuple[str, ...],
+    quality: Quality | None,
+    wait: Wait | None,
+    deadline: float | None,
+    sender: str | None,
+    request_id: str | None,
+) -> int:
+    """Send a message to everybody below the groups, or to the processes, TARGET: each gets it once.
+
+    Who gets it are those who are members when it comes to their server. Prints the id of the message and how far it is;
+    with --wait settled also how many mailboxes get it, and on how many servers. With --lines, how many messages were
+    accepted.
+
+    With --wait settled, exits with status 3 if servers are away, which get it when they are back, or if the time is up.
+    A sender's messages are numbered, so that none is accepted twice, whatever breaks.
+
+    \b
+    Examples:
+      echo "The lab is closed today." | shadowtree send staff@ubc.example --wait settled
+      shadowtree send orders@shop.example --lines --file orders.jsonl --sender nightly
+    """
+    if lines or sender is not None:
+        if request_id is not None or wait == "settled":
+            raise click.UsageError("--request-id and --wait settled are for one message that is not numbered")
+        payloads = _lines_of(file) if lines else [file.read()]
+        # Somebody who chose no id will not come back for the rest.
+        own_sender = sender or f"shadowtree send {os.urandom(8).hex()}"
+        return _send_many(session, own_sender, targets, payloads, excluding, quality, deadline)
+    with session.connect() as names:
+        sent = names.send(
+            targets,
+            file.read(),
+            excluding=excluding,
+            quality=quality,
+            wait=wait or "accepted",
+            deadline=deadline,
+            request_id=request_id,
+        )
+    _print_sent(sent, session)
+    return DONE if wait != "settled" else _tell_what_is_missing(sent)
+
+
+def _send_many(
+    session: Session,
+    sender: str,
+    targets: tuple[str, ...],
+    payloads: Iterable[bytes],
+    excluding: tuple[str, ...],
+    quality: Quality | None,
+    deadline: float | None,
+) -> int:
+    count = 0
+    with session.connect() as names, names.sender(sender) as out:
+        for payload in payloads:
+            out.send(targets, payload, excluding=excluding, quality=quality, deadline=deadline)
+            count += 1
+    if session.is_json:
+        print_json({"accepted": count})
+    elif is_terminal():
+        click.echo(f"{count:,} messages accepted")
+    else:
+        print_row(count)
+    return DONE
+
+
+def _lines_of(file: BinaryIO) -> Iterable[bytes]:
+    return (line.removesuffix(b"\n").removesuffix(b"\r") for line in file)
+
+
+def _print_sent(sent: Sent, session: Session) -> None:
+    if session.is_json:
+        print_json(sent)
+    elif not is_terminal():
+        print_row(sent.id, sent.state, sent.mailboxes, sent.servers)
+    elif sent.state == "settled":
+        click.echo(f"{sent.id} settled (mailboxes: {sent.mailboxes:,}, servers: {sent.servers:,})")
+    else:
+        click.echo(f"{sent.id} {sent.state}")
+
+
+def _tell_what_is_missing(sent: Sent) -> int:
+    if sent.is_settled_everywhere:
+        return DONE
+    if sent.pending:
+        warn(f"not everybody has it yet: these servers get it when they are back: {', '.join(sent.pending)}")
+    if sent.unreachable:
+        warn(f"these servers were never met, and may have members: {', '.join(sent.unreachable)}")
+    if sent.state != "settled" and not sent.pending:
+        warn(f"it is {sent.state}, and will be delivered; whether everybody has it is not known yet")
+    return UNCERTAIN

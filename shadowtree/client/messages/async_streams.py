@@ -1,0 +1,380 @@
+"""Drives the streams of messages for the asynchronous client: a sender has a task that reads, a listener has none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final
+
+import grpc.aio
+
+from shadowtree.client.failures import Failure, client_closed, failure_of_refusal
+from shadowtree.client.messages.listening import Listening
+from shadowtree.client.messages.reconnection import Reconnection
+from shadowtree.client.messages.sending import NumberedMessages, message_request
+from shadowtree.client.retry import Attempts
+from shadowtree.errors import ServerFault, ShadowtreeError
+from shadowtree.messages import Message
+from shadowtree.v1 import delivery_pb2 as wire
+from shadowtree.vocabulary import GroupId, MemberId, Position, Quality, Seconds, SenderId
+
+CLOSE_S: Final = 5.0
+"""How long the end of a stream is waited for: until then a server makes durable what was acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the client reaches a server, for streams that it may have to open again."""
+
+    connect: Callable[[], Any]
+    """Gives what begins a stream, by `call`; raises `ClientClosed`."""
+    failure: Callable[[grpc.aio.AioRpcError, Any], Failure]
+    begin_attempts: Callable[[], Attempts]
+    tell_wait: Callable[[ShadowtreeError], None]
+    tell_if_closed: Callable[[], None]
+    """Raises `ClientClosed` where a call was cancelled for that alone."""
+
+
+class Sender:
+    """Sends messages that are numbered, without waiting for each: `flush` does. Of one event loop.
+
+    Whatever breaks meanwhile, each message is accepted once, in order. After an error, which the next call raises,
+    `next_number` of another sender of the same id tells which message to go on with.
+    """
+
+    def __init__(self, sender: SenderId, way: Way) -> None:
+        self._messages = NumberedMessages(sender)
+        self._way = way
+        self._changed = asyncio.Condition()
+        self._failure: ShadowtreeError | None = None
+        self._stream_number = 0
+        """Of the present stream; nothing is said on earlier ones."""
+        self._task: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    async def send(
+        self,
+        targets: MemberId | Iterable[MemberId],
+        payload: bytes,
+        *,
+        excluding: Iterable[GroupId] = (),
+        quality: Quality | None = None,
+        deadline: Seconds | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Give one message; waits only where 1,000 messages, or 4 MiB, are not accepted yet.
+
+        Raises what became of an earlier one: then nothing after that was accepted.
+        """
+        request = message_request(
+            targets, payload, excluding=excluding, quality_chosen=quality, deadline=deadline, headers=headers
+        )
+        async with self._changed:
+            await self._wait_until(lambda: self._messages.has_room)
+            self._messages.add(request)
+            self._say()
+
+    async def next_number(self, target: MemberId) -> int:
+        """The number of the next message to this first target: 1 more than the messages that it has got, or will."""
+        async with self._changed:
+            self._raise_failure()
+            self._messages.ask(target)
+            self._say()
+            await self._wait_until(lambda: self._messages.next_number(target) is not None)
+            found = self._messages.next_number(target)
+        assert found is not None
+        return found
+
+    async def flush(self) -> None:
+        """Wait until all messages so far are accepted; raises what became of one that is not."""
+        async with self._changed:
+            await self._wait_until(lambda: self._messages.unanswered == 0)
+
+    async def close(self) -> None:
+        """Flush, and end the stream."""
+        try:
+            await self.flush()
+        finally:
+            await self._end(at_once=False)
+
+    async def __aenter__(self) -> Sender:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Flush; after an exception give up what is not accepted yet."""
+        if kind is None:
+            await self.close()
+        else:
+            await self._end(at_once=True)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._is_closing or (self._task is not None and self._task.done()):
+            raise client_closed()
+
+    async def _wait_until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self._raise_failure()
+            await self._changed.wait()
+        self._raise_failure()
+
+    def _say(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+        self._changed.notify_all()
+
+    async def _end(self, *, at_once: bool) -> None:
+        async with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        if self._task is not None:
+            await asyncio.wait((self._task,), timeout=0 if at_once else CLOSE_S)
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+    # -- in the task
+
+    async def _run(self) -> None:
+        reconnection = Reconnection(self._way.begin_attempts)
+        try:
+            while await self._has_work():
+                failure = await self._converse(reconnection)
+                if failure is not None:
+                    pause = reconnection.pause_after(failure, time.monotonic())
+                    if pause:
+                        self._way.tell_wait(failure.error)
+                    await asyncio.sleep(pause)
+        except ShadowtreeError as error:
+            self._failure = error
+        finally:
+            # Whoever waits finds the task done.
+            asyncio.get_running_loop().create_task(self._tell_end())
+
+    async def _tell_end(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _has_work(self) -> bool:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._is_closing or not self._messages.is_silent)
+            return not self._is_closing
+
+    async def _converse(self, reconnection: Reconnection) -> Failure | None:
+        """One stream, until it ends; returns why, where something is left to say."""
+        connection = self._way.connect()
+        self._messages.begin_stream()
+        self._stream_number += 1
+        requests = self._said(self._stream_number)
+        stream = connection.call("Send", requests, reconnection.timeout(time.monotonic()))
+        failure = Failure(
+            ServerFault("the server ended the stream before it had answered"),
+            is_answer=False,
+            was_sent=True,
+            may_pass=True,
+        )
+        try:
+            async for response in stream:
+                async with self._changed:
+                    self._messages.read(response)
+                    self._changed.notify_all()
+                reconnection.has_worked()
+        except grpc.aio.AioRpcError as error:
+            failure = self._way.failure(error, connection)
+        except ShadowtreeError as error:
+            failure = failure_of_refusal(error)
+        except asyncio.CancelledError:
+            self._way.tell_if_closed()
+            raise
+        finally:
+            self._stream_number += 1
+            stream.cancel()
+        return None if self._messages.is_silent or self._is_closing else failure
+
+    async def _said(self, stream_number: int) -> AsyncGenerator[wire.SendRequest, None]:
+        """What is said on a stream: all that is there, each time."""
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(
+                    lambda: self._messages.is_due or self._is_closing or stream_number != self._stream_number
+                )
+                if stream_number != self._stream_number or not self._messages.is_due:
+                    return
+                request = self._messages.due()
+            if request.messages:
+                yield request
+
+
+class _Done:
+    """What may be awaited, and is done."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
+
+
+class _Speech:
+    """What a listener and its messages, which may outlive it, say on the present stream."""
+
+    def __init__(self, listening: Listening) -> None:
+        self.listening = listening
+        self._changed = asyncio.Event()
+        self._stream_number = 0
+        self.is_ended = False
+        listening.acknowledge = self.acknowledge
+
+    def acknowledge(self, position: Position) -> _Done:
+        """A message is handled."""
+        self.listening.note_acknowledged(position)
+        self._changed.set()
+        return _Done()
+
+    def take(self) -> Message | None:
+        """The next message that is there."""
+        found = self.listening.take()
+        if self.listening.is_due:
+            self._changed.set()
+        return found
+
+    def begin_stream(self) -> AsyncGenerator[wire.SubscribeRequest, None]:
+        """What is said on a new stream."""
+        self._stream_number += 1
+        return self._requests(self.listening.begin_stream(), self._stream_number)
+
+    def end_stream(self) -> None:
+        """Nothing more is said on the stream that was begun last."""
+        self._stream_number += 1
+        self._changed.set()
+
+    def end(self) -> None:
+        """What is left is said, and nothing after it."""
+        self.is_ended = True
+        self._changed.set()
+
+    async def _requests(
+        self, first: wire.SubscribeRequest, stream_number: int
+    ) -> AsyncGenerator[wire.SubscribeRequest, None]:
+        request: wire.SubscribeRequest | None = first
+        while request is not None:
+            yield request
+            while not (self.is_ended or self.listening.is_due or stream_number != self._stream_number):
+                self._changed.clear()
+                await self._changed.wait()
+            request = self.listening.due() if stream_number == self._stream_number else None
+
+
+class Listener(AsyncIterator[Message]):
+    """Messages as they come, for ever; ended by `close`, or by leaving the loop.
+
+    Begins with the first message that is asked for, or with `open`. A server that cannot be reached is waited for, and
+    listening goes on after the last message that was handed out.
+    """
+
+    def __init__(self, listening: Listening, way: Way) -> None:
+        """`listening` is this listener's alone."""
+        self._speech = _Speech(listening)
+        # Not of this object: so a listener that is dropped ends its stream.
+        self._messages = _messages(self._speech, way)
+        self._is_begun = False
+        self._is_reading = False
+
+    async def open(self) -> None:
+        """Begin: what comes after this returned is handed out."""
+        if not self._is_begun:
+            self._is_begun = True
+            await self._next()
+
+    async def __anext__(self) -> Message:
+        """The next message, once it is there; raises what ends the stream for good, such as `TakenOver`."""
+        await self.open()
+        found = await self._next()
+        if found is None:
+            raise StopAsyncIteration
+        return found
+
+    async def close(self) -> None:
+        """End; what was acknowledged is durable then, unless the server cannot be reached."""
+        self._speech.end()
+        if not self._is_reading:
+            await self._messages.aclose()
+
+    async def aclose(self) -> None:
+        """As `close`."""
+        await self.close()
+
+    async def __aenter__(self) -> Listener:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _next(self) -> Message | None:
+        self._is_reading = True
+        try:
+            return await anext(self._messages, None)
+        finally:
+            self._is_reading = False
+
+
+async def _messages(speech: _Speech, way: Way) -> AsyncGenerator[Message | None, None]:
+    """None once it has begun, then messages; ends once the speech has ended."""
+    reconnection = Reconnection(way.begin_attempts)
+    has_begun = False
+    while not speech.is_ended:
+        connection = way.connect()
+        stream = connection.call("Subscribe", speech.begin_stream(), reconnection.timeout(time.monotonic()))
+        try:
+            async for response in stream:
+                reconnection.has_worked()
+                speech.listening.read(response)
+                if not has_begun:
+                    has_begun = True
+                    yield None
+                while not speech.is_ended and (found := speech.take()) is not None:
+                    yield found
+            if speech.is_ended:
+                return
+            raise ServerFault("the server ended the stream of messages")
+        except grpc.aio.AioRpcError as error:
+            if speech.is_ended:
+                return
+            failure = way.failure(error, connection)
+        except asyncio.CancelledError:
+            way.tell_if_closed()
+            raise
+        except GeneratorExit:
+            speech.end()
+            await _drain(stream)
+            raise
+        finally:
+            speech.end_stream()
+            stream.cancel()
+        pause = reconnection.pause_after(failure, time.monotonic())
+        if pause:
+            way.tell_wait(failure.error)
+        await asyncio.sleep(pause)
+
+
+async def _drain(stream: Any) -> None:
+    """Read a stream to its end, whose other side has ended."""
+    try:
+        async with asyncio.timeout(CLOSE_S):
+            async for _ in stream:
+                pass
+    except (grpc.aio.AioRpcError, TimeoutError):
+        # What was acknowledged and did not get there comes again.
+        pass

@@ -1,0 +1,139 @@
+"""What is said on a `Subscribe` stream: where it begins, what was handled, how much more may come. Does no I/O.
+
+    begin, credit -> server --messages--> [ pending ] --take--> user --acknowledge--> due: acknowledged, more credit
+
+A stream that broke is begun again after the last message that was handed to the user. What came and was not handed out
+comes again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from shadowtree.client.calls import message
+from shadowtree.client.foreign_text import printable
+from shadowtree.client.messages.delivery_calls import quality, shown_time
+from shadowtree.errors import InvalidRequest, ServerFault
+from shadowtree.messages import Message
+from shadowtree.v1 import delivery_pb2 as wire
+from shadowtree.vocabulary import GroupId, MemberId, Position, Quality, SubscriptionName
+
+CREDIT_MESSAGES: Final = 1_000
+CREDIT_BYTES: Final = 1024 * 1024
+"""What a server may have sent, and the user not taken: so much memory a listener takes, and one message more."""
+
+_STARTS: Final = {"start": wire.SubscribeRequest.FROM_START, "now": wire.SubscribeRequest.FROM_NOW}
+
+
+class Listening:
+    """One listener: what came and was not handed out, and what is to be said. Its callers lock it."""
+
+    def __init__(
+        self,
+        name: MemberId | GroupId,
+        *,
+        subscription: SubscriptionName | None,
+        from_: str,
+        quality_chosen: Quality | None = None,
+    ) -> None:
+        """`from_`: `start`, `now`, or a position. Raises `InvalidRequest` for values of a wrong type."""
+        if not isinstance(from_, str) or not from_:
+            raise InvalidRequest(f"from_ is 'start', 'now' or a position, not {from_!r:.80}", {"field": "from"})
+        is_start = from_ in _STARTS
+        self._begin: wire.SubscribeRequest.Begin = message(
+            wire.SubscribeRequest.Begin,
+            name=name,
+            subscription="" if subscription is None else subscription,
+            quality=quality(quality_chosen),
+            position="" if is_start else from_,
+        )
+        setattr(self._begin, "from", _STARTS[from_] if is_start else wire.SubscribeRequest.FROM_START)
+        self._pending: deque[tuple[Message, int]] = deque()
+        """With the size of each."""
+        self._has_begun = False
+        """Whether the first response of this stream has come."""
+        self._acknowledged: Position = ""
+        self._is_acknowledging = False
+        self._credit_messages = 0
+        self._credit_bytes = 0
+        """Of messages that were handed out, and not told yet."""
+        self.acknowledge: Callable[[Position], Any] = self.note_acknowledged
+        """What a message calls; who drives the stream sets one that also wakes it."""
+
+    def begin_stream(self) -> wire.SubscribeRequest:
+        """The first request of a new stream. What came on the one before, and was not handed out, comes again."""
+        self._pending.clear()
+        self._has_begun = self._is_acknowledging = False
+        self._credit_messages = self._credit_bytes = 0
+        return wire.SubscribeRequest(
+            begin=self._begin,
+            acknowledged=self._acknowledged,
+            credit_messages=CREDIT_MESSAGES,
+            credit_bytes=CREDIT_BYTES,
+        )
+
+    def read(self, response: wire.SubscribeResponse) -> None:
+        """Take what came."""
+        if not self._has_begun:
+            self._has_begun = True
+            # What came after the user began must come after a break, too: also where nothing was handed out yet.
+            self._begin.handed_out = self._begin.handed_out or response.position
+        elif not response.messages:
+            raise ServerFault("the server sent nothing that can be handed out")
+        for told in response.messages:
+            self._pending.append((self._read(told), _size(told)))
+
+    def take(self) -> Message | None:
+        """The next message for the user; None where none is there."""
+        if not self._pending:
+            return None
+        found, size = self._pending.popleft()
+        self._begin.handed_out = found.position or self._begin.handed_out
+        self._credit_messages += 1
+        self._credit_bytes += size
+        return found
+
+    def note_acknowledged(self, position: Position) -> None:
+        """The user has handled all through a position."""
+        if position:
+            self._acknowledged, self._is_acknowledging = position, True
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be said. Credit is told half of it at a time."""
+        has_credit = 2 * self._credit_messages >= CREDIT_MESSAGES or 2 * self._credit_bytes >= CREDIT_BYTES
+        return self._is_acknowledging or has_credit
+
+    def due(self) -> wire.SubscribeRequest | None:
+        """What is to be said; None where there is nothing."""
+        if not self.is_due:
+            return None
+        told = wire.SubscribeRequest(
+            acknowledged=self._acknowledged if self._is_acknowledging else "",
+            credit_messages=self._credit_messages,
+            credit_bytes=self._credit_bytes,
+        )
+        self._is_acknowledging, self._credit_messages, self._credit_bytes = False, 0, 0
+        return told
+
+    def _read(self, told: wire.SubscribeResponse.Message) -> Message:
+        return Message(
+            group=printable(told.group),
+            payload=told.payload,
+            sender=printable(told.sender),
+            position=printable(told.position),
+            headers={printable(header.name): printable(header.value) for header in told.headers},
+            place=printable(told.place),
+            late=told.late,
+            id=printable(told.id),
+            sent_at=shown_time(told.sent_at_ms),
+            gap=told.gap,
+            _acknowledge=self.acknowledge,
+        )
+
+
+def _size(told: wire.SubscribeResponse.Message) -> int:
+    """As the server counts it: payload and headers."""
+    return len(told.payload) + sum(len(header.name.encode()) + len(header.value.encode()) for header in told.headers)

@@ -1,0 +1,306 @@
+"""What is said on a `Send` stream: one message alone, or the numbered messages of a sender. Does no I/O.
+
+                        add            due                    answered in order
+    user --message--> [ held ] -> [ sent on this stream ] -> accepted: forgotten
+                        ^ |                |
+                        | '- next number? -'  asked once a stream for each first target
+                        '---- the stream broke: all that is not accepted, in order, on the next one
+
+Messages to one first target are numbered 1, 2, 3, ... So whatever breaks, the number that its home expects next tells
+which of them it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from shadowtree.client.calls import as_kept, choice, message, new_request_id
+from shadowtree.client.failures import read_refusal
+from shadowtree.client.foreign_text import cleaned
+from shadowtree.client.messages.delivery_calls import quality
+from shadowtree.errors import InvalidRequest, LimitExceeded, OutOfSequence, ServerFault, ShadowtreeError
+from shadowtree.messages import Sent
+from shadowtree.v1 import delivery_pb2 as wire
+from shadowtree.vocabulary import GroupId, MemberId, Quality, RequestId, Seconds, SenderId, SendState, Wait
+
+WINDOW_MESSAGES: Final = 1_000
+WINDOW_BYTES: Final = 4 * 1024 * 1024
+"""Of messages that a server has not answered: it reads no further."""
+
+PAYLOAD_BYTES: Final = 1024 * 1024
+"""The most that any server takes."""
+
+REQUEST_MESSAGES: Final = 200
+REQUEST_BYTES: Final = 256 * 1024
+"""What goes into one request, where so much is there: more would only come later."""
+
+_LONGEST_DEADLINE_S: Final = 10 * 365 * 86_400.0
+_WAITS: Final = {"accepted": wire.SendRequest.WAIT_ACCEPTED, "settled": wire.SendRequest.WAIT_SETTLED}
+_STATES: Final[dict[int, SendState]] = {
+    wire.SendResponse.STATE_ACCEPTED: "accepted",
+    wire.SendResponse.STATE_QUEUED: "queued",
+    wire.SendResponse.STATE_SETTLED: "settled",
+}
+
+
+def message_request(
+    targets: MemberId | Iterable[MemberId],
+    payload: bytes,
+    *,
+    excluding: Iterable[GroupId] = (),
+    quality_chosen: Quality | None = None,
+    deadline: Seconds | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> wire.SendRequest.Message:
+    """One message, as yet without a number or a request id; raises `InvalidRequest` for what cannot be sent."""
+    listed = [targets] if isinstance(targets, str) else _names(targets, "target")
+    if not listed:
+        raise InvalidRequest("a message needs a target", {"field": "targets"})
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise InvalidRequest(f"a payload is bytes, not {payload!r:.80}", {"field": "payload"})
+    if not isinstance(headers, Mapping | None):
+        raise InvalidRequest(f"headers are names with values, not {headers!r:.80}", {"field": "headers"})
+    if len(payload) > PAYLOAD_BYTES:
+        raise LimitExceeded(
+            f"a payload has at most {PAYLOAD_BYTES} bytes, not {len(payload)}",
+            {"limit": str(PAYLOAD_BYTES), "field": "payload"},
+        )
+    request: wire.SendRequest.Message = message(
+        wire.SendRequest.Message,
+        targets=[message(wire.SendRequest.Target, name=name) for name in listed],
+        payload=bytes(payload),
+        excluding=_names(excluding, "exception"),
+        headers=[message(wire.Header, name=name, value=value) for name, value in (headers or {}).items()],
+        quality=quality(quality_chosen),
+        deadline_ms=0 if deadline is None else _milliseconds(deadline),
+    )
+    return request
+
+
+def single_request(
+    request: wire.SendRequest.Message, *, wait: Wait, request_id: RequestId | None
+) -> tuple[wire.SendRequest, RequestId]:
+    """A message that is sent alone: by its request id, which is returned too, it is accepted once."""
+    request_id = request_id or new_request_id()
+    own = message(wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id)
+    request.MergeFrom(own)
+    return wire.SendRequest(messages=[request]), request_id
+
+
+class SingleAnswer:
+    """What became of one message, over all attempts to send it."""
+
+    def __init__(self) -> None:
+        self.sent: Sent | None = None
+        """The best that was told: once a message is accepted, it will be delivered, whatever breaks."""
+
+    def add(self, response: wire.SendResponse) -> None:
+        """Take the next response; raises the error of a refusal."""
+        for answer in response.answers:
+            raise_refusal(answer)
+            if answer.state not in _STATES:
+                raise ServerFault("the server sent a value that this client does not know; it may be newer")
+            found = Sent(
+                id=answer.id,
+                state=_STATES[answer.state],
+                mailboxes=answer.mailboxes,
+                servers=answer.servers,
+                pending=tuple(sorted(answer.pending)),
+                unreachable=tuple(sorted(answer.unreachable)),
+            )
+            self.sent = cleaned(found)
+
+    def finish(self) -> Sent:
+        """The answer, at the end of a stream."""
+        if self.sent is None:
+            raise ServerFault("the server ended the stream before it had answered")
+        return self.sent
+
+
+@dataclass(slots=True)
+class _Target:
+    """The messages to one first target that are not accepted yet, in order."""
+
+    name: MemberId
+    next_number: int | None = None
+    """Of the first of them; None where it was never learned."""
+    waiting: deque[wire.SendRequest.Message] = field(default_factory=deque)
+    sent_ever: int = 0
+    """How many of them were sent on any stream."""
+    sent: int = 0
+    """How many of them were sent on this stream."""
+    is_asked: bool = False
+    """On this stream."""
+    is_known: bool = False
+    """Whether the number was told on this stream."""
+
+    @property
+    def numbered_next(self) -> int | None:
+        """The number that the next message will have."""
+        return None if self.next_number is None else self.next_number + len(self.waiting)
+
+
+class NumberedMessages:
+    """The messages of one sender that are not accepted yet, and what is said on the present stream."""
+
+    def __init__(self, sender: SenderId) -> None:
+        if not isinstance(sender, str) or not sender:
+            raise InvalidRequest(f"the id of a sender is a text, not {sender!r:.80}", {"field": "sender"})
+        self._sender = message(wire.SendRequest.Message, sender=sender).sender
+        self._targets: dict[MemberId, _Target] = {}
+        self._ready: dict[MemberId, _Target] = {}
+        """Where there may be something to say."""
+        self._under_way: deque[_Target | tuple[_Target, wire.SendRequest.Message]] = deque()
+        """What was said on this stream and is not answered, in order: questions for a number, and messages."""
+        self._answered = 0
+        self._bytes = 0
+        self.unanswered = 0
+        """Messages that are not accepted yet."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more message may be taken."""
+        return self.unanswered == 0 or (self.unanswered < WINDOW_MESSAGES and self._bytes < WINDOW_BYTES)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is left to say, or to be answered."""
+        return not (self.unanswered or self._ready or self._under_way)
+
+    def add(self, request: wire.SendRequest.Message) -> None:
+        """Take one more message."""
+        target = self._target(request.targets[0].name)
+        request.sender = self._sender
+        target.waiting.append(request)
+        self._ready[target.name] = target
+        self.unanswered += 1
+        self._bytes += request.ByteSize()
+
+    def ask(self, name: MemberId) -> None:
+        """Have the next number to a first target asked, unless it is known."""
+        target = self._target(name)
+        if not target.is_known:
+            self._ready[target.name] = target
+
+    def next_number(self, name: MemberId) -> int | None:
+        """The number of the next message to a first target; None while it is not known."""
+        return self._target(name).numbered_next
+
+    def begin_stream(self) -> None:
+        """All that is not accepted is to be said again."""
+        self._under_way.clear()
+        self._answered = 0
+        for target in self._targets.values():
+            wanted = target.waiting or (target.is_asked and not target.is_known)
+            target.sent, target.is_asked, target.is_known = 0, False, False
+            if wanted:
+                self._ready[target.name] = target
+
+    @property
+    def is_due(self) -> bool:
+        """Whether something is to be said now."""
+        return bool(self._ready)
+
+    def due(self) -> wire.SendRequest:
+        """What is to be said now, as far as one request holds it."""
+        request, size = wire.SendRequest(), 0
+        for name in list(self._ready):
+            target = self._ready[name]
+            if not target.is_known:
+                if not target.is_asked:
+                    target.is_asked = True
+                    self._under_way.append(target)
+                    asked = [wire.SendRequest.Target(name=name)]
+                    request.messages.add(sender=self._sender, targets=asked, asks_number=True)
+            else:
+                for said in self._say(target):
+                    request.messages.append(said)
+                    size += len(said.payload)
+                    if len(request.messages) == REQUEST_MESSAGES or size > REQUEST_BYTES:
+                        return request
+            del self._ready[name]
+        return request
+
+    def read(self, response: wire.SendResponse) -> None:
+        """Take the next answers; raises what ends the stream: the error of a refusal, or a fault of the server."""
+        for answer in response.answers:
+            self._read(answer)
+
+    def _read(self, answer: wire.SendResponse.Answer) -> None:
+        self._answered += 1
+        if answer.message != self._answered or not self._under_way:
+            raise ServerFault("the server answered what was not sent")
+        said = self._under_way.popleft()
+        target = said if isinstance(said, _Target) else said[0]
+        try:
+            raise_refusal(answer)
+        except ShadowtreeError as error:
+            error.facts.setdefault("target", target.name)
+            if not isinstance(said, _Target):
+                error.facts.setdefault("number", str(said[1].number))
+            raise
+        if isinstance(said, _Target):
+            self._learn(target, answer.next_number)
+            self._ready[target.name] = target
+        else:
+            self._accept(target)
+
+    def _target(self, name: MemberId) -> _Target:
+        name = as_kept(name)
+        return self._targets.setdefault(name, _Target(name))
+
+    def _say(self, target: _Target) -> Iterator[wire.SendRequest.Message]:
+        assert target.next_number is not None
+        while target.sent < len(target.waiting):
+            request = target.waiting[target.sent]
+            request.number = target.next_number + target.sent
+            target.sent += 1
+            target.sent_ever = max(target.sent, target.sent_ever)
+            self._under_way.append((target, request))
+            yield request
+
+    def _learn(self, target: _Target, expected: int) -> None:
+        """What is expected next tells which of the messages sent on earlier streams were accepted."""
+        if expected < 1:
+            raise ServerFault("the server told no number")
+        accepted = 0 if target.next_number is None else expected - target.next_number
+        if not 0 <= accepted <= target.sent_ever:
+            raise OutOfSequence(
+                f"the next message of {self._sender} to {target.name} is number {expected}, not {target.next_number}: "
+                "somebody else sends under this id, or the server lost what it had accepted",
+                {"expected": str(expected), "sender": self._sender, "target": target.name},
+            )
+        for _ in range(accepted):
+            self._accept(target)
+        target.next_number, target.is_known = expected, True
+
+    def _accept(self, target: _Target) -> None:
+        assert target.next_number is not None
+        self._bytes -= target.waiting.popleft().ByteSize()
+        self.unanswered -= 1
+        target.next_number += 1
+        target.sent -= 1 if target.sent else 0
+        target.sent_ever -= 1
+
+
+def raise_refusal(answer: wire.SendResponse.Answer) -> None:
+    """Raise the error of a refused message."""
+    if answer.HasField("refused"):
+        refused = answer.refused
+        raise read_refusal(refused.reason, refused.message, {fact.name: fact.value for fact in refused.facts})
+
+
+def _names(given: Any, what: str) -> list[str]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InvalidRequest(f"{what}s are a list of names, not {given!r:.80}")
+    return list(given)
+
+
+def _milliseconds(deadline: Seconds) -> int:
+    if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline <= _LONGEST_DEADLINE_S:
+        raise InvalidRequest(f"a deadline is a number of seconds from now, not {deadline!r}", {"field": "deadline"})
+    return max(1, math.floor(deadline * 1000))

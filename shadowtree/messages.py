@@ -1,0 +1,128 @@
+"""What the client returns of messages: frozen values, whose fields are the keys of the JSON that commands print."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from shadowtree.vocabulary import (
+    DeadLetterCause,
+    GroupId,
+    Kept,
+    MemberId,
+    MessageId,
+    Position,
+    Quality,
+    SendState,
+    SubscriptionName,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How far a message is.
+
+    `accepted`: durable at the home of its first target, and will be delivered. `queued`: durable at the server that was
+    asked, until that home is back. `settled`: all servers below its targets have it, those in `pending` and
+    `unreachable` excepted.
+    """
+
+    id: MessageId
+    """The same at all servers; empty where a message was accepted and the answer lost."""
+    state: SendState
+    mailboxes: int = 0
+    """How many get it, as far as it is settled."""
+    servers: int = 0
+    """How many servers have some of these."""
+    pending: tuple[str, ...] = ()
+    """Servers below that have not confirmed it yet: each gets it when it is back."""
+    unreachable: tuple[str, ...] = ()
+    """Servers that are said to be below, and that were never met."""
+
+    @property
+    def is_settled_everywhere(self) -> bool:
+        """Whether every server below its targets has it."""
+        return self.state == "settled" and not self.pending and not self.unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as it is handed over."""
+
+    group: GroupId
+    """The group, or process, that it was addressed to: its first target."""
+    payload: bytes
+    sender: str
+    """Who numbers its messages, as the sender said; empty where nobody does. Not authenticated."""
+    position: Position
+    """Give it as `from_` to go on after this message. Empty for a datagram."""
+    headers: dict[str, str] = field(default_factory=dict, hash=False)
+    place: str = ""
+    """In the one order of updates; empty for qualities that have none."""
+    late: bool = False
+    """Something that the order puts after it was handed over before."""
+    id: MessageId = ""
+    sent_at: str = ""
+    """When it was accepted, on the clock of that server: ``2026-03-01T08:30:00.000Z``; empty where it is not known."""
+    gap: int = 0
+    """Messages for this listener that were lost before it."""
+    _acknowledge: Callable[[Position], Any] | None = field(default=None, repr=False, compare=False)
+
+    def acknowledge(self) -> Any:
+        """Say that this message and all before it are handled: they do not come again. Does not wait.
+
+        Of the asynchronous client it may be awaited, or not.
+        """
+        return None if self._acknowledge is None else self._acknowledge(self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One reader of a mailbox, and through where it has acknowledged. The one that every mailbox has has no name."""
+
+    name: SubscriptionName
+    position: Position
+    is_listening: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """What is kept for a process; iterates over its subscriptions. `is_new`: the call has opened it."""
+
+    process: MemberId
+    server: str
+    is_new: bool
+    subscriptions: tuple[Subscription, ...]
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self.subscriptions)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryPolicy:
+    """How messages to a group are handled. `senders`: ``anyone``, ``members``, or a group whose members may send."""
+
+    group: GroupId
+    quality: Quality
+    kept: Kept
+    senders: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Messages that were accepted and could not be delivered to `process`, or to `server`: one of them is empty."""
+
+    id: str
+    """Names it at its server."""
+    cause: DeadLetterCause
+    messages: int
+    group: GroupId
+    """Empty where they were addressed to several."""
+    message_id: MessageId
+    """Of the first of them, where it is known."""
+    process: MemberId
+    server: str
+    can_be_replayed: bool
+    since: str
+    """As `sent_at` of a message."""

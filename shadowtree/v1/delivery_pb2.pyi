@@ -1,0 +1,350 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Quality(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    QUALITY_UNSPECIFIED: _ClassVar[Quality]
+    QUALITY_DATAGRAM: _ClassVar[Quality]
+    QUALITY_FIFO: _ClassVar[Quality]
+
+class Kept(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KEPT_UNSPECIFIED: _ClassVar[Kept]
+    KEPT_DISK: _ClassVar[Kept]
+    KEPT_MEMORY: _ClassVar[Kept]
+QUALITY_UNSPECIFIED: Quality
+QUALITY_DATAGRAM: Quality
+QUALITY_FIFO: Quality
+KEPT_UNSPECIFIED: Kept
+KEPT_DISK: Kept
+KEPT_MEMORY: Kept
+
+class Header(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class SendRequest(_message.Message):
+    __slots__ = ("messages",)
+    class Wait(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        WAIT_ACCEPTED: _ClassVar[SendRequest.Wait]
+        WAIT_SETTLED: _ClassVar[SendRequest.Wait]
+    WAIT_ACCEPTED: SendRequest.Wait
+    WAIT_SETTLED: SendRequest.Wait
+    class Target(_message.Message):
+        __slots__ = ("name", "excluding")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        EXCLUDING_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        excluding: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, name: _Optional[str] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
+    class Message(_message.Message):
+        __slots__ = ("sender", "number", "request_id", "targets", "excluding", "payload", "headers", "quality", "deadline_ms", "wait", "queue", "asks_number")
+        SENDER_FIELD_NUMBER: _ClassVar[int]
+        NUMBER_FIELD_NUMBER: _ClassVar[int]
+        REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+        TARGETS_FIELD_NUMBER: _ClassVar[int]
+        EXCLUDING_FIELD_NUMBER: _ClassVar[int]
+        PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+        HEADERS_FIELD_NUMBER: _ClassVar[int]
+        QUALITY_FIELD_NUMBER: _ClassVar[int]
+        DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+        WAIT_FIELD_NUMBER: _ClassVar[int]
+        QUEUE_FIELD_NUMBER: _ClassVar[int]
+        ASKS_NUMBER_FIELD_NUMBER: _ClassVar[int]
+        sender: str
+        number: int
+        request_id: str
+        targets: _containers.RepeatedCompositeFieldContainer[SendRequest.Target]
+        excluding: _containers.RepeatedScalarFieldContainer[str]
+        payload: bytes
+        headers: _containers.RepeatedCompositeFieldContainer[Header]
+        quality: Quality
+        deadline_ms: int
+        wait: SendRequest.Wait
+        queue: bool
+        asks_number: bool
+        def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., queue: _Optional[bool] = ..., asks_number: _Optional[bool] = ...) -> None: ...
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[SendRequest.Message]
+    def __init__(self, messages: _Optional[_Iterable[_Union[SendRequest.Message, _Mapping]]] = ...) -> None: ...
+
+class SendResponse(_message.Message):
+    __slots__ = ("answers",)
+    class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        STATE_UNSPECIFIED: _ClassVar[SendResponse.State]
+        STATE_ACCEPTED: _ClassVar[SendResponse.State]
+        STATE_QUEUED: _ClassVar[SendResponse.State]
+        STATE_SETTLED: _ClassVar[SendResponse.State]
+    STATE_UNSPECIFIED: SendResponse.State
+    STATE_ACCEPTED: SendResponse.State
+    STATE_QUEUED: SendResponse.State
+    STATE_SETTLED: SendResponse.State
+    class Answer(_message.Message):
+        __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused")
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        ID_FIELD_NUMBER: _ClassVar[int]
+        IS_REPEATED_FIELD_NUMBER: _ClassVar[int]
+        MAILBOXES_FIELD_NUMBER: _ClassVar[int]
+        SERVERS_FIELD_NUMBER: _ClassVar[int]
+        PENDING_FIELD_NUMBER: _ClassVar[int]
+        UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+        NEXT_NUMBER_FIELD_NUMBER: _ClassVar[int]
+        REFUSED_FIELD_NUMBER: _ClassVar[int]
+        message: int
+        state: SendResponse.State
+        id: str
+        is_repeated: bool
+        mailboxes: int
+        servers: int
+        pending: _containers.RepeatedScalarFieldContainer[str]
+        unreachable: _containers.RepeatedScalarFieldContainer[str]
+        next_number: int
+        refused: Refused
+        def __init__(self, message: _Optional[int] = ..., state: _Optional[_Union[SendResponse.State, str]] = ..., id: _Optional[str] = ..., is_repeated: _Optional[bool] = ..., mailboxes: _Optional[int] = ..., servers: _Optional[int] = ..., pending: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., next_number: _Optional[int] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[SendResponse.Answer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[SendResponse.Answer, _Mapping]]] = ...) -> None: ...
+
+class Refused(_message.Message):
+    __slots__ = ("code", "reason", "message", "facts")
+    class Fact(_message.Message):
+        __slots__ = ("name", "value")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        value: str
+        def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    reason: str
+    message: str
+    facts: _containers.RepeatedCompositeFieldContainer[Refused.Fact]
+    def __init__(self, code: _Optional[int] = ..., reason: _Optional[str] = ..., message: _Optional[str] = ..., facts: _Optional[_Iterable[_Union[Refused.Fact, _Mapping]]] = ...) -> None: ...
+
+class SubscribeRequest(_message.Message):
+    __slots__ = ("begin", "acknowledged", "credit_messages", "credit_bytes")
+    class From(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        FROM_START: _ClassVar[SubscribeRequest.From]
+        FROM_NOW: _ClassVar[SubscribeRequest.From]
+    FROM_START: SubscribeRequest.From
+    FROM_NOW: SubscribeRequest.From
+    class Begin(_message.Message):
+        __slots__ = ("name", "subscription", "quality", "position", "handed_out")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+        QUALITY_FIELD_NUMBER: _ClassVar[int]
+        FROM_FIELD_NUMBER: _ClassVar[int]
+        POSITION_FIELD_NUMBER: _ClassVar[int]
+        HANDED_OUT_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        subscription: str
+        quality: Quality
+        position: str
+        handed_out: str
+        def __init__(self, name: _Optional[str] = ..., subscription: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., position: _Optional[str] = ..., handed_out: _Optional[str] = ..., **kwargs) -> None: ...
+    BEGIN_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    CREDIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    begin: SubscribeRequest.Begin
+    acknowledged: str
+    credit_messages: int
+    credit_bytes: int
+    def __init__(self, begin: _Optional[_Union[SubscribeRequest.Begin, _Mapping]] = ..., acknowledged: _Optional[str] = ..., credit_messages: _Optional[int] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
+
+class SubscribeResponse(_message.Message):
+    __slots__ = ("position", "messages")
+    class Message(_message.Message):
+        __slots__ = ("id", "group", "sender", "headers", "payload", "position", "place", "late", "sent_at_ms", "gap")
+        ID_FIELD_NUMBER: _ClassVar[int]
+        GROUP_FIELD_NUMBER: _ClassVar[int]
+        SENDER_FIELD_NUMBER: _ClassVar[int]
+        HEADERS_FIELD_NUMBER: _ClassVar[int]
+        PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+        POSITION_FIELD_NUMBER: _ClassVar[int]
+        PLACE_FIELD_NUMBER: _ClassVar[int]
+        LATE_FIELD_NUMBER: _ClassVar[int]
+        SENT_AT_MS_FIELD_NUMBER: _ClassVar[int]
+        GAP_FIELD_NUMBER: _ClassVar[int]
+        id: str
+        group: str
+        sender: str
+        headers: _containers.RepeatedCompositeFieldContainer[Header]
+        payload: bytes
+        position: str
+        place: str
+        late: bool
+        sent_at_ms: int
+        gap: int
+        def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., place: _Optional[str] = ..., late: _Optional[bool] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ...) -> None: ...
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    position: str
+    messages: _containers.RepeatedCompositeFieldContainer[SubscribeResponse.Message]
+    def __init__(self, position: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[SubscribeResponse.Message, _Mapping]]] = ...) -> None: ...
+
+class OpenMailboxRequest(_message.Message):
+    __slots__ = ("process",)
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    def __init__(self, process: _Optional[str] = ...) -> None: ...
+
+class CloseMailboxRequest(_message.Message):
+    __slots__ = ("process",)
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    def __init__(self, process: _Optional[str] = ...) -> None: ...
+
+class Mailbox(_message.Message):
+    __slots__ = ("process", "server", "is_new", "subscriptions")
+    class Subscription(_message.Message):
+        __slots__ = ("name", "position", "is_listening")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        POSITION_FIELD_NUMBER: _ClassVar[int]
+        IS_LISTENING_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        position: str
+        is_listening: bool
+        def __init__(self, name: _Optional[str] = ..., position: _Optional[str] = ..., is_listening: _Optional[bool] = ...) -> None: ...
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    IS_NEW_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    process: str
+    server: str
+    is_new: bool
+    subscriptions: _containers.RepeatedCompositeFieldContainer[Mailbox.Subscription]
+    def __init__(self, process: _Optional[str] = ..., server: _Optional[str] = ..., is_new: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[Mailbox.Subscription, _Mapping]]] = ...) -> None: ...
+
+class ListMailboxesRequest(_message.Message):
+    __slots__ = ("subnet", "page_size", "page_token")
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    page_size: int
+    page_token: str
+    def __init__(self, subnet: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListMailboxesResponse(_message.Message):
+    __slots__ = ("mailboxes", "next_page_token")
+    MAILBOXES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    mailboxes: _containers.RepeatedCompositeFieldContainer[Mailbox]
+    next_page_token: str
+    def __init__(self, mailboxes: _Optional[_Iterable[_Union[Mailbox, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class SetDeliveryRequest(_message.Message):
+    __slots__ = ("group", "quality", "kept", "senders")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    QUALITY_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    SENDERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    quality: Quality
+    kept: Kept
+    senders: str
+    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., kept: _Optional[_Union[Kept, str]] = ..., senders: _Optional[str] = ...) -> None: ...
+
+class GetDeliveryRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class DeliveryPolicy(_message.Message):
+    __slots__ = ("group", "quality", "kept", "senders")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    QUALITY_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    SENDERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    quality: Quality
+    kept: Kept
+    senders: str
+    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., kept: _Optional[_Union[Kept, str]] = ..., senders: _Optional[str] = ...) -> None: ...
+
+class ListDeadLettersRequest(_message.Message):
+    __slots__ = ("subnet", "page_size", "page_token")
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    page_size: int
+    page_token: str
+    def __init__(self, subnet: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListDeadLettersResponse(_message.Message):
+    __slots__ = ("dead_letters", "next_page_token")
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
+    next_page_token: str
+    def __init__(self, dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class DeadLetter(_message.Message):
+    __slots__ = ("id", "why", "messages", "group", "message_id", "process", "server", "can_be_replayed", "since_ms")
+    class Why(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        WHY_UNSPECIFIED: _ClassVar[DeadLetter.Why]
+        WHY_OVERRUN: _ClassVar[DeadLetter.Why]
+        WHY_EXPIRED: _ClassVar[DeadLetter.Why]
+        WHY_SERVER_RETIRED: _ClassVar[DeadLetter.Why]
+        WHY_REFUSED: _ClassVar[DeadLetter.Why]
+    WHY_UNSPECIFIED: DeadLetter.Why
+    WHY_OVERRUN: DeadLetter.Why
+    WHY_EXPIRED: DeadLetter.Why
+    WHY_SERVER_RETIRED: DeadLetter.Why
+    WHY_REFUSED: DeadLetter.Why
+    ID_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    CAN_BE_REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    why: DeadLetter.Why
+    messages: int
+    group: str
+    message_id: str
+    process: str
+    server: str
+    can_be_replayed: bool
+    since_ms: int
+    def __init__(self, id: _Optional[str] = ..., why: _Optional[_Union[DeadLetter.Why, str]] = ..., messages: _Optional[int] = ..., group: _Optional[str] = ..., message_id: _Optional[str] = ..., process: _Optional[str] = ..., server: _Optional[str] = ..., can_be_replayed: _Optional[bool] = ..., since_ms: _Optional[int] = ...) -> None: ...
+
+class DeadLettersRequest(_message.Message):
+    __slots__ = ("subnet", "ids", "all")
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    all: bool
+    def __init__(self, subnet: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., all: _Optional[bool] = ...) -> None: ...
+
+class DeadLettersResponse(_message.Message):
+    __slots__ = ("count",)
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    def __init__(self, count: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,388 @@
+"""A delivery service small enough to trust at a glance: one process, one log, who gets a message by a plain search.
+
+It keeps what the client and the command line rely on: order of answers, numbers of senders, request ids, credit,
+acknowledgements that are durable when a stream ends, takeover, and what tests set to make trouble.
+"""
+
+# Methods have the names of the wire contract.
+# ruff: noqa: N802
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from namegraph.model.names import InvalidNameError, parse_name, subnet_of
+from namegraph.model.refusals import Reason
+from shadowtree.v1 import delivery_pb2
+from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceServicer
+
+CODES = {
+    Reason.TARGET_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.NOT_A_SENDER: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.OUT_OF_SEQUENCE: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.BACKLOG_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.TAKEN_OVER: grpc.StatusCode.ABORTED,
+}
+
+
+@dataclass
+class FakeSubscription:
+    """One reader of a mailbox."""
+
+    acknowledged: int
+    epoch: int = 0
+    is_listening: bool = False
+
+
+@dataclass
+class FakeMailbox:
+    """What is kept for one process: positions in the log, and its readers."""
+
+    entries: list[int] = field(default_factory=list)
+    subscriptions: dict[str, FakeSubscription] = field(default_factory=dict)
+    gap: int = 0
+    """Messages that were lost before the next one that is handed out."""
+
+
+@dataclass
+class FakeLog:
+    """All that was sent, and what tests set to make trouble."""
+
+    messages: list[Any] = field(default_factory=list)
+    """`SubscribeResponse.Message`s; the position of each is its index."""
+    requests: list[Any] = field(default_factory=list)
+    """What was sent, as it came, in the order in which it was accepted."""
+    mailboxes: dict[str, FakeMailbox] = field(default_factory=dict)
+    numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The last number, by sender and first target."""
+    by_request_id: dict[str, str] = field(default_factory=dict)
+    policies: dict[str, Any] = field(default_factory=dict)
+    dead_letters: list[Any] = field(default_factory=list)
+    done_with: list[tuple[str, list[str], bool]] = field(default_factory=list)
+    """What was asked of dead letters."""
+    refuse: dict[str, Any] = field(default_factory=dict)
+    """By first target: what a message to it is refused with, a `RefusedError`, and how often."""
+    pending: list[str] = field(default_factory=list)
+    """Servers that confirm nothing."""
+    breaks_before_settled: bool = False
+    """Streams break once a message is accepted."""
+    break_sends_after: int = 0
+    """The stream breaks after so many messages, once: the last ones are accepted, and the answers lost."""
+    refuse_after_break: Any = None
+    """What the message whose answer was lost is refused with when it is sent again."""
+    batches: list[int] = field(default_factory=list)
+    """How many messages came together."""
+    break_listeners_after: int = 0
+    """The stream breaks after so many messages, once."""
+    streams: int = 0
+    """How many were opened."""
+    credit_left: int = 0
+    """Messages that the listener that began last would still take."""
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+
+class FakeDeliveryService(DeliveryServiceServicer):
+    """Answers for `graph.log`; who is below a group, the graph says."""
+
+    def __init__(self, graph: Any, refusing: Any, refused_error: Any) -> None:
+        self._graph = graph
+        self._log: FakeLog = graph.log
+        self._refusing = refusing
+        self._refused_error = refused_error
+
+    def Send(self, requests: Any, context: Any) -> Any:
+        log = self._log
+        with log.changed:
+            log.streams += 1
+        answered = said = 0
+        for request in requests:
+            log.batches.append(len(request.messages))
+            response = delivery_pb2.SendResponse()
+            with log.changed:
+                for message in request.messages:
+                    said += 1
+                    for answer in self._send(message):
+                        answer.message = said
+                        response.answers.append(answer)
+            answered += len(response.answers)
+            if log.break_sends_after and answered >= log.break_sends_after:
+                log.break_sends_after = 0
+                if log.refuse_after_break is not None:
+                    log.refuse[log.messages[-1].group] = log.refuse_after_break, 1
+                # What is on its way is accepted, and the answers are lost.
+                context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+            yield response
+            if log.breaks_before_settled:
+                context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+
+    def _send(self, request: Any) -> Iterator[Any]:
+        log, wire = self._log, delivery_pb2.SendResponse
+        try:
+            first = parse_name(request.targets[0].name)
+            if first in log.refuse:
+                refusal, count = log.refuse.pop(first)
+                if count > 1:
+                    log.refuse[first] = refusal, count - 1
+                raise refusal
+            key = (request.sender, first)
+            if request.asks_number:
+                yield wire.Answer(next_number=log.numbers.get(key, 0) + 1)
+                return
+            message_id, is_repeated = self._accept(request, first, key)
+        except (self._refused_error, InvalidNameError) as error:
+            yield wire.Answer(refused=self._told_refusal(error))
+            return
+        yield wire.Answer(state=wire.STATE_ACCEPTED, id=message_id, is_repeated=is_repeated)
+        if request.wait == delivery_pb2.SendRequest.WAIT_SETTLED and not log.breaks_before_settled:
+            mailboxes = sum(1 for process in self._audience(request) if process in log.mailboxes)
+            yield wire.Answer(
+                state=wire.STATE_SETTLED,
+                id=message_id,
+                mailboxes=mailboxes,
+                servers=1 if mailboxes else 0,
+                pending=log.pending,
+            )
+
+    def _told_refusal(self, error: Any) -> Any:
+        if isinstance(error, InvalidNameError):
+            error = self._refused_error(Reason.INVALID_NAME, str(error))
+        facts = [delivery_pb2.Refused.Fact(name=name, value=value) for name, value in error.facts.items()]
+        code = CODES.get(error.reason, grpc.StatusCode.UNAVAILABLE).value[0]
+        return delivery_pb2.Refused(code=code, reason=error.reason, message=error.message, facts=facts)
+
+    def _accept(self, request: Any, first: str, key: tuple[str, str]) -> tuple[str, bool]:
+        log = self._log
+        if request.number:
+            last = log.numbers.get(key, 0)
+            if request.number == last:
+                return f"{last}@{first}#1", True
+            if request.number != last + 1:
+                raise self._refused_error(
+                    Reason.OUT_OF_SEQUENCE,
+                    f"the next message of {request.sender} is number {last + 1}, not {request.number}",
+                    expected=str(last + 1),
+                    sender=request.sender,
+                )
+        elif request.request_id in log.by_request_id:
+            return log.by_request_id[request.request_id], True
+        for target in request.targets:
+            name = parse_name(target.name)
+            if name not in self._graph.groups and name not in {child for _, child in self._graph.arcs}:
+                raise self._refused_error(
+                    Reason.TARGET_NOT_FOUND, f"there is no group or member {name}", target=name, server="fake"
+                )
+        position = len(log.messages)
+        message_id = f"{request.number or position + 1}@{first}#1"
+        log.messages.append(
+            delivery_pb2.SubscribeResponse.Message(
+                id=message_id,
+                group=first,
+                sender=request.sender,
+                headers=request.headers,
+                payload=request.payload,
+                position=str(position),
+                sent_at_ms=1_772_353_800_000,
+            )
+        )
+        log.requests.append(request)
+        if request.number:
+            log.numbers[key] = request.number
+        elif request.request_id:
+            log.by_request_id[request.request_id] = message_id
+        for process in self._audience(request):
+            if process in log.mailboxes:
+                log.mailboxes[process].entries.append(position)
+        log.changed.notify_all()
+        return message_id, False
+
+    def _audience(self, request: Any) -> set[str]:
+        found: set[str] = set()
+        for target in request.targets:
+            name = parse_name(target.name)
+            excluded = {below for group in (*request.excluding, *target.excluding) for below in self._reached(group)}
+            found |= ({name} | self._reached(name)) - excluded
+        return found - self._graph.groups
+
+    def _reached(self, name: str) -> set[str]:
+        return self._graph.reached(parse_name(name))
+
+    def Subscribe(self, requests: Any, context: Any) -> Any:
+        log, wire = self._log, delivery_pb2.SubscribeResponse
+        log.streams += 1
+        first = next(requests)
+        begin = first.begin
+        with log.changed:
+            mailbox, subscription = self._subscribe(begin)
+            at = max(subscription.acknowledged, int(begin.handed_out or -1))
+            epoch = subscription.epoch
+            credit, place, ended = [0, 0], [at], threading.Event()
+            self._take(first, subscription, credit)
+        yield wire(position=str(at))
+
+        def listen_to_requests() -> None:
+            try:
+                for request in requests:
+                    with log.changed:
+                        self._take(request, subscription, credit)
+                        log.changed.notify_all()
+            except grpc.RpcError:
+                pass  # The stream broke.
+            with log.changed:
+                ended.set()
+                log.changed.notify_all()
+
+        reader = threading.Thread(target=listen_to_requests, daemon=True)
+        reader.start()
+        handed_out = 0
+        while True:
+            with log.changed:
+                log.changed.wait_for(
+                    lambda: (
+                        ended.is_set()
+                        or epoch != subscription.epoch
+                        or (credit[0] > 0 and credit[1] > 0 and any(entry > place[0] for entry in mailbox.entries))
+                    ),
+                )
+                log.credit_left = credit[0]
+                if epoch != subscription.epoch:
+                    break
+                if ended.is_set():
+                    subscription.is_listening = False
+                    return
+                coming = deque(entry for entry in mailbox.entries if entry > place[0])
+                told = wire()
+                while coming and credit[0] > 0 and credit[1] > 0 and len(told.messages) < 3:
+                    place[0] = coming.popleft()
+                    message = told.messages.add()
+                    message.CopyFrom(log.messages[place[0]])
+                    message.gap, mailbox.gap = mailbox.gap, 0
+                    credit[0] -= 1
+                    credit[1] -= len(message.payload)
+                log.credit_left = credit[0]
+            yield told
+            handed_out += len(told.messages)
+            if log.break_listeners_after and handed_out >= log.break_listeners_after:
+                log.break_listeners_after = 0
+                context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+        with self._refusing(context):
+            raise self._refused_error(
+                Reason.TAKEN_OVER,
+                f"another endpoint listens for {begin.name} now",
+                process=begin.name,
+                subscription=begin.subscription,
+            )
+
+    def _subscribe(self, begin: Any) -> tuple[FakeMailbox, FakeSubscription]:
+        log = self._log
+        mailbox = self._mailbox(parse_name(begin.name))
+        is_now = getattr(begin, "from") == delivery_pb2.SubscribeRequest.FROM_NOW
+        subscription = mailbox.subscriptions.setdefault(
+            begin.subscription, FakeSubscription(len(log.messages) - 1 if is_now else -1)
+        )
+        if begin.position:
+            subscription.acknowledged = max(subscription.acknowledged, int(begin.position))
+        subscription.epoch += 1
+        subscription.is_listening = True
+        log.changed.notify_all()
+        return mailbox, subscription
+
+    def _mailbox(self, process: str) -> FakeMailbox:
+        return self._log.mailboxes.setdefault(process, FakeMailbox(subscriptions={"": FakeSubscription(-1)}))
+
+    @staticmethod
+    def _take(request: Any, subscription: FakeSubscription, credit: list[int]) -> None:
+        credit[0] += request.credit_messages
+        credit[1] += request.credit_bytes
+        if request.acknowledged:
+            subscription.acknowledged = max(subscription.acknowledged, int(request.acknowledged))
+
+    def OpenMailbox(self, request: Any, context: Any) -> Any:
+        with self._refusing(context):
+            process = parse_name(request.process)
+            if process in self._graph.groups:
+                raise self._refused_error(Reason.INVALID_REQUEST, f"{process} is a group, and has no mailbox")
+            is_new = process not in self._log.mailboxes
+            self._mailbox(process)
+            return self._told(process, is_new=is_new)
+
+    def CloseMailbox(self, request: Any, context: Any) -> Any:
+        with self._refusing(context):
+            process = parse_name(request.process)
+            if process not in self._log.mailboxes:
+                raise self._refused_error(
+                    Reason.MAILBOX_NOT_FOUND, f"{process} has no mailbox", process=process, server="fake"
+                )
+            told = self._told(process, is_new=False)
+            del self._log.mailboxes[process]
+            return told
+
+    def ListMailboxes(self, request: Any, context: Any) -> Any:
+        names = sorted(name for name in self._log.mailboxes if request.subnet in ("", subnet_of(parse_name(name))))
+        after = [name for name in names if name > request.page_token]
+        page = after[:2]
+        return delivery_pb2.ListMailboxesResponse(
+            mailboxes=[self._told(name, is_new=False) for name in page],
+            next_page_token=page[-1] if len(after) > len(page) else "",
+        )
+
+    def _told(self, process: str, *, is_new: bool) -> Any:
+        mailbox = self._log.mailboxes[process]
+        return delivery_pb2.Mailbox(
+            process=process,
+            server="fake",
+            is_new=is_new,
+            subscriptions=[
+                delivery_pb2.Mailbox.Subscription(
+                    name=name, position=str(one.acknowledged), is_listening=one.is_listening
+                )
+                for name, one in mailbox.subscriptions.items()
+            ],
+        )
+
+    def SetDelivery(self, request: Any, context: Any) -> Any:
+        with self._refusing(context):
+            policy = self._policy(request.group)
+            policy.quality = request.quality or policy.quality
+            policy.kept = request.kept or policy.kept
+            policy.senders = request.senders or policy.senders
+            return policy
+
+    def GetDelivery(self, request: Any, context: Any) -> Any:
+        with self._refusing(context):
+            return self._policy(request.group)
+
+    def _policy(self, group: str) -> Any:
+        name = parse_name(group)
+        if name not in self._graph.groups:
+            raise self._refused_error(Reason.GROUP_NOT_FOUND, f"group {name} does not exist", group=name, server="fake")
+        default = delivery_pb2.DeliveryPolicy(
+            group=name, quality=delivery_pb2.QUALITY_FIFO, kept=delivery_pb2.KEPT_DISK, senders="anyone"
+        )
+        return self._log.policies.setdefault(name, default)
+
+    def ListDeadLetters(self, request: Any, context: Any) -> Any:
+        after = [one for one in self._log.dead_letters if one.id > request.page_token]
+        page = after[:2]
+        return delivery_pb2.ListDeadLettersResponse(
+            dead_letters=page, next_page_token=page[-1].id if len(after) > len(page) else ""
+        )
+
+    def ReplayDeadLetters(self, request: Any, context: Any) -> Any:
+        return self._done_with("replay", request)
+
+    def DropDeadLetters(self, request: Any, context: Any) -> Any:
+        return self._done_with("drop", request)
+
+    def _done_with(self, verb: str, request: Any) -> Any:
+        log = self._log
+        log.done_with.append((verb, list(request.ids), request.all))
+        chosen = [one for one in log.dead_letters if request.all or one.id in request.ids]
+        log.dead_letters = [one for one in log.dead_letters if one not in chosen]
+        return delivery_pb2.DeadLettersResponse(count=len(chosen))

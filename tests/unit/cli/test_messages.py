@@ -1,0 +1,209 @@
+"""The commands about messages: what they print in a pipe, their JSON, and their exit statuses."""
+
+import pytest
+
+from namegraph.model.refusals import Reason
+from shadowtree.v1 import delivery_pb2
+from tests.fakes.name_service import RefusedError
+
+STAFF, LAB, ANN, BOB = "staff@x.example", "lab@x.example", "ann@x.example", "bob@x.example"
+
+
+@pytest.fixture
+def log(graph):
+    graph.groups = {STAFF, LAB}
+    graph.arcs = {(STAFF, ANN): 2, (STAFF, LAB): 1, (LAB, BOB): 2}
+    return graph.log
+
+
+@pytest.fixture
+def ann(shadowtree, log):
+    """Messages are kept for ann."""
+    assert shadowtree("mailbox", "open", ANN).status == 0
+
+
+def payloads(log):
+    return [message.payload for message in log.messages]
+
+
+def test_a_message_is_what_standard_input_holds(shadowtree, log, ann):
+    sent = shadowtree("send", STAFF, stdin=b"hello\n")
+    assert (sent.status, sent.out) == (0, "1@staff@x.example#1\taccepted\t0\t0\n")
+    assert shadowtree("send", STAFF, "--file", "-", stdin=b"\xff").status == 0
+    assert payloads(log) == [b"hello\n", b"\xff"]
+
+
+def test_a_message_is_what_a_file_holds(shadowtree, log, tmp_path):
+    file = tmp_path / "message"
+    file.write_bytes(b"one\ntwo\n")
+    assert shadowtree("send", STAFF, LAB, "--file", file, "--excluding", LAB, "--quality", "datagram").status == 0
+    (request,) = log.requests
+    assert ([target.name for target in request.targets], list(request.excluding)) == ([STAFF, LAB], [LAB])
+    assert (request.payload, request.quality) == (b"one\ntwo\n", delivery_pb2.QUALITY_DATAGRAM)
+    missing = shadowtree("send", STAFF, "--file", tmp_path / "none")
+    assert (missing.status, missing.err.count("\n")) == (2, 1)
+
+
+def test_each_line_is_a_message_where_asked_for(shadowtree, log):
+    sent = shadowtree("send", STAFF, "--lines", stdin=b"one\r\n\nthree")
+    assert (sent.status, sent.out) == (0, "3\n")
+    assert payloads(log) == [b"one", b"", b"three"]
+    assert shadowtree("send", STAFF, "--lines", "--format", "json", stdin=b"").json == {"accepted": 0}
+
+
+def test_a_sender_numbers_its_messages_over_commands(shadowtree, log):
+    assert shadowtree("send", STAFF, "--sender", "nightly", stdin=b"one").status == 0
+    assert shadowtree("send", STAFF, "--sender", "nightly", "--lines", stdin=b"two\nthree").status == 0
+    assert [(request.sender, request.number) for request in log.requests] == [("nightly", n) for n in (1, 2, 3)]
+
+
+def test_who_waits_hears_how_many_get_it_and_who_is_away(shadowtree, log, ann):
+    settled = shadowtree("send", STAFF, "--wait", "settled", "--format", "json", stdin=b"")
+    assert settled.status == 0
+    assert settled.json == {
+        "id": "1@staff@x.example#1",
+        "state": "settled",
+        "mailboxes": 1,
+        "servers": 1,
+        "pending": [],
+        "unreachable": [],
+    }
+    log.pending = ["y.example"]
+    pending = shadowtree("send", STAFF, "--wait", "settled", stdin=b"")
+    assert (pending.status, pending.out) == (3, "2@staff@x.example#1\tsettled\t1\t1\n")
+    assert "y.example" in pending.err
+    log.pending, log.breaks_before_settled = [], True
+    unknown = shadowtree("send", STAFF, "--wait", "settled", "--timeout", "0.5", stdin=b"")
+    assert (unknown.status, unknown.out.split("\t")[1]) == (3, "accepted")
+    assert "will be delivered" in unknown.err
+
+
+def test_a_refused_message_is_one_line_and_status_4(shadowtree, log):
+    refused = shadowtree("send", "nobody@x.example", stdin=b"")
+    assert (refused.status, refused.out) == (4, "")
+    assert refused.err == "shadowtree: there is no group or member nobody@x.example\n"
+    log.refuse[STAFF] = RefusedError(Reason.NOT_A_SENDER, f"you may not send to {STAFF}", group=STAFF), 2
+    for arguments in ((), ("--lines",)):
+        refused = shadowtree("send", STAFF, *arguments, stdin=b"one\n")
+        assert refused.status == 4
+        assert f"`shadowtree group deliver {STAFF}` says who may" in refused.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("send",),
+        ("send", STAFF, "--lines", "--wait", "settled"),
+        ("send", STAFF, "--sender", "s", "--wait", "settled"),
+        ("send", STAFF, "--lines", "--request-id", "mine"),
+        ("send", STAFF, "--deadline", "0"),
+        ("send", STAFF, "--quality", "best"),
+        ("send", "no name"),
+        ("listen",),
+        ("listen", ANN, "--count", "0"),
+        ("listen", ANN, "--quality", "best"),
+        ("group", "deliver", STAFF, "--kept", "nowhere"),
+        ("dead-letters", "replay"),
+        ("dead-letters", "drop", "1", "--all"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_told_in_one_line(shadowtree, log, arguments):
+    found = shadowtree(*arguments)
+    assert (found.status, found.out) == (2, "")
+
+
+def test_a_request_id_makes_a_repeated_message_harmless(shadowtree, log):
+    first = shadowtree("send", STAFF, "--request-id", "mine", stdin=b"")
+    assert shadowtree("send", STAFF, "--request-id", "mine", stdin=b"") == first
+    assert len(log.messages) == 1
+
+
+def test_a_listener_prints_one_message_a_line_and_acknowledges_it(shadowtree, log, ann):
+    shadowtree("send", STAFF, "--lines", "--sender", "nightly", stdin=b"one\ntwo\nthree\n")
+    assert shadowtree("listen", ANN, "--count", "2").lines == [f"{STAFF}\tnightly\tone", f"{STAFF}\tnightly\ttwo"]
+    assert shadowtree("listen", ANN, "--count", "1", "--no-acknowledge").lines == [f"{STAFF}\tnightly\tthree"]
+    found = shadowtree("listen", ANN, "--count", "1", "--format", "json")
+    assert found.json == {
+        "id": "3@staff@x.example#1",
+        "group": STAFF,
+        "sender": "nightly",
+        "headers": {},
+        "payload": "three",
+        "payload_base64": None,
+        "position": "2",
+        "place": "",
+        "late": False,
+        "sent_at": "2026-03-01T08:30:00.000Z",
+        "gap": 0,
+    }
+
+
+def test_a_subscription_and_a_position_are_passed_on(shadowtree, log, ann):
+    shadowtree("send", STAFF, "--lines", stdin=b"one\ntwo\nthree\n")
+    arguments = ("listen", ANN, "--subscription", "desk", "--count", "1", "--no-acknowledge")
+    assert shadowtree(*arguments, "--from", "0").lines[0].endswith("\ttwo")
+    assert sorted(log.mailboxes[ANN].subscriptions) == ["", "desk"]
+
+
+def test_text_of_others_does_not_reach_the_terminal_as_it_is(shadowtree, log, ann):
+    shadowtree("send", STAFF, stdin=b"\x1b]0;gotcha\x07\nsecond line\n")
+    assert shadowtree("listen", ANN, "--count", "1", "--no-acknowledge").lines == [
+        f"{STAFF}\t\t\ufffd]0;gotcha\ufffd\ufffdsecond line"
+    ]
+    shadowtree("send", STAFF, stdin=b"\xff\x00")
+    found = shadowtree("listen", ANN, "--from", "0", "--count", "1", "--format", "json")
+    assert (found.json["payload"], found.json["payload_base64"]) == (None, "/wA=")
+
+
+def test_a_person_sees_what_is_there(shadowtree, log, ann, monkeypatch):
+    for module in ("send", "listen"):
+        monkeypatch.setattr(f"shadowtree.cli.commands.{module}.is_terminal", lambda: True)
+    settled = shadowtree("send", STAFF, "--wait", "settled", stdin=b"hello\n")
+    assert settled.out == "1@staff@x.example#1 settled (mailboxes: 1, servers: 1)\n"
+    assert shadowtree("send", STAFF, stdin=b"").out == "2@staff@x.example#1 accepted\n"
+    assert shadowtree("send", STAFF, "--lines", stdin=b"1\n2\n").out == "2 messages accepted\n"
+    assert shadowtree("listen", ANN, "--count", "1").lines == [f"{STAFF}  hello"]
+
+
+def test_lost_messages_are_told_on_standard_error(shadowtree, log, ann):
+    log.mailboxes[ANN].gap = 1_200
+    shadowtree("send", STAFF, stdin=b"")
+    assert shadowtree("listen", ANN, "--count", "1").err == "shadowtree: 1,200 messages were lost before this one\n"
+
+
+def test_mailboxes_are_opened_listed_and_closed(shadowtree, log):
+    assert shadowtree("mailbox", "open", ANN).lines == [f"{ANN}\t-\t-1\taway"]
+    opened = shadowtree("mailbox", "open", BOB, "--format", "json")
+    assert (list(opened.json), opened.json["is_new"]) == (["process", "server", "is_new", "subscriptions"], True)
+    assert shadowtree("mailbox", "list").lines == [f"{ANN}\t-\t-1\taway", f"{BOB}\t-\t-1\taway"]
+    assert [one["process"] for one in shadowtree("mailbox", "list", "--format", "json").json["mailboxes"]] == [ANN, BOB]
+    assert shadowtree("mailbox", "list", "--subnet", "y.example").lines == []
+    assert shadowtree("mailbox", "close", BOB).status == 0
+    refused = shadowtree("mailbox", "close", BOB)
+    assert (refused.status, "`shadowtree mailbox open bob@x.example` opens one" in refused.err) == (4, True)
+
+
+def test_the_policy_of_a_group_is_shown_and_changed(shadowtree, log):
+    assert shadowtree("group", "deliver", STAFF).lines == [f"{STAFF}\tfifo\tdisk\tanyone"]
+    changed = shadowtree("group", "deliver", STAFF, "--senders", LAB, "--kept", "memory", "--format", "json")
+    assert changed.json == {"group": STAFF, "quality": "fifo", "kept": "memory", "senders": LAB}
+    assert shadowtree("group", "deliver", "none@x.example").status == 4
+
+
+def test_dead_letters_are_listed_replayed_and_dropped(shadowtree, log):
+    wire = delivery_pb2.DeadLetter
+    log.dead_letters = [
+        wire(id="1", why=wire.WHY_OVERRUN, messages=3, process=ANN, since_ms=1_772_353_800_000),
+        wire(id="2", why=wire.WHY_SERVER_RETIRED, messages=1, group=STAFF, server="z.example", can_be_replayed=True),
+        wire(id="3", why=wire.WHY_EXPIRED, messages=1, group=STAFF, server="z.example"),
+    ]
+    assert shadowtree("dead-letters", "list").lines == [
+        f"1\toverrun\t3\t-\t{ANN}\t2026-03-01T08:30:00.000Z\tgone",
+        f"2\tserver retired\t1\t{STAFF}\tz.example\t-\tkept",
+        f"3\texpired\t1\t{STAFF}\tz.example\t-\tgone",
+    ]
+    listed = shadowtree("dead-letters", "list", "--format", "json").json["dead_letters"]
+    assert [one["can_be_replayed"] for one in listed] == [False, True, False]
+    assert shadowtree("dead-letters", "replay", "2").lines == ["1"]
+    assert shadowtree("dead-letters", "drop", "--all", "--format", "json").json == {"count": 2}

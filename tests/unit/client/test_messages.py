@@ -1,0 +1,571 @@
+"""Sending and listening by both clients, against the fake service: streams that break, refusals, takeovers, windows."""
+
+import itertools
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+import shadowtree
+from namegraph.model.refusals import Reason
+from shadowtree.client.messages import listening, sending
+from shadowtree.v1 import delivery_pb2
+from tests.fakes.awaited_client import AwaitedClient
+from tests.fakes.name_service import FakeGraph, RefusedError, serve_fake
+
+STAFF, LAB, ANN, BOB = "staff@x.example", "lab@x.example", "ann@x.example", "bob@x.example"
+
+
+@pytest.fixture(params=[shadowtree.Client, AwaitedClient], ids=["sync", "async"])
+def make_client(request):
+    return request.param
+
+
+@pytest.fixture
+def graph():
+    """Staff are ann and the lab, the lab is bob."""
+    found = FakeGraph()
+    found.groups = {STAFF, LAB}
+    found.arcs = {(STAFF, ANN): 2, (STAFF, LAB): 1, (LAB, BOB): 2}
+    return found
+
+
+@pytest.fixture
+def log(graph):
+    return graph.log
+
+
+@pytest.fixture
+def names(make_client, graph):
+    with serve_fake(graph) as address, make_client(address) as client:
+        yield client
+
+
+def payloads(log):
+    return [message.payload for message in log.messages]
+
+
+def numbers(count):
+    return [b"%d" % number for number in range(count)]
+
+
+def test_a_message_reaches_everybody_below_less_the_exceptions(names, log):
+    names.open_mailbox(ANN)
+    names.open_mailbox(BOB)
+    sent = names.send(STAFF, b"hello", wait="settled", headers={"kind": "note"})
+    assert sent == shadowtree.Sent("1@staff@x.example#1", "settled", mailboxes=2, servers=1)
+    assert sent.is_settled_everywhere
+    assert names.send([STAFF, LAB], b"less", excluding=[LAB], wait="settled").mailboxes == 1
+    (request, less) = log.requests
+    assert [(header.name, header.value) for header in request.headers] == [("kind", "note")]
+    assert ([target.name for target in less.targets], list(less.excluding)) == ([STAFF, LAB], [LAB])
+
+
+def test_what_is_not_said_is_left_to_the_group_and_what_is_said_is_passed_on(names, log):
+    names.send(STAFF, b"")
+    names.send(STAFF, b"", quality="datagram", deadline=1.5)
+    assert [(one.quality, one.deadline_ms) for one in log.requests] == [
+        (delivery_pb2.QUALITY_UNSPECIFIED, 0),
+        (delivery_pb2.QUALITY_DATAGRAM, 1500),
+    ]
+
+
+def test_a_message_whose_answer_was_lost_is_sent_again_and_accepted_once(names, log):
+    log.break_sends_after = 1
+    assert names.send(STAFF, b"once", timeout=30).state == "accepted"
+    assert payloads(log) == [b"once"]
+    assert log.streams == 2
+
+
+def test_a_request_id_makes_a_repeated_message_harmless(names, log):
+    first = names.send(STAFF, b"once", request_id="mine")
+    assert names.send(STAFF, b"once", request_id="mine") == first
+    assert payloads(log) == [b"once"]
+
+
+def test_who_waits_for_more_than_comes_is_told_how_far_it_came(names, log):
+    log.pending = ["y.example"]
+    sent = names.send(STAFF, b"one", wait="settled")
+    assert (sent.state, sent.pending, sent.is_settled_everywhere) == ("settled", ("y.example",), False)
+    log.breaks_before_settled = True
+    sent = names.send(STAFF, b"two", wait="settled", timeout=0.5)
+    assert (sent.state, sent.id) == ("accepted", "2@staff@x.example#1")
+    assert payloads(log) == [b"one", b"two"]
+
+
+def test_a_refused_message_is_an_error_of_its_own_class_with_the_facts(names):
+    with pytest.raises(shadowtree.TargetNotFound) as caught:
+        names.send("nobody@x.example", b"")
+    assert caught.value.facts == {"target": "nobody@x.example", "server": "fake"}
+    with pytest.raises(shadowtree.InvalidName):
+        names.send("no name", b"")
+
+
+def test_a_lost_answer_and_then_a_server_out_of_reach_leave_the_outcome_unknown(names, log):
+    log.break_sends_after = 1
+    log.refuse_after_break = RefusedError(Reason.UNAVAILABLE, "gone", unreachable=LAB)
+    with pytest.raises(shadowtree.OutcomeUnknown) as caught:
+        names.send(LAB, b"maybe", request_id="mine", timeout=30)
+    assert caught.value.facts["request_id"] == "mine"
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda names: names.send(5, b""),
+        lambda names: names.send([], b""),
+        lambda names: names.send([5], b""),
+        lambda names: names.send(STAFF, "text"),
+        lambda names: names.send(STAFF, None),
+        lambda names: names.send(STAFF, b"", headers=[("a", "b")]),
+        lambda names: names.send(STAFF, b"", headers={"a": 5}),
+        lambda names: names.send(STAFF, b"", excluding=LAB),
+        lambda names: names.send(STAFF, b"", quality="total"),
+        lambda names: names.send(STAFF, b"", wait="done"),
+        lambda names: names.send(STAFF, b"", deadline="soon"),
+        lambda names: names.send(STAFF, b"", deadline=0),
+        lambda names: names.send(STAFF, b"", deadline=float("nan")),
+        lambda names: names.open_mailbox(5),
+        lambda names: names.set_delivery(STAFF, quality="best"),
+        lambda names: names.set_delivery(STAFF, kept=["disk"]),
+        lambda names: names.set_delivery(STAFF, senders=5),
+        lambda names: names.replay("17"),
+        lambda names: names.drop(17),
+        lambda names: names.drop([17]),
+    ],
+)
+def test_values_of_a_wrong_type_are_refused_in_one_line_before_anything_is_sent(names, log, send):
+    with pytest.raises(shadowtree.InvalidRequest) as caught:
+        send(names)
+    assert "\n" not in str(caught.value)
+    assert log.streams == 0
+
+
+@pytest.mark.parametrize("begin", [lambda names: names.sender(""), lambda names: names.sender(7)])
+def test_a_sender_has_an_id(make_client, begin):
+    with make_client("127.0.0.1:1") as names, pytest.raises(shadowtree.InvalidRequest):
+        begin(names)
+
+
+@pytest.mark.parametrize(
+    "options", [{"from_": 5}, {"subscription": 5}, {"quality": "best"}, {"from_": None}, {"from_": ""}]
+)
+def test_a_listener_says_for_whom_and_from_where(options, make_client):
+    with make_client("127.0.0.1:1") as names, pytest.raises(shadowtree.InvalidRequest):
+        names.listen(ANN, **options)
+
+
+def test_a_payload_that_no_server_takes_is_refused_before_it_is_sent(names, log):
+    with pytest.raises(shadowtree.LimitExceeded, match="1048576"):
+        names.send(STAFF, bytes(1024 * 1024 + 1))
+    assert log.streams == 0
+
+
+# -- senders
+
+
+def test_a_sender_sends_in_order_without_waiting_for_each(names, log):
+    with names.sender("billing") as out:
+        for payload in numbers(3_000):
+            out.send(STAFF, payload)
+    assert payloads(log) == numbers(3_000)
+    assert [request.number for request in log.requests] == [*range(1, 3_001)]
+    assert {request.sender for request in log.requests} == {"billing"}
+    assert max(log.batches) > 1
+    assert log.streams == 1
+
+
+def test_messages_to_each_first_target_are_numbered_from_1(names, log):
+    with names.sender("billing") as out:
+        for payload in numbers(6):
+            out.send([LAB, STAFF] if int(payload) % 2 else STAFF, payload)
+    assert log.numbers == {("billing", STAFF): 3, ("billing", LAB): 3}
+
+
+def test_a_sender_that_begins_again_goes_on_with_the_next_number(names, log):
+    for begin in (0, 5):
+        with names.sender("billing") as out:
+            assert out.next_number(STAFF) == begin + 1
+            for payload in numbers(10)[begin : begin + 5]:
+                out.send(STAFF, payload)
+            assert out.next_number(STAFF) == begin + 6
+    assert payloads(log) == numbers(10)
+
+
+@pytest.mark.parametrize("after", [1, 2, 150, 700])
+def test_whatever_breaks_each_message_of_a_sender_is_accepted_once_in_order(names, log, after):
+    log.break_sends_after = after
+    with names.sender("billing") as out:
+        for payload in numbers(1_000):
+            out.send(STAFF, payload)
+    assert payloads(log) == numbers(1_000)
+    assert log.streams == 2
+
+
+def test_a_flush_returns_once_all_is_accepted(names, log):
+    with names.sender("billing") as out:
+        for payload in numbers(20):
+            out.send(STAFF, payload)
+        out.flush()
+        assert payloads(log) == numbers(20)
+        out.flush()
+        out.send(STAFF, b"20")
+    assert payloads(log) == numbers(21)
+
+
+def test_a_sender_that_was_silent_while_its_server_was_started_again_goes_on(make_client, graph, log):
+    with ExitStack() as first:
+        address = first.enter_context(serve_fake(graph))
+        with make_client(address) as names, names.sender("billing") as out:
+            out.send(STAFF, b"0")
+            out.flush()
+            first.close()
+            with serve_fake(graph, address=address):
+                out.send(STAFF, b"1")
+                out.flush()
+                assert payloads(log) == numbers(2)
+
+
+def test_a_refusal_ends_a_sender_and_nothing_after_that_message_is_accepted(names, log):
+    out = names.sender("billing")
+    out.send(STAFF, b"0")
+    out.flush()
+    out.send("nobody@x.example", b"1")
+    with pytest.raises(shadowtree.TargetNotFound) as caught:
+        out.flush()
+    assert (caught.value.facts["target"], caught.value.facts["number"]) == ("nobody@x.example", "1")
+    with pytest.raises(shadowtree.TargetNotFound):
+        out.send(STAFF, b"2")
+    with pytest.raises(shadowtree.TargetNotFound):
+        out.close()
+    assert payloads(log) == [b"0"]
+
+
+def test_a_full_backlog_is_waited_for(names, log):
+    log.refuse[STAFF] = RefusedError(Reason.BACKLOG_FULL, "too much"), 2
+    with names.sender("billing") as out:
+        for payload in numbers(5):
+            out.send(STAFF, payload)
+    assert payloads(log) == numbers(5)
+
+
+def test_a_home_that_is_out_of_reach_for_a_while_is_waited_for_once_the_sender_has_worked(names, log):
+    with names.sender("billing") as out:
+        out.send(STAFF, b"0")
+        out.flush()
+        log.refuse[STAFF] = RefusedError(Reason.UNAVAILABLE, "gone for a moment", unreachable=STAFF), 2
+        for payload in numbers(3)[1:]:
+            out.send(STAFF, payload)
+    assert payloads(log) == numbers(3)
+
+
+def test_a_home_that_is_out_of_reach_from_the_first_is_told_at_once(names, log):
+    log.refuse[STAFF] = RefusedError(Reason.UNAVAILABLE, "gone", unreachable=STAFF), 1
+    with pytest.raises(shadowtree.Unavailable, match="gone"), names.sender("billing") as out:
+        out.send(STAFF, b"0")
+    assert payloads(log) == []
+
+
+def test_two_senders_of_one_id_are_noticed(names, log):
+    out = names.sender("billing")
+    out.send(STAFF, b"0")
+    out.flush()
+    log.numbers["billing", STAFF] = 7
+    out.send(STAFF, b"1")
+    with pytest.raises(shadowtree.OutOfSequence) as caught:
+        out.close()
+    assert caught.value.facts["expected"] == "8"
+
+
+def test_an_exception_in_the_block_of_a_sender_gives_up_the_rest_and_is_raised(names):
+    def send_and_fail():
+        with names.sender("billing") as out:
+            out.send("nobody@x.example", b"0")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        send_and_fail()
+
+
+def test_a_sender_that_is_closed_takes_nothing_more(names):
+    with names.sender("billing") as out:
+        out.send(STAFF, b"0")
+    for ask in (lambda: out.send(STAFF, b"1"), lambda: out.next_number(STAFF)):
+        with pytest.raises(shadowtree.ClientClosed):
+            ask()
+
+
+def test_a_sender_that_was_never_used_opens_no_stream(names, log):
+    with names.sender("billing"):
+        pass
+    assert log.streams == 0
+
+
+def test_the_time_of_a_sender_is_that_of_all_it_does(names, log):
+    log.refuse[STAFF] = RefusedError(Reason.BACKLOG_FULL, "too much"), 1_000_000
+    with pytest.raises(shadowtree.ShadowtreeError), names.sender("billing", timeout=0.3) as out:
+        out.send(STAFF, b"0")
+
+
+def test_a_sender_takes_no_more_than_its_window_ahead_of_the_answers():
+    messages = sending.NumberedMessages("billing")
+    taken = 0
+    while messages.has_room:
+        messages.add(sending.message_request(STAFF, b"x"))
+        taken += 1
+    assert taken == sending.WINDOW_MESSAGES
+    messages = sending.NumberedMessages("billing")
+    messages.add(sending.message_request(STAFF, bytes(1024 * 1024)))
+    assert messages.has_room
+    for _ in range(3):
+        messages.add(sending.message_request(STAFF, bytes(1024 * 1024)))
+    assert not messages.has_room
+
+
+# -- listeners
+
+
+def heard(names, count, **options):
+    """The first messages of a listener, which then leaves."""
+    return [*itertools.islice(names.listen(ANN, **options), count)]
+
+
+def test_a_listener_gets_what_its_mailbox_has_in_order(names, log):
+    names.open_mailbox(ANN)
+    for payload in numbers(3):
+        names.send(STAFF, payload, headers={"n": payload.decode()})
+    messages = heard(names, 3)
+    assert [message.payload for message in messages] == numbers(3)
+    first = messages[0]
+    assert (first.group, first.sender, first.headers, first.late, first.place, first.gap) == (
+        STAFF,
+        "",
+        {"n": "0"},
+        False,
+        "",
+        0,
+    )
+    assert (first.id, first.position, first.sent_at) == ("1@staff@x.example#1", "0", "2026-03-01T08:30:00.000Z")
+
+
+def test_what_is_acknowledged_does_not_come_again_and_the_rest_does(names):
+    names.open_mailbox(ANN)
+    for payload in numbers(5):
+        names.send(STAFF, payload)
+    messages = heard(names, 4)
+    with names.listen(ANN) as again:
+        found = next(again)
+        assert found.payload == b"0"
+        next(again).acknowledge()
+        next(again)
+    assert [message.payload for message in heard(names, 3)] == numbers(5)[2:]
+    assert len(messages) == 4
+
+
+def test_a_position_that_the_listener_stored_itself_is_where_it_goes_on(names):
+    names.open_mailbox(ANN)
+    for payload in numbers(5):
+        names.send(STAFF, payload)
+    stored = heard(names, 3)[2].position
+    assert [message.payload for message in heard(names, 2, from_=stored)] == numbers(5)[3:]
+    assert [message.payload for message in heard(names, 2)] == numbers(5)[3:]
+
+
+def test_a_subscription_of_its_own_begins_where_it_is_told(names, log):
+    names.open_mailbox(ANN)
+    names.send(STAFF, b"before")
+    with names.listen(ANN, subscription="desk", from_="now") as desk:
+        names.send(STAFF, b"after")
+        assert next(desk).payload == b"after"
+    assert heard(names, 1, subscription="other", from_="start")[0].payload == b"before"
+    assert sorted(log.mailboxes[ANN].subscriptions) == ["", "desk", "other"]
+
+
+@pytest.mark.parametrize("after", [1, 2, 50, 700])
+def test_a_listener_goes_on_after_what_it_handed_out_last(names, log, after):
+    names.open_mailbox(ANN)
+    with names.sender("billing") as out:
+        for payload in numbers(1_500):
+            out.send(STAFF, payload)
+    log.break_listeners_after = after
+    assert [message.payload for message in heard(names, 1_500)] == numbers(1_500)
+
+
+def test_a_listener_from_now_on_loses_nothing_where_its_stream_breaks_before_anything_came(make_client, graph, log):
+    with ExitStack() as first:
+        address = first.enter_context(serve_fake(graph))
+        with make_client(address) as names, names.listen(ANN, from_="now") as messages:
+            first.close()
+            with serve_fake(graph, address=address), make_client(address) as others:
+                others.send(STAFF, b"meanwhile")
+                assert next(messages).payload == b"meanwhile"
+
+
+def test_acknowledgements_that_a_break_swallowed_are_told_again(names, log):
+    names.open_mailbox(ANN)
+    for payload in numbers(4):
+        names.send(STAFF, payload)
+    log.break_listeners_after = 3
+    with names.listen(ANN) as messages:
+        for message in itertools.islice(messages, 4):
+            message.acknowledge()
+    assert log.mailboxes[ANN].subscriptions[""].acknowledged == 3
+
+
+def test_whoever_is_taken_over_is_told(names):
+    names.open_mailbox(ANN)
+    with names.listen(ANN) as first:
+        names.send(STAFF, b"0")
+        next(first)
+        with names.listen(ANN) as second:
+            assert next(second).payload == b"0"
+            with pytest.raises(shadowtree.TakenOver) as caught:
+                next(first)
+    assert caught.value.facts == {"process": ANN, "subscription": ""}
+
+
+def test_messages_that_were_lost_are_told_with_the_next_one(names, log):
+    names.open_mailbox(ANN)
+    log.mailboxes[ANN].gap = 12
+    names.send(STAFF, b"0")
+    names.send(STAFF, b"1")
+    assert [message.gap for message in heard(names, 2)] == [12, 0]
+
+
+def test_a_server_sends_no_more_than_a_listener_has_room_for(names, log):
+    names.open_mailbox(ANN)
+    with names.sender("billing") as out:
+        for payload in numbers(listening.CREDIT_MESSAGES + 100):
+            out.send(STAFF, payload)
+    with names.listen(ANN) as messages:
+        next(messages)
+        with log.changed:
+            assert log.changed.wait_for(lambda: log.credit_left == 0, 30)
+    assert len(heard(names, listening.CREDIT_MESSAGES + 100)) == listening.CREDIT_MESSAGES + 100
+
+
+def test_a_message_may_be_acknowledged_when_its_listener_is_gone(names, log):
+    names.open_mailbox(ANN)
+    names.send(STAFF, b"0")
+    (message,) = heard(names, 1)
+    message.acknowledge()
+    assert heard(names, 1)[0].payload == b"0"
+
+
+def test_a_loop_that_is_left_ends_its_stream(names, log):
+    names.open_mailbox(ANN)
+    names.send(STAFF, b"0")
+    for message in names.listen(ANN):
+        message.acknowledge()
+        break
+    subscription = log.mailboxes[ANN].subscriptions[""]
+    with log.changed:
+        assert log.changed.wait_for(lambda: not subscription.is_listening, 30)
+    assert subscription.acknowledged == 0
+
+
+def test_a_listener_that_another_thread_closes_ends_without_an_error(graph, log):
+    with serve_fake(graph) as address, shadowtree.Client(address) as names:
+        messages = names.listen(ANN)
+        found = []
+        thread = threading.Thread(target=lambda: found.extend(messages))
+        thread.start()
+        names.send(STAFF, b"0")
+        subscription = log.mailboxes[ANN].subscriptions[""]
+        with log.changed:
+            log.changed.wait_for(lambda: log.credit_left == listening.CREDIT_MESSAGES - 1, 30)
+        messages.close()
+        thread.join(30)
+        assert not thread.is_alive()
+    assert [message.payload for message in found] in ([b"0"], [])
+    assert not subscription.is_listening
+
+
+async def test_an_awaited_listener_that_another_task_closes_ends_without_an_error(graph, log):
+    import asyncio
+
+    async def listen():
+        return [message.payload async for message in messages]
+
+    with serve_fake(graph) as address:
+        async with shadowtree.aio.Client(address) as names:
+            messages = names.listen(ANN)
+            await messages.open()
+            listening_task = asyncio.ensure_future(listen())
+            await names.send(STAFF, b"0")
+            while log.credit_left != listening.CREDIT_MESSAGES - 1:
+                await asyncio.sleep(0.01)
+            await messages.close()
+            assert await asyncio.wait_for(listening_task, 30) in ([b"0"], [])
+
+
+async def test_an_acknowledgement_may_be_awaited(graph, log):
+    with serve_fake(graph) as address:
+        async with shadowtree.aio.Client(address) as names:
+            await names.open_mailbox(ANN)
+            await names.send(STAFF, b"0")
+            async with names.listen(ANN) as messages:
+                await (await anext(messages)).acknowledge()
+    assert log.mailboxes[ANN].subscriptions[""].acknowledged == 0
+
+
+def test_after_close_senders_and_listeners_say_so(make_client, graph):
+    with serve_fake(graph) as address, make_client(address) as names:
+        messages = names.listen(ANN)
+        out = names.sender("billing")
+        if make_client is AwaitedClient:
+            return
+        names.close()
+        for ask in (
+            lambda: names.listen(ANN),
+            lambda: next(messages),
+            lambda: (out.send(STAFF, b""), out.flush()),
+            lambda: names.send(STAFF, b""),
+        ):
+            with pytest.raises(shadowtree.ClientClosed):
+                ask()
+
+
+def test_what_would_act_on_a_terminal_is_taken_out_of_headers_and_ids(names, log):
+    names.open_mailbox(ANN)
+    names.send(STAFF, b"\x1b[31m", headers={"a\x1b": "b\nc"})
+    (message,) = heard(names, 1)
+    assert message.headers == {"a\ufffd": "b\ufffdc"}
+    assert message.payload == b"\x1b[31m"
+
+
+# -- mailboxes, policies, dead letters
+
+
+def test_mailboxes_are_opened_listed_and_closed(names):
+    opened = names.open_mailbox("Ann@X.example")
+    assert (opened.process, opened.is_new) == ("Ann@x.example", True)
+    assert not names.open_mailbox("Ann@x.example").is_new
+    for name in (ANN, BOB, "cy@y.example"):
+        names.open_mailbox(name)
+    assert [one.process for one in names.mailboxes()] == ["Ann@x.example", ANN, BOB, "cy@y.example"]
+    assert [one.process for one in names.mailboxes("y.example")] == ["cy@y.example"]
+    assert names.close_mailbox(BOB).process == BOB
+    with pytest.raises(shadowtree.MailboxNotFound):
+        names.close_mailbox(BOB)
+
+
+def test_a_policy_keeps_what_is_not_said(names):
+    assert names.delivery(STAFF) == shadowtree.DeliveryPolicy(STAFF, "fifo", "disk", "anyone")
+    names.set_delivery(STAFF, senders="members")
+    assert names.set_delivery(STAFF, kept="memory") == shadowtree.DeliveryPolicy(STAFF, "fifo", "memory", "members")
+    with pytest.raises(shadowtree.GroupNotFound):
+        names.delivery(ANN)
+
+
+def test_dead_letters_are_listed_replayed_and_dropped(names, log):
+    wire = delivery_pb2.DeadLetter
+    log.dead_letters = [
+        wire(id=str(number), why=wire.WHY_OVERRUN, messages=3, group=STAFF, process=ANN, since_ms=1_772_353_800_000)
+        for number in range(5)
+    ]
+    found = list(names.dead_letters())
+    assert [one.id for one in found] == ["0", "1", "2", "3", "4"]
+    assert (found[0].cause, found[0].since, found[0].can_be_replayed) == ("overrun", "2026-03-01T08:30:00.000Z", False)
+    assert (names.replay(["0", "9"]), names.drop(["1"]), names.drop(None)) == (1, 1, 3)
+    assert log.done_with == [("replay", ["0", "9"], False), ("drop", ["1"], False), ("drop", [], True)]
