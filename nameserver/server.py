@@ -14,7 +14,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
@@ -23,14 +23,15 @@ from typing import Any, NamedTuple
 import grpc
 from grpc_reflection.v1alpha import reflection
 
+from delivery.server import Server
 from namegraph import (
     CommittedState,
     CoreQueries,
     InconsistentStateError,
+    LogRecord,
     Reason,
     Refusal,
     RefusedError,
-    ServerCore,
     ServerId,
 )
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
@@ -60,10 +61,11 @@ from nameserver.transport.peer_transport import PeerTransport
 from resolver.census import Census
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
+from resolver.reach import GraphReach
 from storage.damage import contradictory
 from storage.errors import ServerNotNamedError, StorageError
 from storage.open import open_store
-from storage.store import Store
+from storage.store import LogWanted, Store
 
 RECEIVED_MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
 """Room for the largest atomic update (APPLY_OPERATIONS_LIMIT); what is larger comes as a stream."""
@@ -204,7 +206,7 @@ async def serve(
 async def _serve(
     servers: Servers,
     settings: Settings,
-    core: ServerCore,
+    core: Server,
     store: Store,
     threads: Threads,
     planned_end: PlannedEnd,
@@ -271,7 +273,7 @@ def _open(
     telemetry: ExitStack,
     servers: Servers,
     settings: Settings,
-    core: ServerCore,
+    core: Server,
     reads: CommittedState,
     run_loop: RunLoop,
     transport: PeerTransport,
@@ -326,7 +328,7 @@ def _open(
 
 async def _drain(
     servers: Servers,
-    core: ServerCore,
+    core: Server,
     health: Health,
     run_loop: RunLoop,
     transport: PeerTransport,
@@ -373,7 +375,7 @@ def _unwritten_at_end(run_loop: RunLoop) -> str:
     )
 
 
-def _restore(settings: Settings) -> tuple[Store, ServerCore]:
+def _restore(settings: Settings) -> tuple[Store, Server]:
     try:
         store = _open_store(settings)
     except StorageError as error:
@@ -381,7 +383,8 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
     try:
         refuse_mistaken(store, settings)
         with growing_graph():
-            core = ServerCore.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
+            core = Server.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
+            core.begin_delivery(GraphReach, _log_entries(store, core.delivery.needed()))
     except StorageError as error:
         store.close()
         raise StartError(str(error)) from None
@@ -395,6 +398,19 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
         store.close()
         raise StartError(f"the configuration names a new peer, but {error.refusal.message}") from None
     return store, core
+
+
+def _log_entries(store: Store, positions: list[int]) -> Iterator[LogRecord]:
+    """The entries of the log at some positions, which are sorted; raises `StorageError`."""
+    wanted = set(positions)
+    after = positions[0] - 1 if positions else 0
+    while wanted:
+        found = store.read_log(LogWanted(after, through=max(wanted)))
+        if not found:
+            raise InconsistentStateError(f"the log lacks a parcel that is not settled, at {min(wanted)}")
+        after = found[-1].position
+        yield from (record for record in found if record.position in wanted)
+        wanted = {position for position in wanted if position > after}
 
 
 def _open_store(settings: Settings) -> Store:
@@ -449,12 +465,12 @@ def _asked_of_names(
     return names, questions
 
 
-def _tell_serving(announce: Callable[[str], None], core: ServerCore, address: str) -> None:
+def _tell_serving(announce: Callable[[str], None], core: Server, address: str) -> None:
     announce(_line(core, address))
     say(logging.INFO, "serving", f"calls are accepted on {address}", listen=address, revision=core.revision)
 
 
-def _line(core: ServerCore, address: str) -> str:
+def _line(core: Server, address: str) -> str:
     return f"serving {','.join(core.subnets)} on {address}"
 
 

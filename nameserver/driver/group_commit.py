@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
+from delivery.events import Answer
 from namegraph import Committed, Lane, Outcome, Reason, Records, Refusal, ServerId
 
 
@@ -24,10 +25,23 @@ class Flow(NamedTuple):
     lane: Lane
 
 
+ROWS_OF_A_PARCEL = 100
+"""What a parcel takes is as much as so many rows of other kinds."""
+
+
 class Batch:
     """One batch of records and its waiters."""
 
-    __slots__ = ("first_letters", "handled_before", "held_reads", "is_of_long_step", "records", "replies", "revision")
+    __slots__ = (
+        "answers",
+        "first_letters",
+        "handled_before",
+        "held_reads",
+        "is_of_long_step",
+        "records",
+        "replies",
+        "revision",
+    )
 
     def __init__(self) -> None:
         self.records = Records()
@@ -37,6 +51,8 @@ class Batch:
         """Whether readers see the state before it until it is durable."""
         self.replies: list[tuple[asyncio.Future[Outcome], Outcome]] = []
         self.held_reads: list[asyncio.Future[Refusal | None]] = []
+        self.answers: list[Answer] = []
+        """What callers of the delivery half are told once the records are durable."""
         self.first_letters: dict[Flow, int] = {}
         """The number of the first letter to each server that rests on these records or was sent after them."""
         self.handled_before: dict[Flow, int] = {}
@@ -54,7 +70,7 @@ class Batch:
         """How much there is to write."""
         records = self.records
         graph_rows = len(records.nodes) + len(records.arcs) + len(records.virtual_nodes)
-        return graph_rows + len(records.outcomes) + len(records.protocol)
+        return graph_rows + len(records.outcomes) + len(records.protocol) + ROWS_OF_A_PARCEL * len(records.log)
 
     def release(self) -> None:
         """Say that the records are durable."""

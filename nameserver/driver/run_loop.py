@@ -37,6 +37,8 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from delivery.events import Answer, CloseParcels, DeliveryEvent
+from delivery.server import ServerEffects
 from namegraph import (
     AddPeer,
     Channels,
@@ -47,6 +49,7 @@ from namegraph import (
     Event,
     ImportCommand,
     Lane,
+    LogRecord,
     Outcome,
     PeerMessage,
     PeerMet,
@@ -67,7 +70,7 @@ from nameserver.driver.gc_tuning import growing_graph
 from nameserver.driver.group_commit import Batch, Batches, Flow, outcome_unknown, unavailable
 from nameserver.driver.observer import Observer
 from storage.errors import DatabaseLostError, StorageError
-from storage.store import ChangesFound, ChangesWanted
+from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 WAITING_ROWS_LIMIT = 1_000_000
 """Rows that may wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
@@ -114,7 +117,7 @@ class Core(Protocol):
     def channels_of(self, lane: Lane) -> Channels:
         """The channels of one lane."""
 
-    def step(self, event: Event, now: float) -> Effects:
+    def step(self, event: Event | DeliveryEvent, now: float) -> Effects:
         """Take one event."""
 
 
@@ -131,6 +134,22 @@ class LongSteps(Protocol):
         """The earliest of these steps is durable; or the latest one has left nothing to be made durable."""
 
 
+class DeliveryDesk(Protocol):
+    """Whoever speaks with the callers of the delivery half."""
+
+    def has_open(self) -> bool:
+        """Whether messages wait for the next parcel."""
+
+    def answer(self, answers: Iterable[Answer]) -> None:
+        """Tell callers: what they are told is durable."""
+
+    def fail(self, answers: Iterable[Answer], why: str) -> None:
+        """Tell callers that it is not known when the database can be written."""
+
+    def logged(self, through: int) -> None:
+        """The log is durable through a position."""
+
+
 class DurableStore(Protocol):
     """The part of a store that the loop uses."""
 
@@ -143,11 +162,14 @@ class DurableStore(Protocol):
     def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
         """Read the record of changes; raises `StorageError`."""
 
+    def read_log(self, wanted: LogWanted) -> list[LogRecord]:
+        """Read entries of the log of messages; raises `StorageError`."""
+
 
 class Unfinished(NamedTuple):
     """What must not leave while a step is carried out in another thread."""
 
-    event: Event
+    event: Event | DeliveryEvent
     """What the step is about."""
     left_through: dict[Flow, int]
     """To others: the last letter that could leave before it; none where letters are numbered anew."""
@@ -187,7 +209,7 @@ class RunLoop:
         """There while a step is carried out in another thread."""
         self._unfinished = Unfinished(Tick(), {}, {})
         """What of it must not leave."""
-        self._later: deque[Event] = deque()
+        self._later: deque[Event | DeliveryEvent] = deque()
         """Events that came meanwhile."""
         self._store = store
         self._worker = worker
@@ -220,6 +242,8 @@ class RunLoop:
         self.followers: list[Callable[[Effects], None]] = []
         """Told what each step did, at once: readers that go on over several steps."""
         self.observers: list[Observer] = []
+        self.desk: DeliveryDesk | None = None
+        """None: no messages are taken."""
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
         """Told for which servers there are letters or receipts that may leave."""
 
@@ -297,7 +321,7 @@ class RunLoop:
         self._step(Tick())
         self._batches.hold_letters_to(peers)
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event | DeliveryEvent) -> None:
         """Take what no caller waits for."""
         self._step(event)
 
@@ -383,6 +407,13 @@ class RunLoop:
         except StorageError as error:
             raise RefusedError(unavailable(str(error))) from None
 
+    async def read_log(self, wanted: LogWanted) -> list[LogRecord]:
+        """Read entries of the log of messages; raises `RefusedError` where the database fails."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, self._store.read_log, wanted)
+        except StorageError as error:
+            raise RefusedError(unavailable(str(error))) from None
+
     async def newest_change(self) -> int:
         """The number of the newest record of changes; 0 where none is kept."""
         return (await self.read_changes(ChangesWanted(0))).newest or 0
@@ -445,13 +476,13 @@ class RunLoop:
     def _is_full(self) -> bool:
         return self._batches.rows_waiting() > WAITING_ROWS_LIMIT
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: Event | DeliveryEvent) -> None:
         """Take an event: at once, or in another thread where that may take long, or once such a step is over."""
         if self._bug is not None:
             raise self._bug
         if self._long_step is not None:
             self._later.append(event)
-        elif self._long_steps is not None and self._long_steps.may_take_long(event):
+        elif self._long_steps is not None and _may_take_long(self._long_steps, event):
             self._unfinished = self._unfinished_of(event)
             self._long_step = asyncio.ensure_future(self._step_elsewhere(event, self._long_steps))
             # What went wrong there ends the server, by `flush_forever`.
@@ -468,7 +499,7 @@ class RunLoop:
             self._take_effects(event, effects, is_first_meeting=is_first_meeting)
             self._tell_stepped(event, effects, seconds, was_long=False)
 
-    def _unfinished_of(self, event: Event) -> Unfinished:
+    def _unfinished_of(self, event: Event | DeliveryEvent) -> Unfinished:
         servers = [each for each in (*self._core.servers_met, self._core.server) if not _numbers_anew(event, each)]
         lanes = {lane: self._core.channels_of(lane) for lane in Lane}
         return Unfinished(
@@ -477,7 +508,7 @@ class RunLoop:
             {Flow(server, lane): lanes[lane].handled_through(server) for lane in Lane for server in servers},
         )
 
-    async def _step_elsewhere(self, event: Event, long_steps: LongSteps) -> None:
+    async def _step_elsewhere(self, event: Event | DeliveryEvent, long_steps: LongSteps) -> None:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
         self._batches.seal()
         long_steps.hold()
@@ -502,7 +533,7 @@ class RunLoop:
             self._step(self._later.popleft())
         self._wake.set()
 
-    def _tell_stepped(self, event: Event, effects: Effects, seconds: float, *, was_long: bool) -> None:
+    def _tell_stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         for observer in self.observers:
             observer.stepped(event, effects, seconds, was_long=was_long)
 
@@ -511,12 +542,12 @@ class RunLoop:
         self._bug = bug
         self._wake.set()
 
-    def _is_first_meeting(self, event: Event) -> bool:
+    def _is_first_meeting(self, event: Event | DeliveryEvent) -> bool:
         return isinstance(event, PeerMet) and any(
             self._core.channels_of(lane).has_unmet_letters(event.peer) for lane in Lane
         )
 
-    def _take_effects(self, event: Event, effects: Effects, *, is_first_meeting: bool) -> None:
+    def _take_effects(self, event: Event | DeliveryEvent, effects: Effects, *, is_first_meeting: bool) -> None:
         """Let become durable what a step did, and then leave."""
         self.step_count += 1
         if self._stepped is not None:
@@ -531,7 +562,17 @@ class RunLoop:
                 self._wake.set()
             collecting.records.extend(effects.records)
             collecting.revision = self._core.revision
+        elif self.desk is not None and self.desk.has_open() and self._batches.collecting is None:
+            # What waits for its parcel has no records yet: these are made when the batch is written.
+            self._batches.collecting = Batch()
+            self._batches.collecting.revision = self._core.revision
+            self._wake.set()
         batch = self._batches.newest
+        if isinstance(effects, ServerEffects) and effects.answers and self.desk is not None:
+            if batch is None:
+                self.desk.answer(effects.answers)
+            else:
+                batch.answers += effects.answers
         for reply in effects.replies:
             waiting = self._waiting.get(reply.ticket)
             if waiting is None:
@@ -615,6 +656,8 @@ class RunLoop:
     async def _flush_collected(self) -> None:
         if not self._batches.is_any_sealed():
             await self._gather()
+            if self.desk is not None and self.desk.has_open():
+                self._step(CloseParcels())
             self._batches.seal()
         batch = self._batches.take_next()
         retry_seconds = FIRST_RETRY_SECONDS
@@ -649,6 +692,10 @@ class RunLoop:
         self._expected_replies = len(batch.replies) + came_meanwhile
         self.notify_peers(batch.peers())
         batch.release()
+        if self.desk is not None:
+            if batch.records.log:
+                self.desk.logged(batch.records.log[-1].position)
+            self.desk.answer(batch.answers)
 
     async def _take_own_letters(self) -> None:
         """Take what this server has written to itself, once it is durable and what was to leave with it has left."""
@@ -683,18 +730,26 @@ class RunLoop:
         self.storage_failure = why
         for batch in self._batches:
             batch.fail(why)
+            if self.desk is not None:
+                self.desk.fail(batch.answers, why)
+            batch.answers = []
 
 
-def _carry_out(core: Core, event: Event, now: float) -> Effects:
+def _may_take_long(long_steps: LongSteps, event: Event | DeliveryEvent) -> bool:
+    """Parcels have limits, so what concerns messages alone takes milliseconds."""
+    return not isinstance(event, DeliveryEvent) and long_steps.may_take_long(event)
+
+
+def _carry_out(core: Core, event: Event | DeliveryEvent, now: float) -> Effects:
     with growing_graph() if _brings_much(event) else nullcontext():
         return core.step(event, now)
 
 
-def _numbers_anew(event: Event, peer: ServerId) -> bool:
+def _numbers_anew(event: Event | DeliveryEvent, peer: ServerId) -> bool:
     return isinstance(event, Restored) or (isinstance(event, PeerRestored) and event.peer == peer)
 
 
-def _brings_much(event: Event) -> bool:
+def _brings_much(event: Event | DeliveryEvent) -> bool:
     match event:
         case ImportCommand():
             return True
