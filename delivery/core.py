@@ -101,7 +101,7 @@ class DeliveryCore:
         self.reach: Reach | None = None
         """Set before the first step."""
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
-        self._open: dict[tuple[str, int | str], Waiting] = {}
+        self._open: dict[tuple[str, str, int | str], Waiting] = {}
         """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
         self._waiting: dict[ServerId, dict[int, bytes]] = {}
         """Posts that came and were not taken yet, by sender and number."""
@@ -183,11 +183,12 @@ class DeliveryCore:
         message, senders = send.message, self.senders
         if max(len(message.sender), len(send.request_id)) > SENDER_ID_LIMIT:
             raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
-        key = (message.sender, send.number) if send.number else ("", send.request_id)
+        numbering = (message.sender, send.targets[0].name)
+        key = (*numbering, send.number) if send.number else ("", "", send.request_id)
         if key in self._open:
             self._open[key].also_for(send)
             return
-        first = senders.first_answer(message.sender, send.number, send.request_id)
+        first = senders.first_answer(numbering, send.number, send.request_id)
         if first is not None:
             self._answers.append(Accepted(send.ticket, first, is_repeated=True))
             if send.wants_settled:
@@ -195,7 +196,7 @@ class DeliveryCore:
             return
         self._require_possible(send)
         waiting = self.origin.take(send)
-        senders.begin(message.sender, send.number)
+        senders.begin(numbering, send.number)
         if send.number or send.request_id:
             self._open[key] = waiting
 
@@ -240,7 +241,8 @@ class DeliveryCore:
         for parcel, together in origin.close():
             for index, waiting in enumerate(together):
                 name, send = parcel.message_id(index), waiting.send
-                self.senders.remember(send.message.sender, send.number, send.request_id, name)
+                numbering = (send.message.sender, send.targets[0].name)
+                self.senders.remember(numbering, send.number, send.request_id, name)
                 self._answers += [Accepted(ticket, name) for ticket in waiting.tickets]
             audience = self.audience(parcel.targets)
             servers = origin.servers_below(parcel, reach)

@@ -27,7 +27,7 @@ class Send:
     message: Message
     quality: Quality = Quality.FIFO
     number: int = 0
-    """Of a message of `message.sender`: 1 more than that of the one before it; 0 where nobody numbers."""
+    """Of the messages of `message.sender` to the first target: 1 more than the one before; 0 where nobody numbers."""
     request_id: str = ""
     """Of a message that nobody numbers: repeated, it gets the first answer. Empty: it is sent anew each time."""
     wants_settled: bool = False

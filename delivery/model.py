@@ -59,6 +59,8 @@ class Message(Struct, frozen=True, array_like=True):
     """Who numbers its messages, as the client said; empty where nobody does."""
     sent_at_ms: int = 0
     """Milliseconds since 1970 on the clock of the server that accepted it; 0 where it is not known."""
+    deadline_ms: int = 0
+    """It is handed to nobody later than so long after `sent_at_ms`; 0: whenever."""
 
     @property
     def size(self) -> int:

@@ -1,7 +1,8 @@
 """Sending again: a message that is sent twice is accepted once, without any memory of messages.
 
-A sender numbers its messages, and the origin keeps the highest number with its answer: one row a sender. Who numbers
-nothing may give a request id; the origin remembers the last of them.
+A sender numbers its messages to each addressed target from 1, and the origin keeps the highest number with its answer:
+one row for both. So it does not matter which server is the home of which target. Who numbers nothing may give a request
+id; the origin remembers the last of them.
 
 Source: delivery.md section 5, item 3.
 """
@@ -10,57 +11,73 @@ from __future__ import annotations
 
 from collections import deque
 
-from namegraph import TEXTS, DurableMap, DurableState, Reason, packed, refuse
+from namegraph import TEXTS, DurableMap, DurableState, KeyForm, NodeId, Reason, packed, refuse
 
 REQUESTS_REMEMBERED = 10_000
 SENDERS_REMEMBERED = 100_000
+
+Numbering = tuple[str, NodeId]
+"""The id of a sender, and the target that its messages are addressed to."""
+
+
+def _read_numbering(text: str) -> Numbering:
+    sender, _, addressed = text.rpartition("\n")
+    return sender, NodeId(addressed)
+
+
+_NUMBERINGS = KeyForm[Numbering](lambda key: f"{key[0]}\n{key[1]}", _read_numbering)
 
 
 class Senders:
     """What was sent last, by sender, and by request id."""
 
     def __init__(self, durable: DurableState) -> None:
-        self._last = DurableMap(durable, "sender", TEXTS, packed(tuple[int, str]))
+        self._last = DurableMap(durable, "sender", _NUMBERINGS, packed(tuple[int, str]))
         """The highest number, and the id of its message."""
         self._requests = DurableMap(durable, "sent request", TEXTS, packed(tuple[int, str]))
         """When it came, as a number, and the id of its message; by request id."""
         in_order = sorted((came, request) for request, (came, _) in self._requests.items())
         self._order = deque(request for _, request in in_order)
         self._came = in_order[-1][0] if in_order else 0
-        self._ahead: dict[str, int] = {}
+        self._ahead: dict[Numbering, int] = {}
         """The highest numbers of senders whose messages wait for the next parcel."""
 
-    def first_answer(self, sender: str, number: int, request_id: str) -> str | None:
+    def first_answer(self, numbering: Numbering, number: int, request_id: str) -> str | None:
         """The id that this very message was given before; None where it is new.
 
         Raises `RefusedError` where it is out of sequence.
         """
         if not number:
             return self._requests.get(request_id, (0, None))[1] if request_id else None
-        last, message_id = self._last.get(sender, (0, ""))
+        last, message_id = self._last.get(numbering, (0, ""))
         if number == last:
             return message_id
-        expected = self._ahead.get(sender, last) + 1
+        expected = self._ahead.get(numbering, last) + 1
         if number != expected:
             raise refuse(
                 Reason.OUT_OF_SEQUENCE,
-                f"the next message of {sender} is number {expected}, not {number}",
+                f"the next message of {numbering[0]} to {numbering[1]} is number {expected}, not {number}",
                 expected=str(expected),
-                sender=sender,
+                sender=numbering[0],
+                target=numbering[1],
             )
         return None
 
-    def begin(self, sender: str, number: int) -> None:
+    def next_number(self, numbering: Numbering) -> int:
+        """Of the next message, as far as they are in parcels."""
+        return self._last.get(numbering, (0, ""))[0] + 1
+
+    def begin(self, numbering: Numbering, number: int) -> None:
         """A message is to go with the next parcel."""
         if number:
-            self._ahead[sender] = number
+            self._ahead[numbering] = number
 
-    def remember(self, sender: str, number: int, request_id: str, message_id: str) -> None:
+    def remember(self, numbering: Numbering, number: int, request_id: str, message_id: str) -> None:
         """A message is in a parcel, and durable with it."""
         if number:
-            if self._ahead.get(sender) == number:
-                del self._ahead[sender]
-            self._last[sender] = (number, message_id)
+            if self._ahead.get(numbering) == number:
+                del self._ahead[numbering]
+            self._last[numbering] = (number, message_id)
             if len(self._last) > SENDERS_REMEMBERED:
                 del self._last[next(iter(self._last))]
         elif request_id:

@@ -16,7 +16,9 @@ NAME_SERVICE: str = messages.DESCRIPTOR.services_by_name["NameService"].full_nam
 class HomeDispatch:
     """Makes methods that any server can be asked for out of methods of the home."""
 
-    def __init__(self, *, routing: Routing, forwarder: Forwarder) -> None:
+    def __init__(self, *, routing: Routing, forwarder: Forwarder, service: str = NAME_SERVICE) -> None:
+        """`service`: whose methods they are."""
+        self._service = service
         self._routing = routing
         self._forwarder = forwarder
 
@@ -35,7 +37,7 @@ class HomeDispatch:
                 return await method(request, context)
             self._require_own_call(of, context)
             home = await routing.home_of(of)
-            path, seconds = f"/{NAME_SERVICE}/{name}", working_seconds(context)
+            path, seconds = f"/{self._service}/{name}", working_seconds(context)
             return await self._forwarder.ask(
                 home,
                 path,
@@ -63,7 +65,7 @@ class HomeDispatch:
                 return await method(request, context)
             self._require_own_call(of, context)
             home = await routing.home_of(of)
-            path, seconds = f"/{NAME_SERVICE}/{name}", working_seconds(context)
+            path, seconds = f"/{self._service}/{name}", working_seconds(context)
             return self._forwarder.stream(home, path, request.SerializeToString(), seconds=seconds)
 
         return anywhere

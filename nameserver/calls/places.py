@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -92,16 +92,28 @@ class Places:
             self._taken -= 1
 
 
-def guarded(handlers: dict[str, Handler], *, places: Places, request_bytes: RequestBytes) -> dict[str, Handler]:
-    """The handlers of one service, each of whose calls takes a place, and whose requests are counted."""
-    guard = _Guard(places, request_bytes)
-    return {name: guard.of(handler) for name, handler in handlers.items()}
+def guarded(
+    handlers: dict[str, Handler], *, places: Places, request_bytes: RequestBytes, patient: Collection[str] = ()
+) -> dict[str, Handler]:
+    """The handlers of one service, each of whose calls takes a place, and whose requests are counted.
+
+    `patient`: the methods on whose streams a client may be silent for as long as it likes, after its first message.
+    """
+    guard, patient_guard = _Guard(places, request_bytes), _Guard(places, request_bytes, next_message_seconds=None)
+    return {name: (patient_guard if name in patient else guard).of(handler) for name, handler in handlers.items()}
 
 
 class _Guard:
     """Stands before the handlers of one service; requests come to it as bytes."""
 
-    def __init__(self, places: Places, request_bytes: RequestBytes) -> None:
+    def __init__(
+        self,
+        places: Places,
+        request_bytes: RequestBytes,
+        *,
+        next_message_seconds: float | None = NEXT_MESSAGE_SECONDS,
+    ) -> None:
+        self._next_message_seconds = next_message_seconds
         self._places = places
         self._request_bytes = request_bytes
 
@@ -162,7 +174,8 @@ class _Guard:
 
     async def _messages(self, requests: AsyncIterator[bytes], handler: Handler, context: Context) -> AsyncIterator[Any]:
         """The requests of a stream, each counted until the next one is asked for; raises `RefusedError`."""
-        seconds, remaining = FIRST_MESSAGE_SECONDS, aiter(requests)
+        seconds: float | None = FIRST_MESSAGE_SECONDS
+        remaining = aiter(requests)
         while True:
             try:
                 async with asyncio.timeout(seconds):
@@ -177,7 +190,7 @@ class _Guard:
                 ) from None
             async with self._request_bytes.holding(len(request), context):
                 yield _parsed(request, handler)
-            seconds = NEXT_MESSAGE_SECONDS
+            seconds = self._next_message_seconds
 
 
 def _parsed(request: bytes, handler: Handler) -> Any:

@@ -156,6 +156,25 @@ class Forwarder:
             answer: bytes = await call
         return answer
 
+    async def converse(
+        self,
+        home: ServerId,
+        method: str,
+        requests: AsyncIterator[bytes],
+        *,
+        seconds: float | None,
+        changes: bool = True,
+    ) -> AsyncGenerator[bytes, None]:
+        """Many messages either way, each when the one before was taken; not asked again: who sends knows how."""
+        channel = await self._directory.channel_to(home)
+        call = channel.stream_stream(method, None, None)(requests, timeout=seconds, metadata=self._metadata())
+        try:
+            with self._until_lost(home, call, changes=changes):
+                async for message in call:
+                    yield message
+        finally:
+            call.cancel()
+
     @contextmanager
     def _until_lost(self, home: ServerId, call: Any, *, changes: bool) -> Iterator[None]:
         """Await a call until it ends or its server is lost; whatever ends it without an answer is raised."""

@@ -32,7 +32,12 @@ def origin_of(context: Context, *, request_id: RequestId, server: ServerId) -> O
     """Where the update of a call comes from; `server` is the one that answers it."""
     metadata = dict(context.invocation_metadata() or ())
     asked = ServerId(_printable(str(metadata.get(FORWARDED_KEY, server))))
-    return Origin(request_id, int(time.time() * 1000), caller_of(context), asked)
+    return Origin(request_id, now_ms(), caller_of(context), asked)
+
+
+def now_ms() -> int:
+    """The time of day, to be shown: milliseconds since 1970."""
+    return int(time.time() * 1000)
 
 
 def _printable(text: str) -> str:

@@ -41,6 +41,11 @@ class PeerDirectory:
         link = self._transport.link_of(server)
         return link is not None and link.is_direct
 
+    def is_in_reach(self, server: ServerId) -> bool:
+        """Whether a session with a server is open, directly or through a third one."""
+        link = self._transport.link_of(server)
+        return link is not None and link.is_connected
+
     def unheard(self) -> list[ServerId]:
         """The servers of the view that may have lost this one by now, sorted."""
         return self._transport.unheard()

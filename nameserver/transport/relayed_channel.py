@@ -25,6 +25,9 @@ class CallChannel(Protocol):
     def stream_unary(self, method: str, request_serializer: Any, response_deserializer: Any) -> Any:
         """Many messages out, one back."""
 
+    def stream_stream(self, method: str, request_serializer: Any, response_deserializer: Any) -> Any:
+        """Many messages either way."""
+
 
 class RelayedChannel:
     """A channel to one server over the channel of another."""
@@ -45,6 +48,10 @@ class RelayedChannel:
     def stream_unary(self, method: str, request_serializer: Any, response_deserializer: Any) -> Any:
         """As `CallChannel` says."""
         return self._marked(self._channel.stream_unary(method, request_serializer, response_deserializer))
+
+    def stream_stream(self, method: str, request_serializer: Any, response_deserializer: Any) -> Any:
+        """As `CallChannel` says."""
+        return self._marked(self._channel.stream_stream(method, request_serializer, response_deserializer))
 
     def _marked(self, call: Any) -> Any:
         def marked(

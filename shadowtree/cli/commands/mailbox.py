@@ -85,6 +85,8 @@ def _print(mailbox: Mailbox, session: Session) -> None:
 
 
 def _rows(mailbox: Mailbox) -> Iterator[str]:
+    if not mailbox.subscriptions:
+        yield f"{mailbox.process}\t-\t-\taway"
     for one in mailbox.subscriptions:
         listens = "listening" if one.is_listening else "away"
         yield "\t".join((mailbox.process, one.name or "-", one.position or "-", listens))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shadowtree.client.change_record import Resumption
 from shadowtree.client.failures import Failure
 from shadowtree.client.retry import Attempts
-from shadowtree.errors import BacklogFull, Unavailable
+from shadowtree.errors import BacklogFull, OutcomeUnknown, Unavailable
 
 if TYPE_CHECKING:
     from shadowtree.vocabulary import Seconds
@@ -35,11 +35,11 @@ class Reconnection:
     def pause_after(self, failure: Failure, now: Seconds) -> Seconds:
         """How long to wait before the next stream; raises what the caller is told where there is none.
 
-        Once a stream has worked, its server is waited for as long as a restart may take.
+        Once a stream has worked, its server is waited for as long as a restart may take. What was sent meanwhile may be
+        done or not: the next stream tells.
         """
         error = failure.error
-        if isinstance(error, BacklogFull) or (
-            self._has_worked and (failure.may_pass or isinstance(error, Unavailable))
-        ):
+        is_away = failure.may_pass or isinstance(error, Unavailable | OutcomeUnknown)
+        if isinstance(error, BacklogFull) or (self._has_worked and is_away):
             return self._resumption.pause_after(error, now)
         return self._attempts.pause_after(failure, now)

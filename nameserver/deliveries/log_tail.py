@@ -1,0 +1,137 @@
+"""The log as listeners read it: its newest part from memory, encoded once for all of them, the rest from disk.
+
+durable --one reading for all--> [ the tail: 64 MiB ] --> listeners that keep up
+disk ------------------------------------------------> listeners that are behind, a piece at a time
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from delivery.model import Message, Position, PositionToken
+from delivery.wire import Parcel, decode_stored
+from namegraph import LogRecord
+from nameserver.deliveries.machine import DeliveryMachine
+from shadowtree.v1 import delivery_pb2 as wire
+
+TAIL_BYTES_LIMIT: Final = 64 * 1024 * 1024
+"""Of parcels; what is encoded of them for listeners takes as much again."""
+
+READ_BYTES: Final = 256 * 1024
+"""What a listener that is behind reads at a time: other listeners, and commits, come between."""
+
+
+ENTRIES_AT_ONCE: Final = 100
+"""How many a listener goes through before others have their turn."""
+
+
+class Told(NamedTuple):
+    """One message of an entry, as every listener gets it."""
+
+    encoded: bytes
+    """A whole `SubscribeResponse`: several of them in a row are one, too."""
+    size: int
+    """Bytes of payload and headers."""
+    expires_at_ms: int
+    """Milliseconds since 1970 after which it is handed to nobody; 0: never."""
+
+
+class LogEntry:
+    """An entry of the log."""
+
+    def __init__(self, record: LogRecord, machine: DeliveryMachine) -> None:
+        self.position = record.position
+        self.audience = record.audience
+        self.size = len(record.encoded)
+        self._encoded = record.encoded
+        self._machine = machine
+
+    @cached_property
+    def messages(self) -> Sequence[Told]:
+        """What it holds, made when the first listener asks for it."""
+        parcel = decode_stored(self._encoded)
+        return [self._told(parcel, item, message) for item, message in enumerate(parcel.messages)]
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """All messages together."""
+        return b"".join(told.encoded for told in self.messages)
+
+    @cached_property
+    def bytes_told(self) -> int:
+        """Of payloads and headers, together."""
+        return sum(told.size for told in self.messages)
+
+    @cached_property
+    def can_expire(self) -> bool:
+        """Whether some message is handed to nobody after a while."""
+        return any(told.expires_at_ms for told in self.messages)
+
+    def _told(self, parcel: Parcel, item: int, message: Message) -> Told:
+        machine = self._machine
+        position = PositionToken(machine.server, machine.incarnation, Position(self.position, item))
+        told = wire.SubscribeResponse.Message(
+            id=parcel.message_id(item),
+            group=parcel.targets[0].name,
+            sender=message.sender,
+            headers=[wire.Header(name=name, value=value) for name, value in message.headers],
+            payload=message.payload,
+            position=str(position),
+            sent_at_ms=message.sent_at_ms,
+        )
+        size = len(message.payload) + sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
+        expires_at_ms = message.sent_at_ms + message.deadline_ms if message.deadline_ms else 0
+        return Told(wire.SubscribeResponse(messages=[told]).SerializeToString(), size, expires_at_ms)
+
+
+class LogTail:
+    """Reads entries for all listeners of this server."""
+
+    def __init__(self, machine: DeliveryMachine, *, bytes_limit: int = TAIL_BYTES_LIMIT) -> None:
+        self._machine = machine
+        self._bytes_limit = bytes_limit
+        self._entries: dict[int, LogEntry] = {}
+        """By position: all behind `_begin` and through `_through`."""
+        self._begin = self._through = machine.logged
+        self._bytes = 0
+        self._reading = asyncio.Lock()
+
+    async def read(self, after: int) -> Sequence[LogEntry]:
+        """Entries behind a position, sorted: some where there are some; what was cut is left out."""
+        if self._machine.logged <= after:
+            return ()
+        if after < self._begin:
+            return await self._read_disk(after, self._begin)
+        if after >= self._through:
+            async with self._reading:
+                await self._fill(after)
+        if after < self._begin:
+            return await self._read_disk(after, self._begin)
+        through = min(self._through, after + ENTRIES_AT_ONCE)
+        return [self._entries[position] for position in range(after + 1, through + 1)]
+
+    async def _fill(self, after: int) -> None:
+        """Read what is new, where no other listener has done it meanwhile."""
+        if after < self._through:
+            return
+        logged = self._machine.logged
+        found = await self._read_disk(self._through, logged)
+        if not found or found[0].position != self._through + 1:
+            # What is between was cut, since nobody needed it.
+            self._entries.clear()
+            self._bytes = 0
+            self._begin = self._through = found[0].position - 1 if found else logged
+        for entry in found:
+            self._entries[entry.position] = entry
+            self._bytes += entry.size
+            self._through = entry.position
+        while self._bytes > self._bytes_limit and len(self._entries) > 1:
+            self._begin += 1
+            self._bytes -= self._entries.pop(self._begin).size
+
+    async def _read_disk(self, after: int, through: int) -> list[LogEntry]:
+        records = await self._machine.read_log(after, through, READ_BYTES)
+        return [LogEntry(record, self._machine) for record in records]

@@ -1,0 +1,96 @@
+"""What the calls about messages need of the run loop: events carried out, and the log as far as it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from pyroaring import BitMap
+
+from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, Settled, Subscribe
+from delivery.model import Position
+from namegraph import LogRecord, NodeId, ServerId
+
+
+class Progress(NamedTuple):
+    """How far a message is that is not settled."""
+
+    mailboxes: int
+    """How many get it, as far as servers have confirmed."""
+    servers: int
+    """How many servers have some of them."""
+    pending: tuple[ServerId, ...]
+    """Servers that have not confirmed it, sorted."""
+
+
+class MailboxState(NamedTuple):
+    """What is kept for one process."""
+
+    process: NodeId
+    number: int
+    subscriptions: Mapping[str, Position]
+    """How far each has acknowledged, by name."""
+
+
+class DeliveryMachine(Protocol):
+    """The delivery half of this server, driven by the run loop. All methods belong to the thread of the event loop."""
+
+    @property
+    def server(self) -> ServerId:
+        """Whose it is."""
+
+    @property
+    def incarnation(self) -> int:
+        """Of this server: its log begins anew where it goes on from an older copy of its database."""
+
+    def new_ticket(self) -> int:
+        """A number for one event, never used again."""
+
+    def carry_out_delivery(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> asyncio.Future[Answer]:
+        """Take the event at once; done with its first answer when that is durable.
+
+        Its result is `Accepted`, `MailboxOpened`, `MailboxClosed`, `Subscribed` or `DeliveryRefused`. Raises
+        `RefusedError`, here or from the future, where nothing can be made durable, or the server is about to end.
+        """
+
+    def settled(self, ticket: int) -> asyncio.Future[Settled]:
+        """Done when the message of a `Send` that wants it is settled. To be asked once, right after it was taken."""
+
+    def progress(self, message_id: str) -> Progress | None:
+        """How far a message is that was accepted here; None where it is settled, or not known."""
+
+    def is_in_reach(self, server: ServerId) -> bool:
+        """Whether another server is connected, directly or through others."""
+
+    def acknowledge(self, event: Acknowledge) -> None:
+        """Take the event at once; nobody is answered."""
+
+    async def until_durable(self) -> None:
+        """Wait until all that was taken by now is durable; raises `RefusedError` where the database fails."""
+
+    async def next_number(self, sender: str, addressed: NodeId) -> int:
+        """The number that the next message of a sender to this first target has, as far as that is durable."""
+
+    def mailbox_of(self, process: NodeId) -> MailboxState | None:
+        """What is kept for a process; None: nothing is."""
+
+    def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
+        """The mailboxes whose processes sort after a text, sorted, so many at most."""
+
+    @property
+    def logged(self) -> int:
+        """The last position of the log that is durable."""
+
+    @property
+    def log_cut(self) -> int:
+        """The last position that was cut from it."""
+
+    def next_logged(self) -> asyncio.Future[None]:
+        """Done once more of the log is durable, or none will be."""
+
+    async def read_log(self, after: int, through: int, bytes_limit: int) -> Sequence[LogRecord]:
+        """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""
+
+    def audience(self, number: int) -> BitMap:
+        """The numbers of the mailboxes that an entry is for. The caller must not change it."""

@@ -1,0 +1,94 @@
+"""OpenMailbox, CloseMailbox, ListMailboxes: for whom this server keeps messages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from delivery.events import CloseMailbox, DeliveryRefused, MailboxClosed, MailboxOpened, OpenMailbox
+from delivery.model import PositionToken
+from namegraph import NodeId, Reason, RefusedError, refuse
+from nameserver.calls.adapters import Context
+from nameserver.deliveries.endpoints import Endpoints
+from nameserver.deliveries.machine import DeliveryMachine, MailboxState
+from nameserver.routing.ownership import Routing
+from nameserver.wire import conversion
+from nameserver.wire.conversion import KnownIds
+from shadowtree.v1 import delivery_pb2 as wire
+
+PAGE_SIZE: Final = 1_000
+PAGE_SIZE_LIMIT: Final = 10_000
+"""Mailboxes of one page: about a megabyte."""
+
+
+class MailboxCalls:
+    """Answers for the mailboxes of this server."""
+
+    def __init__(self, *, machine: DeliveryMachine, known: KnownIds, routing: Routing, endpoints: Endpoints) -> None:
+        self._machine = machine
+        self._known = known
+        self._routing = routing
+        self._endpoints = endpoints
+
+    async def open_mailbox(self, request: wire.OpenMailboxRequest, _context: Context) -> wire.Mailbox:
+        """Keep messages for a process."""
+        machine = self._machine
+        process = conversion.read_id(request.process, "process", self._known)
+        answer = await machine.carry_out_delivery(OpenMailbox(machine.new_ticket(), process))
+        if isinstance(answer, DeliveryRefused):
+            raise RefusedError(answer.refusal)
+        assert isinstance(answer, MailboxOpened)
+        state = machine.mailbox_of(process)
+        if state is None:
+            # Closed again before this answer left.
+            state = MailboxState(process, answer.mailbox, {})
+        told = self._told(state)
+        told.is_new = answer.is_new
+        return told
+
+    async def close_mailbox(self, request: wire.CloseMailboxRequest, _context: Context) -> wire.Mailbox:
+        """Keep none any more; whoever listens for the process is told."""
+        machine = self._machine
+        process = conversion.read_id(request.process, "process", self._known)
+        state = machine.mailbox_of(process)
+        answer = await machine.carry_out_delivery(CloseMailbox(machine.new_ticket(), process))
+        if isinstance(answer, DeliveryRefused):
+            raise RefusedError(answer.refusal)
+        assert isinstance(answer, MailboxClosed)
+        assert state is not None, "only what is there is closed"
+        told = self._told(state)
+        self._endpoints.close_mailbox(state.number, self._closed(process))
+        return told
+
+    async def list_mailboxes(self, request: wire.ListMailboxesRequest, _context: Context) -> wire.ListMailboxesResponse:
+        """One page, sorted by process."""
+        self._routing.require_owned(conversion.read_subnet(request.subnet))
+        size = min(request.page_size or PAGE_SIZE, PAGE_SIZE_LIMIT)
+        found = self._machine.mailboxes_after(request.page_token, size + 1)
+        page = found[:size]
+        return wire.ListMailboxesResponse(
+            mailboxes=map(self._told, page),
+            next_page_token=page[-1].process if len(found) > size else "",
+        )
+
+    def _told(self, state: MailboxState) -> wire.Mailbox:
+        machine = self._machine
+        return wire.Mailbox(
+            process=state.process,
+            server=machine.server,
+            subscriptions=[
+                wire.Mailbox.Subscription(
+                    name=name,
+                    position=str(PositionToken(machine.server, machine.incarnation, position)),
+                    is_listening=self._endpoints.is_listening((state.number, name)),
+                )
+                for name, position in sorted(state.subscriptions.items())
+            ],
+        )
+
+    def _closed(self, process: NodeId) -> RefusedError:
+        return refuse(
+            Reason.MAILBOX_NOT_FOUND,
+            f"the mailbox of {process} at the server {self._machine.server} was closed",
+            process=process,
+            server=self._machine.server,
+        )

@@ -1,0 +1,137 @@
+"""Between the messages of `delivery.proto` and the values of the delivery half: checked where they come in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from delivery.events import Accepted, Settled
+from delivery.model import Message, Position, PositionToken, Quality, Target, TargetSet
+from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
+from nameserver.wire import conversion
+from nameserver.wire.conversion import KnownIds
+from nameserver.wire.status_mapping import STATUS_OF_REASON
+from shadowtree.v1 import delivery_pb2 as wire
+
+HEADER_NAME_LIMIT: Final = 200
+_QUALITIES: Final[dict[int, Quality]] = {
+    wire.QUALITY_UNSPECIFIED: Quality.FIFO,
+    wire.QUALITY_DATAGRAM: Quality.DATAGRAM,
+    wire.QUALITY_FIFO: Quality.FIFO,
+}
+_POSITION: Final = re.compile(r"(\d{1,18})\.(-1|\d{1,9})@([^#]{1,300})#(\d{1,18})", re.ASCII)
+
+
+def read_first_target(told: wire.SendRequest.Message, known: KnownIds) -> NodeId:
+    """Whom a message is addressed to; raises `RefusedError`."""
+    if not told.targets:
+        raise refuse(Reason.INVALID_REQUEST, "a message needs a target", field="targets")
+    return conversion.read_id(told.targets[0].name, "targets", known)
+
+
+def read_targets(told: wire.SendRequest.Message, known: KnownIds) -> TargetSet:
+    """The targets of a message, each with all its exceptions; raises `RefusedError`."""
+    from_all = [conversion.read_id(name, "excluding", known) for name in told.excluding]
+    less: dict[NodeId, set[NodeId]] = {}
+    for target in told.targets:
+        own = [conversion.read_id(name, "targets", known) for name in target.excluding]
+        name = conversion.read_id(target.name, "targets", known)
+        # Named twice, it reaches whom either of the two reaches.
+        less[name] = less[name] & {*own, *from_all} if name in less else {*own, *from_all}
+    first, *others = (Target(name, tuple(sorted(excluding))) for name, excluding in less.items())
+    return (first, *sorted(others))
+
+
+def read_message(told: wire.SendRequest.Message, *, sent_at_ms: int) -> Message:
+    """What is handed over of a message; raises `RefusedError`."""
+    if told.number and told.request_id:
+        raise refuse(Reason.INVALID_REQUEST, "a message has a number or a request id, not both", field="request_id")
+    if told.number and not told.sender:
+        raise refuse(Reason.INVALID_REQUEST, "a number needs a sender", field="sender")
+    if not (_is_printable(told.sender) and _is_printable(told.request_id)):
+        raise refuse(Reason.INVALID_REQUEST, "an id has printable characters alone", field="sender")
+    return Message(told.payload, _read_headers(told.headers), told.sender, sent_at_ms, told.deadline_ms)
+
+
+def _read_headers(headers: Iterable[wire.Header]) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    for header in headers:
+        name, value = header.name, header.value
+        if not (0 < len(name) <= HEADER_NAME_LIMIT and _is_printable(name) and _is_printable(value)):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"headers are printable, and their names have 1 to {HEADER_NAME_LIMIT} characters",
+                field="headers",
+            )
+        if name in found:
+            raise refuse(Reason.INVALID_REQUEST, f"the header {name} comes twice", field="headers")
+        found[name] = value
+    return tuple(found.items())
+
+
+def read_quality(quality: int) -> Quality:
+    """What the sender, or the listener, can rely on; raises `RefusedError`."""
+    if quality not in _QUALITIES:
+        raise refuse(Reason.INVALID_REQUEST, f"{quality} is no quality", field="quality")
+    return _QUALITIES[quality]
+
+
+def read_position(text: str, field: str, *, server: ServerId) -> PositionToken:
+    """A position of this server's log, of whatever incarnation; raises `RefusedError`."""
+    found = _POSITION.fullmatch(text)
+    if found is None:
+        raise refuse(Reason.INVALID_REQUEST, f"{text[:100]!r} is no position", field=field)
+    entry, item, named, incarnation = found.groups()
+    if named != server:
+        raise refuse(
+            Reason.INVALID_REQUEST,
+            f"the position is of the server {named[:100]}, and means nothing at {server}",
+            field=field,
+            server=server,
+        )
+    return PositionToken(server, int(incarnation), Position(int(entry), int(item)))
+
+
+def accepted(number: int, answer: Accepted) -> wire.SendResponse.Answer:
+    """A message is durable."""
+    return wire.SendResponse.Answer(
+        message=number,
+        state=wire.SendResponse.STATE_ACCEPTED,
+        id=answer.message_id,
+        is_repeated=answer.is_repeated,
+    )
+
+
+def settled(number: int, answer: Settled) -> wire.SendResponse.Answer:
+    """All servers below have a message."""
+    return wire.SendResponse.Answer(
+        message=number,
+        state=wire.SendResponse.STATE_SETTLED,
+        id=answer.message_id,
+        mailboxes=answer.mailboxes or 0,
+        servers=answer.servers or 0,
+        unreachable=answer.unreachable,
+    )
+
+
+def refused(number: int, refusal: Refusal) -> wire.SendResponse.Answer:
+    """A message is refused, and the stream goes on."""
+    return wire.SendResponse.Answer(
+        message=number,
+        refused=wire.Refused(
+            code=STATUS_OF_REASON[refusal.reason].value[0],
+            reason=refusal.reason.value,
+            message=refusal.message,
+            facts=[wire.Refused.Fact(name=name, value=value) for name, value in refusal.facts.items()],
+        ),
+    )
+
+
+def refused_by(number: int, error: RefusedError) -> wire.SendResponse.Answer:
+    """As `refused`."""
+    return refused(number, error.refusal)
+
+
+def _is_printable(text: str) -> bool:
+    return text.isprintable() or not text

@@ -1,0 +1,285 @@
+"""Send: each message goes to the home of its first target, and its answer back in the order of the messages.
+
+    requests --> [ this server is the home: an event ] ------> Accepted, or refused --+
+             '-> [ another one is: a lane to it, of this stream alone ] --------------+--> in order --> responses
+                                                                   Settled, later ----+
+
+A stream has at most so many messages and bytes without an answer: no more is read from it then. So whoever sends faster
+than the database, or another server, takes it is held up alone.
+
+Source: delivery.md sections 5, 11, 16.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from delivery.events import Accepted, Answer, DeliveryRefused, Send, Settled
+from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
+from nameserver.calls.adapters import Context
+from nameserver.deliveries import message_wire
+from nameserver.deliveries.machine import DeliveryMachine
+from nameserver.deliveries.send_lanes import HomeLane
+from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
+from nameserver.routing.ownership import OwnerKind, Routing
+from nameserver.wire.conversion import KnownIds
+from shadowtree.v1 import delivery_pb2 as wire
+
+REQUEST_MESSAGES_LIMIT: Final = 1_000
+UNANSWERED_MESSAGES_LIMIT: Final = 1_000
+UNANSWERED_BYTES_LIMIT: Final = 4 * 1024 * 1024
+"""Of one stream."""
+
+LOOK_SECONDS: Final = 0.5
+"""How often it is looked whether all that a message waits for is out of reach."""
+
+
+class SendCalls:
+    """Answers Send."""
+
+    def __init__(
+        self,
+        *,
+        machine: DeliveryMachine,
+        known: KnownIds,
+        routing: Routing,
+        forwarder: Forwarder,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`now_ms`: the time of day, in milliseconds since 1970."""
+        self.machine = machine
+        self.known = known
+        self.routing = routing
+        self.forwarder = forwarder
+        self.now_ms = now_ms
+
+    async def send(self, requests: AsyncIterator[wire.SendRequest], context: Context) -> None:
+        """Take messages until the caller has no more, and answer each."""
+        stream = _SendStream(self, context)
+        try:
+            await stream.run(requests)
+        finally:
+            stream.cancel()
+
+
+class _Unanswered(NamedTuple):
+    """A message, or a question, without an answer."""
+
+    number: int
+    size: int
+    answer: asyncio.Future[wire.SendResponse.Answer]
+
+
+class _SendStream:
+    """One stream."""
+
+    def __init__(self, calls: SendCalls, context: Context) -> None:
+        self._calls = calls
+        self._machine = calls.machine
+        self._context = context
+        self._is_forwarded = is_forwarded(context)
+        self._unanswered: deque[_Unanswered] = deque()
+        self._bytes = 0
+        self._later: deque[wire.SendResponse.Answer] = deque()
+        """Answers that messages are settled, to be told."""
+        self._waiting = 0
+        """Messages that are not settled, and whose caller waits for it."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lanes: dict[ServerId, HomeLane] = {}
+        self._count = 0
+        self._is_read = False
+        """Whether the caller has no more."""
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+
+    async def run(self, requests: AsyncIterator[wire.SendRequest]) -> None:
+        """Until all is answered."""
+        reader = self._begin(self._read(requests))
+        while True:
+            self._changed.clear()
+            response = self._collect()
+            if response.answers:
+                await self._context.write(response.SerializeToString())
+            elif reader.done() and not (self._unanswered or self._waiting or self._later):
+                # Raises what was wrong with the requests, after all answers before it.
+                await reader
+                return
+            else:
+                await self._changed.wait()
+
+    def cancel(self) -> None:
+        """Give up all that is under way."""
+        for task in self._tasks:
+            task.cancel()
+        for lane in self._lanes.values():
+            lane.cancel()
+
+    def _collect(self) -> wire.SendResponse:
+        """The answers that can be told now."""
+        response = wire.SendResponse()
+        while self._unanswered and self._unanswered[0].answer.done():
+            number, size, answer = self._unanswered.popleft()
+            self._bytes -= size
+            response.answers.append(answer.result())
+            response.answers[-1].message = number
+        # That one is accepted is told before that it is settled.
+        told_through = self._unanswered[0].number - 1 if self._unanswered else self._count
+        held = deque[wire.SendResponse.Answer]()
+        for later in self._later:
+            if later.message <= told_through:
+                response.answers.append(later)
+            else:
+                held.append(later)
+        self._later = held
+        self._room.set()
+        return response
+
+    async def _read(self, requests: AsyncIterator[wire.SendRequest]) -> None:
+        async for request in requests:
+            if len(request.messages) > REQUEST_MESSAGES_LIMIT:
+                raise refuse(
+                    Reason.LIMIT_EXCEEDED,
+                    f"a request has at most {REQUEST_MESSAGES_LIMIT} messages, not {len(request.messages)}",
+                    limit=str(REQUEST_MESSAGES_LIMIT),
+                    field="messages",
+                )
+            for message in request.messages:
+                while self._unanswered and (
+                    len(self._unanswered) >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
+                ):
+                    self._room.clear()
+                    await self._room.wait()
+                await self._take(message)
+        for lane in self._lanes.values():
+            lane.end()
+
+    async def _take(self, message: wire.SendRequest.Message) -> None:
+        self._count += 1
+        number, size = self._count, message.ByteSize()
+        try:
+            answer = await self._answer_to(message, number)
+        except RefusedError as error:
+            answer = asyncio.get_running_loop().create_future()
+            answer.set_result(message_wire.refused_by(number, error))
+        self._bytes += size
+        self._unanswered.append(_Unanswered(number, size, answer))
+        answer.add_done_callback(lambda _: self._changed.set())
+
+    async def _answer_to(
+        self, message: wire.SendRequest.Message, number: int
+    ) -> asyncio.Future[wire.SendResponse.Answer]:
+        """Take one message; raises `RefusedError`."""
+        routing = self._calls.routing
+        first = message_wire.read_first_target(message, self._calls.known)
+        owner_kind = routing.owner_kind(first)
+        if owner_kind is OwnerKind.UNOWNED:
+            routing.require_listed(first)
+        if owner_kind is not OwnerKind.ANOTHERS:
+            return self._next_number(message, first, number) if message.asks_number else self._send(message, number)
+        if self._is_forwarded:
+            raise not_owned_here(first, routing.server)
+        home = await routing.home_of(first)
+        lane = self._lanes.get(home)
+        if lane is None or lane.is_over:
+            await self._calls.forwarder.require_reachable(home)
+            lane = HomeLane(self._calls.forwarder, home, seconds=working_seconds(self._context))
+            self._lanes[home] = lane
+        if message.wait == wire.SendRequest.WAIT_SETTLED:
+            self._waiting += 1
+        return lane.say(message, on_settled=partial(self._settled, number), on_unsettled=self._not_settled)
+
+    def _next_number(
+        self, message: wire.SendRequest.Message, first: NodeId, number: int
+    ) -> asyncio.Future[wire.SendResponse.Answer]:
+        async def ask() -> wire.SendResponse.Answer:
+            try:
+                found = await self._machine.next_number(message.sender, first)
+            except RefusedError as error:
+                return message_wire.refused_by(number, error)
+            return wire.SendResponse.Answer(message=number, next_number=found)
+
+        return asyncio.ensure_future(ask())
+
+    def _send(self, message: wire.SendRequest.Message, number: int) -> asyncio.Future[wire.SendResponse.Answer]:
+        machine, calls = self._machine, self._calls
+        wants_settled = message.wait == wire.SendRequest.WAIT_SETTLED
+        event = Send(
+            machine.new_ticket(),
+            message_wire.read_targets(message, calls.known),
+            message_wire.read_message(message, sent_at_ms=calls.now_ms()),
+            message_wire.read_quality(message.quality),
+            message.number,
+            message.request_id,
+            wants_settled,
+        )
+        taken = machine.carry_out_delivery(event)
+        settled = machine.settled(event.ticket) if wants_settled else None
+        answer: asyncio.Future[wire.SendResponse.Answer] = asyncio.get_running_loop().create_future()
+
+        def told(done: asyncio.Future[Answer]) -> None:
+            if answer.cancelled() or done.cancelled():
+                return
+            error = done.exception()
+            found = None if error is not None else done.result()
+            if isinstance(error, RefusedError):
+                answer.set_result(message_wire.refused_by(number, error))
+            elif error is not None:
+                answer.set_exception(error)
+            elif isinstance(found, DeliveryRefused):
+                answer.set_result(message_wire.refused(number, found.refusal))
+            else:
+                assert isinstance(found, Accepted)
+                answer.set_result(message_wire.accepted(number, found))
+                if settled is not None:
+                    self._waiting += 1
+                    self._begin(self._wait_until_settled(number, found.message_id, settled))
+
+        taken.add_done_callback(told)
+        return answer
+
+    async def _wait_until_settled(self, number: int, message_id: str, settled: asyncio.Future[Settled]) -> None:
+        """Tell that a message is settled: at once where only servers out of reach are left; or how far it came."""
+        machine, state = self._machine, wire.SendResponse
+        seconds = working_seconds(self._context)
+        loop = asyncio.get_running_loop()
+        deadline = None if seconds is None else loop.time() + seconds
+        while not settled.done():
+            left = LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, deadline - loop.time())
+            await asyncio.wait((settled,), timeout=max(0.0, left))
+            progress = None if settled.done() else machine.progress(message_id)
+            if progress is None:
+                continue
+            is_late = deadline is not None and loop.time() >= deadline
+            if is_late or not any(map(machine.is_in_reach, progress.pending)):
+                self._settled(
+                    number,
+                    state.Answer(
+                        state=state.STATE_ACCEPTED if is_late else state.STATE_SETTLED,
+                        id=message_id,
+                        mailboxes=progress.mailboxes,
+                        servers=progress.servers,
+                        pending=progress.pending,
+                    ),
+                )
+                return
+        self._settled(number, message_wire.settled(number, settled.result()))
+
+    def _settled(self, number: int, answer: wire.SendResponse.Answer) -> None:
+        answer.message = number
+        self._later.append(answer)
+        self._not_settled()
+
+    def _not_settled(self) -> None:
+        """Nothing more will be told of a message."""
+        self._waiting -= 1
+        self._changed.set()
+
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._changed.set())
+        return task

@@ -1,0 +1,271 @@
+"""Subscribe: hands the log to endpoints, each as far as its credit goes, and takes what they acknowledge.
+
+    first request: begin --> Subscribe --> cursor --> entries behind it --> is the mailbox in the audience? --> stream
+    later requests: credit, acknowledged ---------------------------------> as much as there is credit for
+
+An endpoint that takes nothing holds up nobody: it has its credit, and the rest waits in the log. What is acknowledged
+becomes durable in groups: the next acknowledgement goes when the last one is durable.
+
+Source: delivery.md sections 9, 11, 16.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from delivery.events import Acknowledge, DeliveryRefused, Start, Subscribe, Subscribed
+from delivery.model import Position, PositionToken
+from namegraph import Reason, RefusedError, refuse
+from nameserver.calls.adapters import Context
+from nameserver.deliveries import message_wire
+from nameserver.deliveries.endpoints import Endpoint, Endpoints
+from nameserver.deliveries.log_tail import LogEntry, LogTail
+from nameserver.deliveries.machine import DeliveryMachine
+from nameserver.wire import conversion
+from nameserver.wire.conversion import KnownIds
+from shadowtree.v1 import delivery_pb2 as wire
+
+RESPONSE_BYTES: Final = 256 * 1024
+"""What is put into one response, where so much is there."""
+
+CREDIT_BYTES_LIMIT: Final = 1024 * 1024
+"""Of one endpoint; more counts as so much."""
+
+CREDIT_MESSAGES_LIMIT: Final = 1_000_000
+
+
+class SubscribeCalls:
+    """Answers Subscribe for the processes of this server."""
+
+    def __init__(
+        self,
+        *,
+        machine: DeliveryMachine,
+        known: KnownIds,
+        endpoints: Endpoints,
+        tail: LogTail,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`now_ms`: the time of day, in milliseconds since 1970."""
+        self._machine = machine
+        self._known = known
+        self._endpoints = endpoints
+        self._tail = tail
+        self._now_ms = now_ms
+
+    async def subscribe(
+        self, first: wire.SubscribeRequest, requests: AsyncIterator[wire.SubscribeRequest], context: Context
+    ) -> None:
+        """Listen, until the endpoint leaves or is taken over."""
+        self._endpoints.require_room()
+        endpoint, cursor = await self._begin(first.begin)
+        self._endpoints.begin(endpoint)
+        acknowledging = _Acknowledging(self._machine, endpoint)
+        reader = asyncio.create_task(self._read(first, requests, endpoint, acknowledging))
+        try:
+            token = PositionToken(self._machine.server, self._machine.incarnation, cursor)
+            await context.write(wire.SubscribeResponse(position=str(token)).SerializeToString())
+            await self._hand_out(endpoint, cursor, context)
+            await reader
+            await acknowledging.finish()
+        finally:
+            reader.cancel()
+            acknowledging.cancel()
+            self._endpoints.leave(endpoint)
+
+    async def _begin(self, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Position]:
+        """The endpoint, and behind which position it is handed messages."""
+        machine = self._machine
+        message_wire.read_quality(begin.quality)
+        process = conversion.read_id(begin.name, "name", self._known)
+        start: Start | Position = Start.NOW if getattr(begin, "from") == wire.SubscribeRequest.FROM_NOW else Start.START
+        if begin.position:
+            token = message_wire.read_position(begin.position, "position", server=machine.server)
+            if token.incarnation != machine.incarnation:
+                raise refuse(
+                    Reason.INVALID_REQUEST,
+                    "the position is of a time before this server went back to an older copy of its database",
+                    field="position",
+                )
+            start = token.position
+        answer = await machine.carry_out_delivery(Subscribe(machine.new_ticket(), process, begin.subscription, start))
+        if isinstance(answer, DeliveryRefused):
+            raise RefusedError(answer.refusal)
+        assert isinstance(answer, Subscribed)
+        cursor = answer.cursor
+        if begin.handed_out:
+            handed_out = message_wire.read_position(begin.handed_out, "handed_out", server=machine.server)
+            if handed_out.incarnation == machine.incarnation and handed_out.position.entry <= machine.logged:
+                cursor = max(cursor, handed_out.position)
+        return Endpoint(process, (answer.mailbox, begin.subscription), answer.epoch), cursor
+
+    async def _read(
+        self,
+        first: wire.SubscribeRequest,
+        requests: AsyncIterator[wire.SubscribeRequest],
+        endpoint: Endpoint,
+        acknowledging: _Acknowledging,
+    ) -> None:
+        """Take what the endpoint says, until it says nothing more."""
+        try:
+            self._take(first, endpoint, acknowledging)
+            async for request in requests:
+                if request.HasField("begin"):
+                    raise refuse(Reason.INVALID_REQUEST, "only the first request begins", field="begin")
+                self._take(request, endpoint, acknowledging)
+        except RefusedError as error:
+            endpoint.end(error)
+        endpoint.is_leaving = True
+        endpoint.changed.set()
+
+    def _take(self, request: wire.SubscribeRequest, endpoint: Endpoint, acknowledging: _Acknowledging) -> None:
+        endpoint.credit_messages = min(endpoint.credit_messages + request.credit_messages, CREDIT_MESSAGES_LIMIT)
+        endpoint.credit_bytes = min(endpoint.credit_bytes + request.credit_bytes, CREDIT_BYTES_LIMIT)
+        endpoint.changed.set()
+        if request.acknowledged:
+            machine = self._machine
+            token = message_wire.read_position(request.acknowledged, "acknowledged", server=machine.server)
+            if token.incarnation == machine.incarnation:
+                acknowledging.take(token.position)
+
+    async def _hand_out(self, endpoint: Endpoint, cursor: Position, context: Context) -> None:
+        """Send what the mailbox gets behind a position; returns once the endpoint leaves. Raises why it is ended."""
+        machine, gap = self._machine, 0
+        while True:
+            endpoint.changed.clear()
+            if endpoint.refusal is not None:
+                raise RefusedError(endpoint.refusal)
+            if endpoint.is_leaving:
+                return
+            if not endpoint.has_credit:
+                await endpoint.changed.wait()
+                continue
+            more = machine.next_logged()
+            entries = await self._tail.read(cursor.entry - 1)
+            if cursor.entry <= machine.log_cut:
+                # What is read from here on was not cut yet, so its audience is still known.
+                gap += machine.log_cut + 1 - cursor.entry
+                cursor = Position.before(machine.log_cut + 1)
+                continue
+            handed_out = _HandedOut(endpoint, cursor, gap, self._now_ms())
+            for entry in entries:
+                if endpoint.key[0] in machine.audience(entry.audience):
+                    handed_out.add(entry)
+                else:
+                    handed_out.pass_over(entry)
+                if handed_out.is_full:
+                    break
+            cursor, gap = handed_out.cursor, handed_out.gap
+            if handed_out.chunks:
+                await context.write(b"".join(handed_out.chunks))
+            elif entries:
+                await asyncio.sleep(0)
+            else:
+                await _until_either(more, endpoint.changed)
+
+
+async def _until_either(more: asyncio.Future[None], changed: asyncio.Event) -> None:
+    """Wait until one of them is so; raises what the future does."""
+    waiting = asyncio.ensure_future(changed.wait())
+    try:
+        await asyncio.wait((more, waiting), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    if more.done():
+        more.result()
+
+
+class _HandedOut:
+    """One response to an endpoint while it grows."""
+
+    def __init__(self, endpoint: Endpoint, cursor: Position, gap: int, now_ms: int) -> None:
+        self.cursor = cursor
+        """All through it is handed out, or not for this mailbox."""
+        self.gap = gap
+        """Entries that were lost before the next message, and not told yet."""
+        self.chunks: list[bytes] = []
+        self._endpoint = endpoint
+        self._now_ms = now_ms
+        self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more is to be added now."""
+        return self._size >= RESPONSE_BYTES or not self._endpoint.has_credit
+
+    def pass_over(self, entry: LogEntry) -> None:
+        """The entry is not for the mailbox."""
+        self.cursor = Position.before(entry.position + 1)
+
+    def add(self, entry: LogEntry) -> None:
+        """Hand out an entry, as far as there is credit for."""
+        endpoint = self._endpoint
+        is_begun = self.cursor.entry == entry.position and self.cursor.item >= 0
+        fits = len(entry.messages) <= endpoint.credit_messages and entry.bytes_told <= endpoint.credit_bytes
+        if fits and not (is_begun or self.gap or entry.can_expire):
+            self._say(entry.encoded, len(entry.messages), entry.bytes_told)
+            self.pass_over(entry)
+            return
+        for item, told in enumerate(entry.messages):
+            position = Position(entry.position, item)
+            if position <= self.cursor:
+                continue
+            if not endpoint.has_credit:
+                return
+            self.cursor = position
+            if not 0 < told.expires_at_ms < self._now_ms:
+                self._say(told.encoded if not self.gap else _with_gap(told.encoded, self.gap), 1, told.size)
+                self.gap = 0
+        self.pass_over(entry)
+
+    def _say(self, encoded: bytes, messages: int, size: int) -> None:
+        self.chunks.append(encoded)
+        self._size += len(encoded)
+        self._endpoint.credit_messages -= messages
+        self._endpoint.credit_bytes -= size
+
+
+def _with_gap(encoded: bytes, gap: int) -> bytes:
+    response = wire.SubscribeResponse.FromString(encoded)
+    response.messages[0].gap = gap
+    return response.SerializeToString()
+
+
+class _Acknowledging:
+    """What one endpoint acknowledges: the newest position goes when the last one is durable."""
+
+    def __init__(self, machine: DeliveryMachine, endpoint: Endpoint) -> None:
+        self._machine = machine
+        self._endpoint = endpoint
+        self._through: Position | None = None
+        """What is to go next."""
+        self._task: asyncio.Task[None] | None = None
+
+    def take(self, through: Position) -> None:
+        """All through a position is handled."""
+        self._through = through if self._through is None else max(through, self._through)
+        if self._task is None or self._task.done():
+            self.cancel()
+            self._task = asyncio.create_task(self._run())
+
+    async def finish(self) -> None:
+        """Return once all that was taken is durable; raises `RefusedError` where it cannot be."""
+        if self._task is not None:
+            await self._task
+
+    def cancel(self) -> None:
+        """Take nothing more."""
+        if self._task is not None and self._task.done() and not self._task.cancelled():
+            # A database that fails is told to who waits for it.
+            self._task.exception()
+        elif self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        endpoint = self._endpoint
+        while self._through is not None:
+            through, self._through = self._through, None
+            self._machine.acknowledge(Acknowledge(endpoint.key[0], endpoint.key[1], endpoint.epoch, through))
+            await self._machine.until_durable()

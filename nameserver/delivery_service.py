@@ -1,0 +1,104 @@
+"""The DeliveryService: which method is answered by what, and where.
+
+of the home of a process   Subscribe, OpenMailbox, CloseMailbox
+of the home of each message's first target   Send: one stream may have messages for many homes
+of the server of a subnet, or of the one that is asked   ListMailboxes
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from namegraph import CoreQueries, Reason, refuse
+from nameserver.calls.adapters import Context, Handler, conversation_call, unary_call
+from nameserver.calls.home_dispatch import HomeDispatch
+from nameserver.deliveries.endpoints import Endpoints
+from nameserver.deliveries.log_tail import LogTail
+from nameserver.deliveries.machine import DeliveryMachine
+from nameserver.deliveries.mailbox_calls import MailboxCalls
+from nameserver.deliveries.send_calls import SendCalls
+from nameserver.deliveries.subscribe_calls import SubscribeCalls
+from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
+from nameserver.routing.origins import now_ms
+from nameserver.routing.ownership import OwnerKind, Routing
+from nameserver.transport.peer_directory import PeerDirectory
+from shadowtree.v1 import delivery_pb2 as messages
+
+DELIVERY_SERVICE: str = messages.DESCRIPTOR.services_by_name["DeliveryService"].full_name
+
+PATIENT_METHODS = frozenset({"Send", "Subscribe"})
+"""On whose streams a client may be silent: it has nothing to send, or nothing to acknowledge."""
+
+
+def delivery_service_handlers(
+    *, core: CoreQueries, machine: DeliveryMachine, directory: PeerDirectory
+) -> dict[str, Handler]:
+    """The handler of each method, by its name."""
+    known = core.graph.index
+    routing = Routing(known=core, directory=directory)
+    forwarder = Forwarder(server=core.server, directory=directory)
+    endpoints = Endpoints()
+    sends = SendCalls(machine=machine, known=known, routing=routing, forwarder=forwarder, now_ms=now_ms)
+    subscriptions = SubscribeCalls(
+        machine=machine, known=known, endpoints=endpoints, tail=LogTail(machine), now_ms=now_ms
+    )
+    mailboxes = MailboxCalls(machine=machine, known=known, routing=routing, endpoints=endpoints)
+    homes = HomeDispatch(routing=routing, forwarder=forwarder, service=DELIVERY_SERVICE)
+    anywhere = _SubscribeAnywhere(subscriptions, routing=routing, forwarder=forwarder)
+    open_mailbox = homes.unary("OpenMailbox", _process, mailboxes.open_mailbox, changes=True)
+    close_mailbox = homes.unary("CloseMailbox", _process, mailboxes.close_mailbox, changes=True)
+    list_mailboxes = homes.unary("ListMailboxes", _subnet, mailboxes.list_mailboxes, changes=False)
+    return {
+        "Send": conversation_call(sends.send, messages.SendRequest),
+        "Subscribe": conversation_call(anywhere.subscribe, messages.SubscribeRequest),
+        "OpenMailbox": unary_call(open_mailbox, messages.OpenMailboxRequest),
+        "CloseMailbox": unary_call(close_mailbox, messages.CloseMailboxRequest),
+        "ListMailboxes": unary_call(list_mailboxes, messages.ListMailboxesRequest),
+    }
+
+
+class _SubscribeAnywhere:
+    """Passes the stream of a process of another server on to that server, as it is."""
+
+    def __init__(self, here: SubscribeCalls, *, routing: Routing, forwarder: Forwarder) -> None:
+        self._here = here
+        self._routing = routing
+        self._forwarder = forwarder
+
+    async def subscribe(self, requests: AsyncIterator[messages.SubscribeRequest], context: Context) -> None:
+        """Answer Subscribe."""
+        first = await anext(requests, None)
+        if first is None or not first.HasField("begin"):
+            raise refuse(Reason.INVALID_REQUEST, "the first request says for whom it listens", field="begin")
+        of, routing = first.begin.name, self._routing
+        owner_kind = routing.owner_kind(of)
+        if owner_kind is OwnerKind.UNOWNED:
+            routing.require_listed(of)
+        if owner_kind is not OwnerKind.ANOTHERS:
+            await self._here.subscribe(first, requests, context)
+            return
+        if is_forwarded(context):
+            raise not_owned_here(of, routing.server)
+        home, path = await routing.home_of(of), f"/{DELIVERY_SERVICE}/Subscribe"
+        seconds = working_seconds(context)
+        answers = self._forwarder.converse(home, path, _serialized(first, requests), seconds=seconds, changes=False)
+        async with aclosing(answers):
+            async for answer in answers:
+                await context.write(answer)
+
+
+async def _serialized(
+    first: messages.SubscribeRequest, requests: AsyncIterator[messages.SubscribeRequest]
+) -> AsyncIterator[bytes]:
+    yield first.SerializeToString()
+    async for request in requests:
+        yield request.SerializeToString()
+
+
+def _process(request: messages.OpenMailboxRequest | messages.CloseMailboxRequest) -> str:
+    return request.process
+
+
+def _subnet(request: messages.ListMailboxesRequest) -> str:
+    return request.subnet
