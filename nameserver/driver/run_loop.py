@@ -146,7 +146,7 @@ class DeliveryDesk(Protocol):
     def fail(self, answers: Iterable[Answer], why: str) -> None:
         """Tell callers that it is not known when the database can be written."""
 
-    def logged(self, through: int) -> None:
+    def logged_through(self, through: int) -> None:
         """The log is durable through a position."""
 
 
@@ -694,7 +694,7 @@ class RunLoop:
         batch.release()
         if self.desk is not None:
             if batch.records.log:
-                self.desk.logged(batch.records.log[-1].position)
+                self.desk.logged_through(batch.records.log[-1].position)
             self.desk.answer(batch.answers)
 
     async def _take_own_letters(self) -> None:
