@@ -14,7 +14,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
@@ -43,6 +43,8 @@ from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.port_check import ListenError, check_address
 from nameserver.config.settings import Settings, SettingsError
+from nameserver.deliveries.desk import Desk
+from nameserver.delivery_service import DELIVERY_SERVICE, PATIENT_METHODS, delivery_service_handlers
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.database_identity import refuse_mistaken
 from nameserver.driver.gc_tuning import growing_graph, tune_collector
@@ -70,7 +72,8 @@ from storage.store import LogWanted, Store
 RECEIVED_MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
 """Room for the largest atomic update (APPLY_OPERATIONS_LIMIT); what is larger comes as a stream."""
 
-CLIENT_CALLS_AT_ONCE = 6_000
+CLIENT_CALLS_AT_ONCE = 4_000
+DELIVERY_CALLS_AT_ONCE = 2_000
 PEER_CALLS_AT_ONCE = 1_900
 RELAYED_CALLS_AT_ONCE = 1_900
 ADMIN_CALLS_AT_ONCE = 50
@@ -299,25 +302,35 @@ def _open(
     except TelemetryError as error:
         raise StartError(str(error)) from None
     names, questions = _asked_of_names(reads, resolver, filling, run_loop, directory)
+    desk = Desk(core, run_loop, is_in_reach=directory.is_in_reach)
+    messages = delivery_service_handlers(core=reads, machine=desk, directory=directory)
     admin = admin_service_handlers(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end
     )
     request_bytes = RequestBytes()
 
-    def add(server: grpc.aio.Server, service: str, handlers: dict[str, Any], count: int) -> None:
-        found = guarded(handlers, places=Places(count), request_bytes=request_bytes)
+    def add(
+        server: grpc.aio.Server,
+        service: str,
+        handlers: dict[str, Any],
+        count: int,
+        patient: Collection[str] = (),
+    ) -> None:
+        found = guarded(handlers, places=Places(count), request_bytes=request_bytes, patient=patient)
         if service != reflection.SERVICE_NAME:
             found = calls.followed(service, found)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
 
-    relayed = [f"/{NAME_SERVICE}/{name}" for name in names] + [f"/{PEER_SERVICE}/{name}" for name in questions]
+    services_of_homes = {NAME_SERVICE: names, DELIVERY_SERVICE: messages, PEER_SERVICE: questions}
+    relayed = [f"/{service}/{name}" for service, found in services_of_homes.items() for name in found]
     relays = RelayedCalls(directory, methods=relayed, places=Places(RELAYED_CALLS_AT_ONCE))
     public = servers.public
     public.add_generic_rpc_handlers((relays,))
     add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE)
+    add(public, DELIVERY_SERVICE, messages, DELIVERY_CALLS_AT_ONCE, PATIENT_METHODS)
     add(public, PEER_SERVICE, {**peer_service_handlers(transport), **questions}, PEER_CALLS_AT_ONCE)
     add(public, ADMIN_SERVICE, admin.here, ADMIN_CALLS_AT_ONCE)
-    services = (NAME_SERVICE, ADMIN_SERVICE, PEER_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
+    services = (NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE, PEER_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
     for server in servers.all:
         add(server, HEALTH_SERVICE, health.handlers(), HEALTH_CALLS_AT_ONCE)
         add(server, reflection.SERVICE_NAME, reflection_handlers(services), REFLECTION_CALLS_AT_ONCE)

@@ -1,6 +1,6 @@
 """Between the calls about messages and the run loop: events go in, answers come back when they are durable.
 
-    call --event--> run loop --step--> core --answers--> batch --durable--> desk --> the futures that calls wait for
+call --event--> run loop --step--> core --answers--> batch --durable--> desk --> the futures that calls wait for
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Desk:
     def carry_out_delivery(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> asyncio.Future[Answer]:
         """Take the event at once; done with its first answer when that is durable.
 
-        Raises `RefusedError`, here or from the future, where nothing can be made durable, or the server is about to end.
+        Raises `RefusedError`, here or from the future, where nothing can be made durable, or the server is to end.
         """
         self._run_loop.require_accepting()
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -166,6 +166,6 @@ class Desk:
 def _unknown(why: str) -> RefusedError:
     return refuse(
         Reason.OUTCOME_UNKNOWN,
-        f"the database cannot be written, so this message may or may not be kept; send it again by its number to learn: "
+        "the database cannot be written, so this message may or may not be kept; send it again by its number to learn: "
         f"{why}",
     )
