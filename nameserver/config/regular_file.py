@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def read_regular_file(path: Path, *, limit_bytes: int) -> bytes:
-    """The content of a file; raises `OSError`, whose `strerror` says why, where it cannot be, or should not be, read."""
+    """The content of a file; raises `OSError`, whose `strerror` says why, where it cannot or should not be read."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
