@@ -58,10 +58,24 @@ def new_request_id() -> RequestId:
     return os.urandom(16).hex()
 
 
+def request_id_or_new(given: RequestId | None) -> RequestId:
+    """The request id that was given, or a new one; raises `InvalidRequest` for an empty one.
+
+    The server would choose one in its place, and the write could not be repeated safely.
+    """
+    if given == "":
+        raise InvalidRequest(
+            "request_id is empty: give None, or 1 to 200 printable characters", {"field": "request_id"}
+        )
+    return new_request_id() if given is None else given
+
+
 def create_group(group: GroupId, *, effects: bool, request_id: RequestId | None) -> UnaryCall[results.Change]:
     """Make a group without members."""
-    request_id = request_id or new_request_id()
-    request = _message(name_service_pb2.CreateGroupRequest, group=group, report_control=effects, request_id=request_id)
+    request_id = request_id_or_new(request_id)
+    request = message_of(
+        name_service_pb2.CreateGroupRequest, group=group, report_control=effects, request_id=request_id
+    )
     return UnaryCall("CreateGroup", request, answers.read_change, request_id)
 
 
@@ -69,8 +83,8 @@ def delete_group(
     group: GroupId, *, force: bool, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Remove a group; `force` leaves its parents and children first."""
-    request_id = request_id or new_request_id()
-    request = _message(
+    request_id = request_id_or_new(request_id)
+    request = message_of(
         name_service_pb2.DeleteGroupRequest, group=group, force=force, report_control=effects, request_id=request_id
     )
     return UnaryCall("DeleteGroup", request, answers.read_change, request_id)
@@ -80,8 +94,8 @@ def join(
     parent: GroupId, member: MemberId, *, kind: ChildKind, offline: bool, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Add the arc parent -> member; with `offline`, as soon as the servers of both are there."""
-    request_id = request_id or new_request_id()
-    request = _message(
+    request_id = request_id_or_new(request_id)
+    request = message_of(
         name_service_pb2.JoinRequest,
         parent=parent,
         child=member,
@@ -97,8 +111,8 @@ def leave(
     parent: GroupId, member: MemberId, *, kind: ChildKind, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Remove the arc parent -> member."""
-    request_id = request_id or new_request_id()
-    request = _message(
+    request_id = request_id_or_new(request_id)
+    request = message_of(
         name_service_pb2.LeaveRequest,
         parent=parent,
         child=member,
@@ -113,12 +127,12 @@ def apply(
     operations: Iterable[Join | Leave], *, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Carry out all operations as one atomic update."""
-    request_id = request_id or new_request_id()
+    request_id = request_id_or_new(request_id)
     operations = list(all_of(operations, (Join, Leave), "operation"))
-    request = _message(
+    request = message_of(
         name_service_pb2.ApplyUpdatesRequest,
         operations=[
-            _message(
+            message_of(
                 name_service_pb2.ApplyUpdatesRequest.Operation,
                 leave=isinstance(operation, Leave),
                 parent=operation.parent,
@@ -137,7 +151,7 @@ def describe(
     group: GroupId, *, pathname_limit: int, at_least_revision: Revision | None
 ) -> UnaryCall[results.GroupDescription]:
     """Ask for one group and its place in the graph."""
-    request = _message(
+    request = message_of(
         name_service_pb2.DescribeGroupRequest,
         group=group,
         at_least_revision=at_least_revision or "",
@@ -150,7 +164,7 @@ def list_groups(
     subnet: SubnetName | None, *, page_token: str, at_least_revision: Revision | None
 ) -> UnaryCall[name_service_pb2.ListGroupsResponse]:
     """Ask for one page of the groups."""
-    request = _message(
+    request = message_of(
         name_service_pb2.ListGroupsRequest,
         subnet=subnet or "",
         page_size=PAGE_SIZE,
@@ -169,7 +183,7 @@ def resolve(
     at_least_revision: Revision | None,
 ) -> StreamCall[results.Resolution]:
     """Ask who is in a group."""
-    request = _message(
+    request = message_of(
         name_service_pb2.ResolveRequest,
         group=group,
         groups=groups,
@@ -190,7 +204,7 @@ def check(
     group: GroupId, member: MemberId, *, explain: bool, at_least_revision: Revision | None
 ) -> UnaryCall[results.Check]:
     """Ask whether a member is in a group."""
-    request = _message(
+    request = message_of(
         name_service_pb2.CheckRequest,
         group=group,
         member=member,
@@ -202,7 +216,7 @@ def check(
 
 def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamCall[results.Memberships]:
     """Ask which groups a member is in."""
-    request = _message(
+    request = message_of(
         name_service_pb2.ListMembershipsRequest, member=member, at_least_revision=at_least_revision or ""
     )
     return StreamCall("ListMemberships", request, partial(answers.MembershipsCollector, as_kept(member)))
@@ -210,7 +224,7 @@ def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamC
 
 def export(subnet: SubnetName | None, at_least_revision: Revision | None) -> name_service_pb2.ExportRequest:
     """Ask for all groups and arcs."""
-    return _message(name_service_pb2.ExportRequest, subnet=subnet or "", at_least_revision=at_least_revision or "")
+    return message_of(name_service_pb2.ExportRequest, subnet=subnet or "", at_least_revision=at_least_revision or "")
 
 
 def status() -> UnaryCall[results.ServerStatus]:
@@ -220,12 +234,12 @@ def status() -> UnaryCall[results.ServerStatus]:
 
 def snapshot(cut: str) -> admin_pb2.ExportSnapshotRequest:
     """Ask for all that a server holds, at a cut or (an empty name) at an instant of its own."""
-    return _message(admin_pb2.ExportSnapshotRequest, cut=cut)
+    return message_of(admin_pb2.ExportSnapshotRequest, cut=cut)
 
 
 def make_cut(name: str) -> UnaryCall[Revision]:
     """Ask for a cut of all servers."""
-    return UnaryCall("MakeCut", _message(admin_pb2.MakeCutRequest, name=name), lambda message: message.revision)
+    return UnaryCall("MakeCut", message_of(admin_pb2.MakeCutRequest, name=name), lambda message: message.revision)
 
 
 def peers() -> UnaryCall[results.PeerList]:
@@ -235,19 +249,19 @@ def peers() -> UnaryCall[results.PeerList]:
 
 def add_peer(subnet: SubnetName, address: Address) -> UnaryCall[results.PeerList]:
     """Tell a server where that of another subnet is."""
-    request = _message(admin_pb2.AddPeerRequest, subnet=subnet, address=address)
+    request = message_of(admin_pb2.AddPeerRequest, subnet=subnet, address=address)
     return UnaryCall("AddPeer", request, answers.read_peers)
 
 
 def remove_peer(subnet: SubnetName, *, force: bool) -> UnaryCall[results.PeerList]:
     """Tell a server that a subnet is nobody's any more."""
-    request = _message(admin_pb2.RemovePeerRequest, subnet=subnet, force=force)
+    request = message_of(admin_pb2.RemovePeerRequest, subnet=subnet, force=force)
     return UnaryCall("RemovePeer", request, answers.read_peers)
 
 
 def drain(*, restart_grace: float | None) -> UnaryCall[bool]:
     """End a server as planned."""
-    request = _message(admin_pb2.DrainRequest, restart_grace_seconds=restart_grace)
+    request = message_of(admin_pb2.DrainRequest, restart_grace_seconds=restart_grace)
     return UnaryCall("Drain", request, lambda answer: answer.is_finished)
 
 
@@ -271,8 +285,11 @@ ADMIN_METHODS: Final = frozenset(
 Message = TypeVar("Message")
 
 
-def _message(message_type: Callable[..., Message], /, **fields: object) -> Message:
-    """Build a message; text that is no Unicode (a command line in another encoding) is a bad name."""
+def message_of(message_type: Callable[..., Message], /, **fields: object) -> Message:
+    """Build a message; raises `InvalidRequest` naming each value of a wrong type.
+
+    Text that is no Unicode (a command line in another encoding) is a bad name.
+    """
     try:
         return message_type(**fields)
     except UnicodeEncodeError as error:
@@ -281,8 +298,25 @@ def _message(message_type: Callable[..., Message], /, **fields: object) -> Messa
             f"invalid name {text[:80]!r}: character {error.start + 1} is no Unicode character", {"name": text[:80]}
         ) from None
     except (TypeError, ValueError):
-        given = ", ".join(f"{name}={str(value)[:80]!r} ({type(value).__name__})" for name, value in fields.items())
-        raise InvalidRequest(f"a value of the wrong type, or out of range: {given}") from None
+        wrong = {
+            _ARGUMENTS.get(name, name): value for name, value in fields.items() if not _fits(message_type, name, value)
+        }
+        given = ", ".join(f"{name}={value!r:.80} ({type(value).__name__})" for name, value in wrong.items())
+        raise InvalidRequest(
+            f"a value of the wrong type, or out of range: {given}", {"field": ", ".join(wrong)}
+        ) from None
+
+
+_ARGUMENTS: Final = {"child": "member", "report_control": "effects", "restart_grace_seconds": "restart_grace"}
+"""What callers know a field as."""
+
+
+def _fits(message_type: Callable[..., object], name: str, value: object) -> bool:
+    try:
+        message_type(**{name: value})
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 Item = TypeVar("Item")

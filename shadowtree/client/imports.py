@@ -8,7 +8,7 @@ from os import PathLike
 
 from shadowtree import results
 from shadowtree.client.answers import read_import_summary
-from shadowtree.client.calls import all_of, new_request_id
+from shadowtree.client.calls import all_of, request_id_or_new
 from shadowtree.client.files.formats import checked_path, format_of
 from shadowtree.client.files.graph_reader import Skipped, read_graph
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
@@ -72,7 +72,7 @@ def import_of_file(
         skip_bad=skip_bad,
         progress=None if progress is None else lambda done, total: progress("checking", done, total),
     )
-    return ImportCall(columns, skipped, request_id or new_request_id(), progress)
+    return ImportCall(columns, skipped, request_id_or_new(request_id), progress)
 
 
 def import_of_arcs(
@@ -85,8 +85,10 @@ def import_of_arcs(
     """Check arcs; raises `InvalidRequest` naming the first bad one by its number, from 1."""
     columns = GraphColumns(subnets=set(subnets))
     for number, arc in enumerate(all_of(arcs, (Arc,), "arc"), start=1):
+        if not (isinstance(arc.parent, str) and isinstance(arc.child, str) and isinstance(arc.kind, str)):
+            raise InvalidRequest(f"arc {number} is not made of texts: {arc!r:.120}", {"arc": str(number)})
         try:
             columns.add(arc.parent, arc.child, _FILE_KINDS.get(arc.kind, arc.kind))
         except BadRowError as error:
             raise InvalidRequest(f"arc {number}: {error}", {"arc": str(number)}) from None
-    return ImportCall(columns, Skipped((), 0), request_id or new_request_id(), progress)
+    return ImportCall(columns, Skipped((), 0), request_id_or_new(request_id), progress)
