@@ -58,16 +58,23 @@ def new_request_id() -> RequestId:
     return os.urandom(16).hex()
 
 
-def request_id_or_new(given: RequestId | None) -> RequestId:
-    """The request id that was given, or a new one; raises `InvalidRequest` for an empty one.
+def request_id_or_new(request_id: RequestId | None) -> RequestId:
+    """The request id, or a new one; raises `InvalidRequest` for an empty one.
 
     The server would choose one in its place, and the write could not be repeated safely.
     """
-    if given == "":
+    if request_id == "":
         raise InvalidRequest(
             "request_id is empty: give None, or 1 to 200 printable characters", {"field": "request_id"}
         )
-    return new_request_id() if given is None else given
+    return new_request_id() if request_id is None else request_id
+
+
+def given(name: str | None, field: str) -> str:
+    """What a request says for a name that may be left out; raises `InvalidName` for an empty one: it would mean all."""
+    if name == "":
+        raise InvalidName("invalid name '': it is empty", {"name": "", "field": field})
+    return "" if name is None else name
 
 
 def create_group(group: GroupId, *, effects: bool, request_id: RequestId | None) -> UnaryCall[results.Change]:
@@ -166,7 +173,7 @@ def list_groups(
     """Ask for one page of the groups."""
     request = message_of(
         name_service_pb2.ListGroupsRequest,
-        subnet=subnet or "",
+        subnet=given(subnet, "subnet"),
         page_size=PAGE_SIZE,
         page_token=page_token,
         at_least_revision=at_least_revision or "",
@@ -224,7 +231,9 @@ def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamC
 
 def export(subnet: SubnetName | None, at_least_revision: Revision | None) -> name_service_pb2.ExportRequest:
     """Ask for all groups and arcs."""
-    return message_of(name_service_pb2.ExportRequest, subnet=subnet or "", at_least_revision=at_least_revision or "")
+    return message_of(
+        name_service_pb2.ExportRequest, subnet=given(subnet, "subnet"), at_least_revision=at_least_revision or ""
+    )
 
 
 def status() -> UnaryCall[results.ServerStatus]:
@@ -301,9 +310,9 @@ def message_of(message_type: Callable[..., Message], /, **fields: object) -> Mes
         wrong = {
             _ARGUMENTS.get(name, name): value for name, value in fields.items() if not _fits(message_type, name, value)
         }
-        given = ", ".join(f"{name}={value!r:.80} ({type(value).__name__})" for name, value in wrong.items())
+        told = ", ".join(f"{name}={value!r:.80} ({type(value).__name__})" for name, value in wrong.items())
         raise InvalidRequest(
-            f"a value of the wrong type, or out of range: {given}", {"field": ", ".join(wrong)}
+            f"a value of the wrong type, or out of range: {told}", {"field": ", ".join(wrong)}
         ) from None
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from shadowtree.client.calls import message_of
+from shadowtree.client.calls import given, message_of
 from shadowtree.client.foreign_text import cleaned, printable
 from shadowtree.client.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from shadowtree.errors import InvalidRequest, Unavailable
@@ -49,8 +49,8 @@ def list_request(
     told_from = 0 if since is None else max((since - _BEGIN) // timedelta(milliseconds=1), 0)
     return message_of(
         messages.ListChangesRequest,
-        group=group or "",
-        subnet=subnet or "",
+        group=given(group, "group"),
+        subnet=given(subnet, "subnet"),
         told_from_ms=told_from,
         after_revision=after_revision or "",
     )
@@ -61,7 +61,10 @@ def watch_request(
 ) -> messages.WatchRequest:
     """Ask for what comes, or for what came after a revision."""
     return message_of(
-        messages.WatchRequest, group=group or "", subnet=subnet or "", after_revision=after_revision or ""
+        messages.WatchRequest,
+        group=given(group, "group"),
+        subnet=given(subnet, "subnet"),
+        after_revision=after_revision or "",
     )
 
 

@@ -12,7 +12,7 @@ from shadowtree.client.calls import all_of, request_id_or_new
 from shadowtree.client.files.formats import checked_path, format_of
 from shadowtree.client.files.graph_reader import Skipped, read_graph
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
-from shadowtree.errors import InvalidRequest
+from shadowtree.errors import InvalidName, InvalidRequest, UnknownSubnet
 from shadowtree.updates import Arc
 from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import RequestId, SubnetName
@@ -62,9 +62,9 @@ def import_of_file(
     request_id: RequestId | None,
     progress: ImportProgress | None,
 ) -> ImportCall:
-    """Read and check a file; raises `BadFile`."""
-    path = checked_path(path)
-    columns = GraphColumns(subnets=set(subnets), only_subnet=only_subnet)
+    """Read and check a file; raises `BadFile`, and `UnknownSubnet` where nobody owns `only_subnet`."""
+    path, subnets = checked_path(path), set(subnets)
+    columns = GraphColumns(subnets=subnets, only_subnet=None if only_subnet is None else _known(only_subnet, subnets))
     skipped = read_graph(
         path,
         format_of(path, file_format),
@@ -73,6 +73,20 @@ def import_of_file(
         progress=None if progress is None else lambda done, total: progress("checking", done, total),
     )
     return ImportCall(columns, skipped, request_id_or_new(request_id), progress)
+
+
+def _known(subnet: SubnetName, subnets: set[SubnetName]) -> SubnetName:
+    from namegraph import InvalidNameError, parse_subnet
+
+    if not isinstance(subnet, str):
+        raise InvalidRequest(f"a subnet is a text, not {subnet!r:.80}", {"field": "subnet"})
+    try:
+        found = parse_subnet(subnet)
+    except InvalidNameError as error:
+        raise InvalidName(str(error), {"name": f"{subnet:.80}", "why": error.why, "field": "subnet"}) from None
+    if found not in subnets:
+        raise UnknownSubnet(f"no server is known to own the subnet {found}", {"subnet": found})
+    return found
 
 
 def import_of_arcs(
