@@ -21,6 +21,7 @@ COMMANDS = [
     ("memberships", M),
     ("describe", G),
     ("changes",),
+    ("watch", G),
     ("peers",),
     ("peers", "add", "b.example=127.0.0.1:1"),
     ("peers", "remove", "b.example", "--force"),
