@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import shadowtree
+from shadowtree import errors
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path
@@ -94,6 +97,13 @@ def test_the_files_of_a_database_are_moved_away_as_the_operators_are_told(shell,
     assert {path.name for path in (tmp_path / "broken").iterdir()} == files
     assert {path.name for path in tmp_path.iterdir()} == {"broken", "copy.db", "names.db"}
     assert (tmp_path / "names.db").read_text() == "copy.db"
+
+
+def test_the_page_of_the_client_names_every_error():
+    page = (ROOT / "docs/client.md").read_text()
+    public = {name for name in dir(errors) if isinstance(getattr(errors, name), type) and hasattr(shadowtree, name)}
+    assert len(public) > 15
+    assert sorted(name for name in public if f"`{name}`" not in page and f"shadowtree.{name}`" not in page) == []
 
 
 def words_of_the_programs():
