@@ -24,10 +24,16 @@ class SeedResult:
 
 
 def sweep(
-    seeds: Iterable[int], *, servers: int | None, updates: int | None, faults: bool, jobs: int
+    seeds: Iterable[int],
+    *,
+    servers: int | None,
+    updates: int | None,
+    faults: bool,
+    jobs: int,
+    messages: bool = False,
 ) -> Iterator[SeedResult]:
     """Run seeds, `jobs` at a time; yield their results in order."""
-    run = partial(_run, servers=servers, updates=updates, faults=faults)
+    run = partial(_run, servers=servers, updates=updates, faults=faults, messages=messages)
     if jobs == 1:
         yield from map(run, seeds)
         return
@@ -35,8 +41,9 @@ def sweep(
         yield from processes.map(run, seeds, chunksize=SEEDS_OF_A_TASK)
 
 
-def _run(seed: int, *, servers: int | None, updates: int | None, faults: bool) -> SeedResult:
+def _run(seed: int, *, servers: int | None, updates: int | None, faults: bool, messages: bool) -> SeedResult:
     try:
-        return SeedResult(seed, SeedRun(seed, servers=servers, updates=updates, faults=faults).run())
+        run = SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages)
+        return SeedResult(seed, run.run())
     except FAULTS as error:
         return SeedResult(seed, None, f"{type(error).__name__}: {error}")

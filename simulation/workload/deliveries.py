@@ -39,11 +39,11 @@ from delivery.properties import check
 from delivery.reading import gap, read
 from delivery.server import ServerEffects
 from delivery.wire import decode_stored
-from namegraph import NodeId, ServerId, subnet_of
+from namegraph import NodeId, ServerCore, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
 from simulation.cluster.networks import Errand
 from simulation.oracle.violation import InvariantViolatedError
-from simulation.workload.clients import FOREIGN, Population
+from simulation.workload.clients import Population
 
 FIRST_TICKET = 10_000_000
 """Above all tickets of updates and reads."""
@@ -331,13 +331,14 @@ class Deliveries(Watcher):
             for server, core in cores.items():
                 audience = core.delivery.audience(targets)
                 for process, number in core.delivery.mailboxes.numbers.items():
-                    found = (number in audience, process in known)
+                    # Who is below by arcs that are suspended gets it once they are not.
+                    found = (number in audience or process in known, process in known)
                     if self._members.get((server, process, targets)) != found:
                         self._members[server, process, targets] = found
                         self._note(history.Membership(self._at, server, process, targets, *found))
 
     def _known_below(self, targets: TargetSet) -> set[NodeId]:
-        """Who is below a target set by arcs that the homes of their parents know."""
+        """Who is below a target set by arcs that both their homes know, though the arcs may be suspended now."""
         found: set[NodeId] = set()
         for target in targets:
             reached = self._known_from(target.name)
@@ -349,15 +350,26 @@ class Deliveries(Watcher):
     def _known_from(self, start: NodeId) -> set[NodeId]:
         found, pending = {start}, [start]
         while pending:
-            name = pending.pop()
-            graph = self._cluster.servers[ServerId(subnet_of(name))].graph if subnet_of(name) != FOREIGN else None
-            node = None if graph is None else graph.index.get(name)
-            if graph is None or node is None:
-                continue
-            below = [graph.ids[child] for child in graph.children[node]]
-            pending += [child for child in below if child not in found]
-            found.update(below)
+            for child in self._known_children(pending.pop()):
+                if child not in found:
+                    found.add(child)
+                    pending.append(child)
         return found
+
+    def _known_children(self, parent: NodeId) -> list[NodeId]:
+        home = self._cluster.servers.get(ServerId(subnet_of(parent)))
+        node = None if home is None else home.graph.index.get(parent)
+        if home is None or node is None:
+            return []
+        children = [home.graph.ids[child] for child in (*home.graph.children[node], *home.suspended_children(node))]
+        return [child for child in children if self._is_known_below(child, parent, home)]
+
+    def _is_known_below(self, child: NodeId, parent: NodeId, home: ServerCore) -> bool:
+        below = self._cluster.servers.get(ServerId(subnet_of(child)), home)
+        node, above = below.graph.index.get(child), below.graph.index.get(parent)
+        if node is None or above is None:
+            return False
+        return above in below.graph.parents[node] or above in below.suspended_parents(node)
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """What a step changed became durable."""

@@ -28,6 +28,7 @@ SHRINK_SECONDS = 30.0
     is_flag=True,
     help="Links break, servers pause, crash and stay away, disks are slow; no update may get lost for it.",
 )
+@click.option("--messages", is_flag=True, help="Clients send messages to groups, and listen.")
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds run at the same time."
 )
@@ -38,7 +39,14 @@ SHRINK_SECONDS = 30.0
     help="Run a written schedule instead, and print the conversation.",
 )
 def simulate_command(
-    seed: int, seeds: int, servers: int | None, updates: int | None, faults: bool, jobs: int, scenario: Path | None
+    seed: int,
+    seeds: int,
+    servers: int | None,
+    updates: int | None,
+    faults: bool,
+    messages: bool,
+    jobs: int,
+    scenario: Path | None,
 ) -> int:
     """Run real cores over a simulated network and check all that must hold.
 
@@ -49,33 +57,37 @@ def simulate_command(
     With --faults much more goes wrong, all of it from the seed, and ends; then the servers must come to rest by
     themselves, with every acknowledged update and no refused one.
 
+    With --messages clients also send to groups and listen, while all that goes on; what they are handed is judged.
+
     \b
     Examples:
       shadowtree simulate --seeds 200 --jobs 2
       shadowtree simulate --seed 17 --servers 5 --updates 60
-      shadowtree simulate --seeds 100 --faults
+      shadowtree simulate --seeds 100 --faults --messages
       shadowtree simulate --scenario failure.txt
     """
     if scenario is not None:
         return _run_scenario(scenario)
-    return _run_seeds(range(seed, seed + seeds), servers, updates, faults, jobs)
+    return _run_seeds(range(seed, seed + seeds), servers, updates, faults=faults, messages=messages, jobs=jobs)
 
 
-def _run_seeds(seeds: range, servers: int | None, updates: int | None, faults: bool, jobs: int) -> int:
+def _run_seeds(
+    seeds: range, servers: int | None, updates: int | None, *, faults: bool, messages: bool, jobs: int
+) -> int:
     from simulation.run import Tally
     from simulation.sweep import sweep
 
     started = time.monotonic()
     tally = Tally()
     failed = 0
-    for result in sweep(seeds, servers=servers, updates=updates, faults=faults, jobs=jobs):
+    for result in sweep(seeds, servers=servers, updates=updates, faults=faults, jobs=jobs, messages=messages):
         if result.tally is not None:
             tally.add(result.tally)
             continue
         failed += 1
         click.echo(f"seed {result.seed}: {result.failure}")
         if failed == 1:
-            _show_shrunk(result.seed, servers, updates, faults)
+            _show_shrunk(result.seed, servers, updates, faults=faults, messages=messages)
     seconds = time.monotonic() - started
     click.echo(f"{len(seeds)} seeds, {failed} failed, {tally.outcomes['committed']} updates committed, {seconds:.0f} s")
     _show_tally(tally)
@@ -90,19 +102,20 @@ def _show_tally(tally: Tally) -> None:
         ("resolutions while updates were under way", tally.walks),
         ("ordered reads", tally.reads),
         ("troubles", tally.troubles),
+        ("messages to groups", tally.deliveries),
     ):
         if counter:
             click.echo(f"  {title}: " + ", ".join(f"{name} {count}" for name, count in sorted(counter.items())))
 
 
-def _show_shrunk(seed: int, servers: int | None, updates: int | None, faults: bool) -> None:
+def _show_shrunk(seed: int, servers: int | None, updates: int | None, *, faults: bool, messages: bool) -> None:
     from simulation.cluster.failures import FAULTS
     from simulation.run import SeedRun
     from simulation.scenario.runner import ScenarioRunner
     from simulation.scenario.schedule import read_scenario, write_scenario
     from simulation.scenario.shrink import NotReproducedError, shrink
 
-    run = SeedRun(seed, servers=servers, updates=updates, faults=faults)
+    run = SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages)
     with suppress(*FAULTS):
         run.run()
     started = time.monotonic()
