@@ -9,6 +9,8 @@ Source: delivery.md sections 3 and 4.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pyroaring import BitMap
 
 from delivery.mailboxes import Mailboxes
@@ -87,12 +89,15 @@ class Audiences:
         if number != NOBODY:
             self._last_use[number] = at
 
-    def forget_unused(self, *, cut: int, started_at: int) -> None:
-        """Forget the audiences to which only entries at `cut` and before refer.
+    def forget_unused(self, *, cut: int, started_at: int, needed: Collection[int]) -> None:
+        """Forget the audiences to which only entries at `cut` and before refer, but for some that are needed.
 
         `started_at`: the last position when this server started; audiences of before may be used up to that.
         """
-        for number in [number for number in self._stored if self._last_use.get(number, started_at) <= cut]:
+        unused = [number for number in self._stored if self._last_use.get(number, started_at) <= cut]
+        for number in unused:
+            if number in needed:
+                continue
             del self._numbers[self._stored.pop(number)]
             del self._bitmaps[number]
             self._last_use.pop(number, None)

@@ -12,7 +12,7 @@ Source: delivery.md sections 3 to 5, 9.
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from pyroaring import BitMap
 
 from delivery.audiences import Audiences
@@ -35,11 +35,21 @@ from delivery.events import (
 from delivery.log import Log
 from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
 from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Position, TargetSet
-from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting
+from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting, is_apart
 from delivery.post import Post
 from delivery.reach import Reach
 from delivery.senders import Senders
-from delivery.wire import LARGEST_PARCEL_BYTES, SENDER_ID_LIMIT, Confirm, NotAPostError, Parcel, decode, encode
+from delivery.wire import (
+    LARGEST_PARCEL_BYTES,
+    SENDER_ID_LIMIT,
+    Confirm,
+    NotAPostError,
+    Over,
+    Parcel,
+    decode,
+    decode_stored,
+    encode,
+)
 from namegraph import (
     DurableMap,
     DurableState,
@@ -84,6 +94,16 @@ def _read_heard(text: str) -> _Heard:
     return ServerId(server), int(number)
 
 
+_ParcelKey = tuple[ServerId, int, int, int]
+"""An origin, the number of a sequence, the incarnation, and the first serial."""
+
+
+def _read_parcel(text: str) -> _ParcelKey:
+    sequence, incarnation, serial, server = text.split(" ")
+    return ServerId(server), int(sequence), int(incarnation), int(serial)
+
+
+_PARCELS = KeyForm[_ParcelKey](lambda key: f"{key[1]} {key[2]} {key[3]} {key[0]}", _read_parcel)
 _HEARD = KeyForm[_Heard](lambda key: f"{key[1]} {key[0]}", _read_heard)
 
 
@@ -101,6 +121,8 @@ class DeliveryCore:
         self.reach: Reach | None = None
         """Set before the first step."""
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
+        self._remembered = DurableMap(durable, "logged apart", _PARCELS, packed(int))
+        """Parcels that were logged while servers were away, with the number of their audience, until they are over."""
         self._open: dict[tuple[str, str, int | str], Waiting] = {}
         """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
         self._waiting: dict[ServerId, dict[int, bytes]] = {}
@@ -253,14 +275,42 @@ class DeliveryCore:
             # It is in the log, though nobody here gets it, as long as it must be kept for others.
             position = self._append(audience, encoded)
             origin.keep(position, encoded)
-            self._letters += origin.begin(parcel, together, servers, reach, position=position, mailboxes=len(audience))
-            self._answers += origin.settle(position)
+            number = self.audiences.number_of(audience)
+            self._letters += origin.begin(
+                parcel, together, servers, reach, position=position, audience=number, mailboxes=len(audience)
+            )
+            self._go_on(position)
 
     def _append(self, audience: BitMap, encoded: bytes) -> int:
         number = self.audiences.number_of(audience)
         position = self.log.append(number, encoded)
         self.audiences.used(number, at=position)
         return position
+
+    def _go_on(self, position: int) -> None:
+        """A parcel of this server may be settled, or is to be posted once more."""
+        origin = self.origin
+        if origin.needs_round(position):
+            encoded, before, number = origin.state_of(position)
+            parcel = structs.replace(decode_stored(encoded), round=number)
+            audience = self._log_late(parcel, self.audiences.bitmap(before))
+            self._letters += origin.begin_round(
+                position,
+                parcel,
+                self._reach,
+                audience=self.audiences.number_of(audience),
+                mailboxes=len(audience),
+            )
+        answers, letters = origin.settle(position)
+        self._answers += answers
+        self._letters += letters
+
+    def _log_late(self, parcel: Parcel, before: BitMap) -> BitMap:
+        """Log a parcel for those who are below its targets now and have not got it; returns all who have then."""
+        more = self.audience(parcel.targets) - before
+        if more:
+            self._append(more, encode(parcel))
+        return before | more
 
     # -- what other servers post
 
@@ -295,24 +345,22 @@ class DeliveryCore:
         if isinstance(message, Parcel) and not self._reach.is_settled_with(sender):
             return False
         self.post.take(sender, number)
-        if isinstance(message, Parcel):
-            self._log_parcel(sender, message, encoded)
-        else:
-            self._confirmed(sender, message)
+        match message:
+            case Parcel():
+                self._log_parcel(sender, message, encoded)
+            case Confirm():
+                self._confirmed(sender, message)
+            case Over(sequence, incarnation, first_serial):
+                self._remembered.pop((sender, sequence, incarnation, first_serial), None)
         return True
 
     def _log_parcel(self, sender: ServerId, parcel: Parcel, encoded: bytes) -> None:
         if self._reach.home_of(parcel.targets[0].name) not in (None, sender):
             self.post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
             return
-        audience = self.audience(parcel.targets)
-        key = (sender, parcel.sequence)
-        heard = self._heard.get(key)
-        # Posted again after the lane began anew, or to a server that was found twice.
-        is_new = heard is None or heard.incarnation != parcel.incarnation or parcel.first_serial > heard.first_serial
-        if is_new and audience:
-            self._append(audience, encoded)
-            self._heard[key] = _HeardRow(parcel.incarnation, parcel.first_serial)
+        key = (sender, parcel.sequence, parcel.incarnation, parcel.first_serial)
+        is_again = parcel.round and key in self._remembered
+        audience = self._log_again(key, parcel) if is_again else self._log_first(key, parcel, encoded)
         onward: dict[ServerId, None] = {}
         for target in parcel.targets:
             onward.update(dict.fromkeys(self._reach.below(target.name).onward))
@@ -322,15 +370,39 @@ class DeliveryCore:
             parcel.first_serial,
             len(audience),
             tuple(server for server in onward if server != self.server),
+            parcel.round,
+            is_apart(parcel.targets, self._reach),
+            key in self._remembered,
         )
         self._letters.append(self.post.send_inline(sender, encode(confirm)))
 
+    def _log_first(self, key: _ParcelKey, parcel: Parcel, encoded: bytes) -> BitMap:
+        """Log a parcel, unless it was; returns who gets it."""
+        audience = self.audience(parcel.targets)
+        heard = self._heard.get(key[:2])
+        # Posted again after the lane began anew.
+        if heard is not None and heard.incarnation == parcel.incarnation and parcel.first_serial <= heard.first_serial:
+            return audience
+        if audience:
+            self._append(audience, encoded)
+            self._heard[key[:2]] = _HeardRow(parcel.incarnation, parcel.first_serial)
+        if self._reach.is_parted():
+            self._remembered[key] = self.audiences.number_of(audience)
+        return audience
+
+    def _log_again(self, key: _ParcelKey, parcel: Parcel) -> BitMap:
+        """Log a parcel for those who could not be reached when it was logged; returns who has got it."""
+        audience = self._log_late(parcel, self.audiences.bitmap(self._remembered[key]))
+        self._remembered[key] = self.audiences.number_of(audience)
+        return audience
+
     def _confirmed(self, sender: ServerId, confirm: Confirm) -> None:
-        is_ours, letters, answers = self.origin.confirm(sender, confirm, self._reach)
+        is_ours, position, letters = self.origin.confirm(sender, confirm, self._reach)
         if not is_ours:
             self.post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
         self._letters += letters
-        self._answers += answers
+        if position is not None:
+            self._go_on(position)
 
     def _begin_again(self, peer: ServerId) -> None:
         """The lanes to and from a server have begun again."""
@@ -397,7 +469,8 @@ class DeliveryCore:
         if overrun is not None:
             self.log.cut_through(overrun if posted_from is None else min(overrun, posted_from - 1), at_least=1)
         if self.log.cut != before:
-            self.audiences.forget_unused(cut=self.log.cut, started_at=self._started_at)
+            needed = {*self._remembered.values(), *self.origin.audiences()}
+            self.audiences.forget_unused(cut=self.log.cut, started_at=self._started_at, needed=needed)
 
     @property
     def _reach(self) -> Reach:

@@ -22,13 +22,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from delivery.events import Answer, Send, Settled
 from delivery.model import Quality, TargetSet
 from delivery.post import Post
 from delivery.reach import Reach
-from delivery.wire import PARCEL_BYTES_LIMIT, PARCEL_MESSAGES_LIMIT, Confirm, Parcel, message_id
+from delivery.wire import (
+    PARCEL_BYTES_LIMIT,
+    PARCEL_MESSAGES_LIMIT,
+    Confirm,
+    Over,
+    Parcel,
+    decode_stored,
+    encode,
+    message_id,
+)
 from namegraph import NUMBERS, DurableMap, DurableState, PeerLetter, ServerId, packed
 
 BACKLOG_BYTES_LIMIT = 256 * 1024 * 1024
@@ -68,17 +77,30 @@ class _ParcelRow(Struct, array_like=True):
     incarnation: int
     first_serial: int
     messages: int
+    audience: int
+    """The number of the mailboxes that got it at this server."""
     mailboxes: int
-    """How many get it at this server."""
+    """How many these are."""
     posted: dict[ServerId, int]
     """To whom it was posted, with how many get it there; `UNCONFIRMED` where that one has not said so yet."""
     unknown: tuple[ServerId, ...] = ()
     """Servers that others name as further below, and that are not known here. Sorted."""
+    round: int = 0
+    """How often it was posted once more."""
+    is_apart: bool = False
+    """Whether something below was behind suspended arcs in this round: another one follows."""
+    remembering: tuple[ServerId, ...] = ()
+    """Servers that remember who got it there. Sorted."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether all to whom it was posted have confirmed it in this round."""
+        return UNCONFIRMED not in self.posted.values()
 
     @property
     def is_settled(self) -> bool:
-        """Whether all to whom it was posted have confirmed it."""
-        return UNCONFIRMED not in self.posted.values()
+        """Whether all have it whom it is to reach."""
+        return self.is_confirmed and not self.is_apart
 
     @property
     def progress(self) -> Progress:
@@ -208,10 +230,14 @@ class Origin:
         reach: Reach,
         *,
         position: int,
+        audience: int,
         mailboxes: int,
     ) -> list[PeerLetter]:
         """Post a parcel that is in the log; returns what is to leave."""
-        row = _ParcelRow(parcel.sequence, parcel.incarnation, parcel.first_serial, len(together), mailboxes, {})
+        row = _ParcelRow(
+            parcel.sequence, parcel.incarnation, parcel.first_serial, len(together), audience, mailboxes, {}
+        )
+        row.is_apart = is_apart(parcel.targets, reach)
         self._parcels[position] = row
         self._by_serial[row.sequence, row.incarnation, row.first_serial] = position
         self._sequences[parcel.sequence].unsettled.append(position)
@@ -244,34 +270,71 @@ class Origin:
                 if server not in row.posted:
                     row.posted[server] = UNCONFIRMED
                     self._parcels.touch(position)
-                    leaving.append(self._post.send_parcel(server, position))
+                    leaving.append(self._posted(server, position))
             if not set(unknown) <= set(row.unknown):
                 row.unknown = tuple(sorted({*row.unknown, *unknown}))
                 self._parcels.touch(position)
         return leaving
 
-    def confirm(self, sender: ServerId, confirm: Confirm, reach: Reach) -> tuple[bool, list[PeerLetter], list[Answer]]:
+    def _posted(self, server: ServerId, position: int) -> PeerLetter:
+        """Post a parcel as it is in the present round."""
+        number = self._parcels[position].round
+        if not number:
+            return self._post.send_parcel(server, position)
+        parcel = decode_stored(self._post.parcels[position])
+        return self._post.send_inline(server, encode(structs.replace(parcel, round=number)))
+
+    def confirm(self, sender: ServerId, confirm: Confirm, reach: Reach) -> tuple[bool, int | None, list[PeerLetter]]:
         """A server has a parcel in its log.
 
-        Returns whether that can be so, what is to leave now, and what callers are to be told.
+        Returns whether that can be so, the parcel's position while it is not settled, and what is to leave now.
         """
         sequence = self._sequences.get(confirm.sequence)
         if sequence is None:
-            return False, [], []
+            return False, None, []
         position = self._by_serial.get((confirm.sequence, confirm.incarnation, confirm.first_serial))
         if position is None:
             # Settled: it was posted again after a server began its lanes anew.
-            return True, [], []
+            return True, None, []
         row = self._parcels[position]
         if sender not in row.posted:
-            return False, [], []
-        if row.posted[sender] == UNCONFIRMED:
+            return False, None, []
+        if row.posted[sender] == UNCONFIRMED and confirm.round == row.round:
             row.posted[sender] = confirm.mailboxes
+            row.is_apart |= confirm.is_apart
+            if confirm.is_remembered:
+                row.remembering = tuple(sorted({*row.remembering, sender}))
             self._parcels.touch(position)
         sequence.onward[sender] = confirm.onward
         targets = self._rows[confirm.sequence].targets
         letters = self._found(confirm.sequence, [*confirm.onward, *self._own_onward(targets, reach)], reach)
-        return True, letters, self.settle(position)
+        return True, position, letters
+
+    def needs_round(self, position: int) -> bool:
+        """Whether all have confirmed a parcel, and it is to be posted once more."""
+        row = self._parcels[position]
+        return row.is_confirmed and row.is_apart
+
+    def begin_round(
+        self, position: int, parcel: Parcel, reach: Reach, *, audience: int, mailboxes: int
+    ) -> list[PeerLetter]:
+        """Post a parcel once more, now that the servers are there that were apart; returns what is to leave."""
+        row = self._parcels[position]
+        row.round, row.is_apart = parcel.round, is_apart(parcel.targets, reach)
+        row.audience, row.mailboxes = audience, mailboxes
+        row.posted = dict.fromkeys(row.posted, UNCONFIRMED)
+        self._parcels.touch(position)
+        encoded = encode(parcel)
+        return [self._post.send_inline(server, encoded) for server in row.posted]
+
+    def state_of(self, position: int) -> tuple[bytes, int, int]:
+        """Of a parcel that is not settled: its bytes, the number of its audience here, and the next round."""
+        row = self._parcels[position]
+        return self._post.parcels[position], row.audience, row.round + 1
+
+    def audiences(self) -> set[int]:
+        """The numbers of all audiences that parcels which are not settled refer to."""
+        return {row.audience for row in self._parcels.values()}
 
     @staticmethod
     def settled_at_once(parcel: Parcel, together: list[Waiting]) -> list[Answer]:
@@ -284,7 +347,7 @@ class Origin:
         if position is None:
             return [Settled(ticket, name, None, None)]
         self._waiting.setdefault(position, []).append((ticket, name))
-        return self.settle(position)
+        return self.settle(position)[0]
 
     def progress(self, name: str) -> Progress | None:
         """How far a message is; None where it is settled, or was never accepted here."""
@@ -299,21 +362,27 @@ class Origin:
                     return position
         return None
 
-    def settle(self, position: int) -> list[Answer]:
-        """What callers are to be told of a parcel, where it is settled; it is forgotten after all before it."""
+    def settle(self, position: int) -> tuple[list[Answer], list[PeerLetter]]:
+        """A parcel may be settled: what callers are to be told, and what is to leave.
+
+        It is forgotten after all before it.
+        """
         row = self._parcels[position]
         if not row.is_settled:
-            return []
+            return [], []
         progress = row.progress
         answers: list[Answer] = [
             Settled(ticket, name, progress.mailboxes, progress.servers, row.unknown)
             for ticket, name in self._waiting.pop(position, ())
         ]
         unsettled = self._sequences[row.sequence].unsettled
+        letters: list[PeerLetter] = []
         while unsettled and self._parcels[unsettled[0]].is_settled:
             done = self._parcels.pop(unsettled.popleft())
             del self._by_serial[done.sequence, done.incarnation, done.first_serial]
-        return answers
+            over = encode(Over(done.sequence, done.incarnation, done.first_serial))
+            letters += [self._post.send_inline(server, over) for server in done.remembering]
+        return answers, letters
 
     def release(self) -> None:
         """Forget the parcels that no lane refers to any more and that are settled."""
@@ -334,8 +403,13 @@ class Origin:
             if server in row.posted:
                 row.posted[server] = UNCONFIRMED
                 self._parcels.touch(position)
-                leaving.append(self._post.send_parcel(server, position))
+                leaving.append(self._posted(server, position))
         return leaving
+
+
+def is_apart(targets: TargetSet, reach: Reach) -> bool:
+    """Whether something below some targets, or their exceptions, is behind suspended arcs."""
+    return any(reach.below(name).apart for target in targets for name in (target.name, *target.excluding))
 
 
 def _asked(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:

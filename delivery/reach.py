@@ -22,6 +22,10 @@ class Below(Protocol):
     def onward(self) -> tuple[ServerId, ...]:
         """The servers of members that live elsewhere and are immediately below owned groups; sorted."""
 
+    @property
+    def apart(self) -> tuple[ServerId, ...]:
+        """Of these, the ones behind suspended arcs."""
+
 
 class Reach(Protocol):
     """What the graph says on this server."""
@@ -31,6 +35,9 @@ class Reach(Protocol):
 
     def is_settled_with(self, server: ServerId) -> bool:
         """Whether this server and another one know the same of every arc between them, and of all others in reach."""
+
+    def is_parted(self) -> bool:
+        """Whether some server that was met is out of the view: members may be behind suspended arcs."""
 
     def is_known(self, server: ServerId) -> bool:
         """Whether a server introduced itself here."""

@@ -22,6 +22,11 @@ class Item(NamedTuple):
     message: Message
 
     @property
+    def is_late(self) -> bool:
+        """Whether something that the sequence puts after it came before it."""
+        return self.parcel.round > 0
+
+    @property
     def message_id(self) -> str:
         """Names it among all servers."""
         return self.parcel.message_id(self.position.item)

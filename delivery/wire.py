@@ -1,6 +1,6 @@
 """What servers tell one another of messages: parcels, and what becomes of them. Encoded in the MessagePack format.
 
-    origin --Parcel--> each server below          each of them --Confirm--> origin
+    origin --Parcel--> each server below --Confirm--> origin --Over--> those that remember who got it
 
 Source: delivery.md sections 4 and 5.
 """
@@ -41,6 +41,9 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
     targets: TargetSet
     quality: Quality
     messages: tuple[Message, ...]
+    round: int = 0
+    """Above 0: posted once more, to whom it was posted before, for those who were behind suspended arcs then. What
+    comes of it is late."""
 
     def message_id(self, index: int) -> str:
         """What names a message of this parcel, among all servers."""
@@ -57,9 +60,23 @@ class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
     """How many here get it."""
     onward: tuple[ServerId, ...]
     """Servers further below, as the graph here says; those behind suspended arcs too."""
+    round: int = 0
+    """That of the parcel."""
+    is_apart: bool = False
+    """Whether something below its targets is behind suspended arcs, as the graph here says."""
+    is_remembered: bool = False
+    """Whether it is remembered here who got it: until `Over`."""
 
 
-PostMessage = Parcel | Confirm
+class Over(Struct, frozen=True, array_like=True, tag="over"):
+    """A parcel is settled: who got it need not be remembered any more."""
+
+    sequence: int
+    incarnation: int
+    first_serial: int
+
+
+PostMessage = Parcel | Confirm | Over
 
 _DECODER = msgspec.msgpack.Decoder(PostMessage)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -82,12 +99,12 @@ def decode(encoded: bytes) -> PostMessage:
         message: PostMessage = _DECODER.decode(encoded)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAPostError(str(error)) from None
-    numbers = (message.sequence, message.incarnation, message.first_serial)
+    numbers = (message.sequence, message.incarnation, message.first_serial, getattr(message, "round", 0))
     if not all(0 <= number <= NUMBER_LIMIT for number in numbers):
         raise NotAPostError("an impossible number")
     if isinstance(message, Parcel):
         _require_possible(message)
-    elif len(message.onward) > ONWARD_LIMIT or message.mailboxes < 0:
+    elif isinstance(message, Confirm) and (len(message.onward) > ONWARD_LIMIT or message.mailboxes < 0):
         raise NotAPostError("an impossible confirmation")
     return message
 

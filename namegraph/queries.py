@@ -77,6 +77,11 @@ class CoreQueries:
         return self._context.has_met(server)
 
     @property
+    def is_parted(self) -> bool:
+        """Whether some server that was met is in another view, or nowhere."""
+        return self._context.is_parted
+
+    @property
     def view(self) -> str:
         """Names the view that this server is in; the same text at all that are in it."""
         view = self._context.view

@@ -61,6 +61,10 @@ class GraphReach:
         """Whether this server and another one know the same of every arc between them, and of all others in reach."""
         return self._core.is_steady and self._core.is_in_view(server)
 
+    def is_parted(self) -> bool:
+        """Whether some server that was met is out of the view: members may be behind suspended arcs."""
+        return self._core.is_parted
+
     def is_known(self, server: ServerId) -> bool:
         """Whether a server introduced itself here."""
         return self._core.has_met(server)

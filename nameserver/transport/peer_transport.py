@@ -487,6 +487,7 @@ class PeerTransport:
                 self._run_loop.take(PeerReceived(conversation.session.peer, through, lane))
             case HeartbeatCame(heartbeat):
                 conversation.pulse.take(heartbeat, self._clock())
+                self._going_back.keeps_open(conversation.session.peer)
                 self._confirmed(conversation)
                 self._take_word_of_writing(conversation, heartbeat.cannot_write)
             case RelayCame(relay):

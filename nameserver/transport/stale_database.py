@@ -3,6 +3,10 @@
     session ends: numbers do not fit --> this server has gone back --> all sessions end; a fresh incarnation
     hello of another incarnation ------> channels to that server begin again; the next session goes on from there
 
+What does not fit may be known to one end alone: a server that has lost only what it was sent opens its session, since
+nothing contradicts, and is told then. So that word counts until the other server has kept a session open too: whoever
+does so was told nothing that does not fit.
+
 Source: protocol.md section 7, *Heal*; decision 0012.
 """
 
@@ -42,6 +46,8 @@ class StaleDatabase:
         self._begins_again_with = begins_again_with
         self._say = say
         self._has_gone_back = False
+        self._fitting: dict[ServerId, int] = {}
+        """The servers that have kept a session open since this one started: of which beginning of the channels."""
 
     def judge(self, hello: Hello) -> Goodbye | None:
         """Begin the channels again with a server that begins a fresh incarnation; talk to it the next time."""
@@ -58,6 +64,10 @@ class StaleDatabase:
         self._take(PeerRestored(server, hello.incarnation))
         return goodbye
 
+    def keeps_open(self, server: ServerId) -> None:
+        """Another server has said what is said on open sessions alone."""
+        self._fitting[server] = self._channels.beginnings(server)
+
     def ended(self, conversation: SessionRunner) -> None:
         """Begin a fresh incarnation if the end of a conversation shows that this server has gone back; at most once."""
         session = conversation.session
@@ -65,7 +75,8 @@ class StaleDatabase:
         if hello is None or ending is None or self._has_gone_back:
             return
         is_told = ending.is_by_peer and ending.reason is GoodbyeReason.LETTERS_LOST
-        if not (ending.has_gone_back or (is_told and not self._channels.is_met(hello.server))):
+        is_fitting = self._fitting.get(hello.server) == self._channels.beginnings(hello.server)
+        if not (ending.has_gone_back or (is_told and not is_fitting)):
             return
         self._has_gone_back = True
         self._say(

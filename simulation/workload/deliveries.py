@@ -258,6 +258,7 @@ class Deliveries(Watcher):
                         item.position,
                         item.message_id,
                         item.message.payload,
+                        item.is_late,
                     )
                 )
                 self.tally["handed"] += 1

@@ -15,6 +15,7 @@ from nameserver.session.frames import (
     PROTOCOL_VERSION,
     Goodbye,
     GoodbyeReason,
+    Heartbeat,
     Hello,
     Letters,
     Receipt,
@@ -570,6 +571,26 @@ async def test_a_server_with_an_older_copy_begins_a_fresh_incarnation_and_letter
     assert "what was done here since is lost" in line
 
 
+@pytest.mark.parametrize("sends", [True, False], ids=["that has sent more posts", "that has had more posts"])
+async def test_posts_alone_show_that_a_database_is_an_older_copy(pair, start, ports, sends):
+    a, b = pair
+    await exchange(a, b, 3)
+    older = FakeDisk(dict(a.disk.rows))
+    sender, receiver = (a, b) if sends else (b, a)
+    for post in (b"une", b"deux"):
+        sender.send(receiver.core.server, post, Lane.POST)
+    await until(lambda: len(receiver.core.posts_handled) == 2)
+    await until(lambda: not list(sender.core.posts.kept(receiver.core.server)))
+    await a.kill()
+    a = await start("a.x", ports[0], {"b.x": address(ports[1])}, disk=older)
+    await until(lambda: a.core.restored and b.core.incarnations.of("a.x") == a.core.incarnations.own != 0)
+    before = len(b.posts("a.x"))
+    a.send("b.x", b"afresh", Lane.POST)
+    b.send("a.x", b"anew", Lane.POST)
+    await until(lambda: b.posts("a.x")[before:] == [b"afresh"] and a.posts("b.x")[-1:] == [b"anew"])
+    assert a.core.restored == 1 and not b.core.restored
+
+
 async def test_both_may_have_gone_back(pair, start, ports):
     a, b = pair
     await exchange(a, b, 3)
@@ -610,11 +631,11 @@ async def test_a_copy_from_before_a_fresh_incarnation_is_found_out(pair, start, 
     assert len(set(incarnations)) == 2
 
 
-async def test_a_peer_cannot_make_a_server_go_back_that_has_met_it(alone, ports):
+async def test_a_peer_cannot_make_a_server_go_back_with_which_it_has_kept_a_session_open(alone, ports):
     for _ in range(3):
         async with stranger(ports[0]) as stream:
-            await introduce(stream)
-            await until(lambda: alone.core.met)
+            session = await introduce(stream)
+            await stream.write(encode(Heartbeat(session, 1, 0, 0)))
             await stream.write(encode(Goodbye(GoodbyeReason.LETTERS_LOST, "your database is older")))
             await read_all(stream)
     async with stranger(ports[0]) as stream:

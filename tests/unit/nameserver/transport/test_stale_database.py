@@ -1,9 +1,12 @@
 """A server names another incarnation than was known of it: channels begin again, once, and sessions only then."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from namegraph.events import PeerRestored
+from namegraph.events import PeerRestored, Restored
 from nameserver.session.frames import GoodbyeReason, Hello
+from nameserver.session.session import Ending
 from nameserver.transport.stale_database import StaleDatabase
 from tests.fakes.peer_core import FakePeerCore
 
@@ -17,7 +20,7 @@ def hello(incarnation):
 class Scene:
     def __init__(self):
         self.core = FakePeerCore("a.x", ["a.x"], {PEER: "127.0.0.1:1"})
-        self.taken, self.coming = [], set()
+        self.taken, self.coming, self.said = [], set(), []
         self.database = StaleDatabase(
             server="a.x",
             incarnations=self.core.incarnations,
@@ -25,12 +28,17 @@ class Scene:
             conversations=[],
             take=self.taken.append,
             begins_again_with=self.coming.__contains__,
-            say=pytest.fail,
+            say=self.said.append,
         )
 
     def answer(self, incarnation):
         goodbye = self.database.judge(hello(incarnation))
         return goodbye and goodbye.reason
+
+    def is_told_that_letters_are_lost(self):
+        ending = Ending(GoodbyeReason.LETTERS_LOST, "why", is_by_peer=True)
+        self.database.ended(SimpleNamespace(session=SimpleNamespace(hello=hello(0), ending=ending)))
+        return [type(event) for event in self.taken] == [Restored]
 
 
 @pytest.fixture
@@ -67,3 +75,20 @@ def test_an_incarnation_that_is_over_is_refused(scene):
         scene.core.step(PeerRestored(PEER, incarnation), 0.0)
     assert scene.answer(7) is GoodbyeReason.LETTERS_LOST
     assert scene.taken == []
+
+
+def test_a_server_is_told_that_it_has_gone_back_also_where_it_found_nothing_wrong_itself(scene):
+    scene.core.channels.met(PEER)
+    assert scene.is_told_that_letters_are_lost()
+    assert len(scene.said) == 1
+
+
+def test_a_peer_that_keeps_a_session_open_has_nothing_of_the_kind_to_tell(scene):
+    scene.database.keeps_open(PEER)
+    assert not scene.is_told_that_letters_are_lost()
+
+
+def test_after_channels_have_begun_again_it_has(scene):
+    scene.database.keeps_open(PEER)
+    scene.core.channels.begin_again(PEER)
+    assert scene.is_told_that_letters_are_lost()
