@@ -408,8 +408,12 @@ class Origin:
 
 
 def is_apart(targets: TargetSet, reach: Reach) -> bool:
-    """Whether something below some targets, or their exceptions, is behind suspended arcs."""
-    return any(reach.below(name).apart for target in targets for name in (target.name, *target.excluding))
+    """Whether something below some targets, or their exceptions, is behind arcs that are suspended until servers meet.
+
+    An arc may stay suspended within a view, because an end of it cannot have it, or was not asked yet.
+    """
+    names = [name for target in targets for name in (target.name, *target.excluding)]
+    return any(not reach.is_settled_with(server) for name in names for server in reach.below(name).apart)
 
 
 def _asked(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:
