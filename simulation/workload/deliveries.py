@@ -321,7 +321,14 @@ class Deliveries(Watcher):
         """Called after each step: who is below what, at the home of each mailbox."""
         cores = {server: core for server, core in self._cluster.servers.items() if server not in self._cluster.down}
         state = [
-            (id(core), core.graph.update_count, core.delivery.mailboxes.version, core.standing)
+            (
+                core,
+                core.graph.update_count,
+                frozenset(core.graph.suspended),
+                core.delivery.mailboxes.version,
+                core.standing,
+                core.is_steady,
+            )
             for core in cores.values()
         ]
         if self._seen == (state, len(self._sets)):
@@ -332,8 +339,10 @@ class Deliveries(Watcher):
             for server, core in cores.items():
                 audience = core.delivery.audience(targets)
                 for process, number in core.delivery.mailboxes.numbers.items():
-                    # Who is below by arcs that are suspended gets it once they are not.
-                    found = (number in audience or process in known, process in known)
+                    is_below = number in audience
+                    # Who is below by arcs that are suspended while servers are apart gets it once they are not.
+                    is_cut_off = not is_below and (core.is_parted or not core.is_steady)
+                    found = (is_below or is_cut_off, (is_below or is_cut_off) and process in known)
                     if self._members.get((server, process, targets)) != found:
                         self._members[server, process, targets] = found
                         self._note(history.Membership(self._at, server, process, targets, *found))
