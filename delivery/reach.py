@@ -24,7 +24,7 @@ class Below(Protocol):
 
     @property
     def apart(self) -> tuple[ServerId, ...]:
-        """Of these, the ones behind suspended arcs."""
+        """Of these, the ones at either end of suspended arcs."""
 
 
 class Reach(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from namegraph import CoreQueries, NodeId, NodeKind, ServerId
-from resolver.plans import PlanCache
+from resolver.plans import Plan, PlanCache
 
 FOUND_LIMIT = 10_000
 """Answers kept."""
@@ -26,7 +26,7 @@ class Below(NamedTuple):
     """Servers of members that live elsewhere and are immediately below owned groups; also those behind suspended arcs.
     Sorted."""
     apart: tuple[ServerId, ...]
-    """Of these, the ones behind suspended arcs."""
+    """Of these, the ones at either end of suspended arcs."""
 
 
 NOBODY = Below(0, (), (), ())
@@ -52,10 +52,19 @@ class GraphReach:
         if found is None:
             if len(self._found) >= FOUND_LIMIT:
                 self._found.clear()
-            apart = tuple(each.server for each in plan.apart)
+            apart = self._behind_suspended_arcs(plan)
             onward = sorted({*apart, *(each.server for each in plan.onward)})
-            found = self._found[plan.number] = Below(plan.number, plan.processes, tuple(onward), apart)
+            found = self._found[plan.number] = Below(plan.number, plan.processes, tuple(onward), tuple(sorted(apart)))
         return found
+
+    def _behind_suspended_arcs(self, plan: Plan) -> set[ServerId]:
+        """The homes of the ends of suspended arcs below a group, but for this server."""
+        core, graph = self._core, self._core.graph
+        homes: set[ServerId] = set()
+        for parent in plan.reached & graph.suspended_from.keys():
+            children = core.suspended_children(parent)
+            homes.update(core.home_of(graph.ids[node]) for node in (parent, *children) if children)
+        return homes - {core.server}
 
     def is_settled_with(self, server: ServerId) -> bool:
         """Whether this server and another one know the same of every arc between them, and of all others in reach."""

@@ -379,7 +379,10 @@ class Deliveries(Watcher):
         node, above = below.graph.index.get(child), below.graph.index.get(parent)
         if node is None or above is None:
             return False
-        return above in below.graph.parents[node] or above in below.suspended_parents(node)
+        if above in below.graph.parents[node] and _has_child(home, parent, child):
+            return True
+        are_apart = not (_is_settled(home, below) and _is_settled(below, home))
+        return are_apart and (above in below.graph.parents[node] or above in below.suspended_parents(node))
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """What a step changed became durable."""
@@ -464,3 +467,13 @@ class Deliveries(Watcher):
     def _new_ticket(self) -> int:
         self._ticket += 1
         return self._ticket
+
+
+def _has_child(home: ServerCore, parent: NodeId, child: NodeId) -> bool:
+    index = home.graph.index
+    return parent in index and child in index and index[child] in home.graph.children[index[parent]]
+
+
+def _is_settled(one: ServerCore, other: ServerCore) -> bool:
+    """Whether a server takes all between it and another one for settled."""
+    return one.is_steady and one.is_in_view(other.server)
