@@ -127,6 +127,10 @@ class DeliveryCore:
         """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
         self._waiting: dict[ServerId, dict[int, bytes]] = {}
         """Posts that came and were not taken yet, by sender and number."""
+        self._rounds = dict.fromkeys(
+            position for position in self.origin.unsettled if self.origin.needs_round(position)
+        )
+        """Parcels that are to be posted once more, as soon as the view is healed."""
         self._started_at = self.log.last
         self._letters: list[PeerLetter] = []
         self._answers: list[Answer] = []
@@ -147,6 +151,9 @@ class DeliveryCore:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
         self._take(event)
         self._take_waiting()
+        if self._rounds and self._reach.is_steady():
+            for position in list(self._rounds):
+                self._go_on(position)
         self._cut()
         self.origin.release()
         new, cut = self.log.take_rows()
@@ -291,6 +298,10 @@ class DeliveryCore:
         """A parcel of this server may be settled, or is to be posted once more."""
         origin = self.origin
         if origin.needs_round(position):
+            if not self._reach.is_steady():
+                self._rounds[position] = None
+                return
+            self._rounds.pop(position, None)
             encoded, before, number = origin.state_of(position)
             parcel = structs.replace(decode_stored(encoded), round=number)
             audience = self._log_late(parcel, self.audiences.bitmap(before))

@@ -307,6 +307,7 @@ class Origin:
             self._parcels.touch(position)
         sequence.onward[sender] = confirm.onward
         targets = self._rows[confirm.sequence].targets
+        row.is_apart |= is_apart(targets, reach)
         letters = self._found(confirm.sequence, [*confirm.onward, *self._own_onward(targets, reach)], reach)
         return True, position, letters
 
@@ -408,10 +409,12 @@ class Origin:
 
 
 def is_apart(targets: TargetSet, reach: Reach) -> bool:
-    """Whether something below some targets, or their exceptions, is behind arcs that are suspended until servers meet.
+    """Whether something below some targets, or their exceptions, may be behind suspended arcs, until servers meet.
 
     An arc may stay suspended within a view, because an end of it cannot have it, or was not asked yet.
     """
+    if not reach.is_steady():
+        return True
     names = [name for target in targets for name in (target.name, *target.excluding)]
     return any(not reach.is_settled_with(server) for name in names for server in reach.below(name).apart)
 

@@ -36,6 +36,9 @@ class Reach(Protocol):
     def is_settled_with(self, server: ServerId) -> bool:
         """Whether this server and another one know the same of every arc between them, and of all others in reach."""
 
+    def is_steady(self) -> bool:
+        """Whether servers neither agree on a view nor settle what was done while they were apart."""
+
     def is_parted(self) -> bool:
         """Whether some server that was met is out of the view: members may be behind suspended arcs."""
 

@@ -70,6 +70,10 @@ class GraphReach:
         """Whether this server and another one know the same of every arc between them, and of all others in reach."""
         return self._core.is_steady and self._core.is_in_view(server)
 
+    def is_steady(self) -> bool:
+        """Whether servers neither agree on a view nor settle what was done while they were apart."""
+        return self._core.is_steady
+
     def is_parted(self) -> bool:
         """Whether some server that was met is out of the view: members may be behind suspended arcs."""
         return self._core.is_parted
