@@ -18,7 +18,13 @@ from rich.text import Text
 
 PICTURE = Path(__file__).parents[1] / "docs/tour.svg"
 COLUMNS = 126
-CHAPTERS = ("Three name servers", "Who is in a group?", "Whoever is asked", "Close a loop, and break it again")
+CHAPTERS = (
+    "Three name servers",
+    "Who is in a group?",
+    "Whoever is asked",
+    "Close a loop, and break it again",
+    "One message to all of them",
+)
 HEADING = re.compile(r"^\d+\. (.*)$")
 WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.S)
 

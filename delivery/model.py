@@ -23,10 +23,8 @@ TARGETS_LIMIT = 64
 
 
 class Quality(IntEnum):
-    """What a member that is there throughout can rely on; each quality includes those before it."""
+    """What a member that is there throughout can rely on."""
 
-    DATAGRAM = 0
-    """At most once, and only to who listens now."""
     FIFO = 1
     """Once, also after crashes and partitions; what is sent to one target set is one sequence, the same for all."""
 

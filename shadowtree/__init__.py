@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from shadowtree.errors import MailboxNotFound as MailboxNotFound
     from shadowtree.errors import NameInUse as NameInUse
     from shadowtree.errors import NotAMember as NotAMember
-    from shadowtree.errors import NotASender as NotASender
     from shadowtree.errors import OutcomeUnknown as OutcomeUnknown
     from shadowtree.errors import OutOfSequence as OutOfSequence
     from shadowtree.errors import PermissionDenied as PermissionDenied
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from shadowtree.errors import Unavailable as Unavailable
     from shadowtree.errors import UnknownSubnet as UnknownSubnet
     from shadowtree.errors import WrongKind as WrongKind
-    from shadowtree.messages import DeadLetter as DeadLetter
-    from shadowtree.messages import DeliveryPolicy as DeliveryPolicy
     from shadowtree.messages import Mailbox as Mailbox
     from shadowtree.messages import Message as Message
     from shadowtree.messages import Sent as Sent
@@ -98,7 +95,6 @@ _PUBLIC_NAMES = {
         "MailboxNotFound",
         "NameInUse",
         "NotAMember",
-        "NotASender",
         "OutOfSequence",
         "OutcomeUnknown",
         "PermissionDenied",
@@ -112,7 +108,7 @@ _PUBLIC_NAMES = {
         "UnknownSubnet",
         "WrongKind",
     ),
-    "shadowtree.messages": ("DeadLetter", "DeliveryPolicy", "Mailbox", "Message", "Sent", "Subscription"),
+    "shadowtree.messages": ("Mailbox", "Message", "Sent", "Subscription"),
     "shadowtree.results": (
         "Change",
         "Check",

@@ -156,12 +156,6 @@ class TargetNotFound(ShadowtreeError):
     reason = "TARGET_NOT_FOUND"
 
 
-class NotASender(PermissionDenied):
-    """The caller may not send to this group."""
-
-    reason = "NOT_A_SENDER"
-
-
 class OutOfSequence(ShadowtreeError):
     """A sender's message has a number that was used, or one too far; `facts["expected"]` is the next one.
 
@@ -230,7 +224,6 @@ _CLASSES: tuple[type[ShadowtreeError], ...] = (
     OutcomeUnknown,
     HistoryForgotten,
     TargetNotFound,
-    NotASender,
     OutOfSequence,
     BacklogFull,
     MailboxNotFound,

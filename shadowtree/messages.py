@@ -6,26 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shadowtree.vocabulary import (
-    DeadLetterCause,
-    GroupId,
-    Kept,
-    MemberId,
-    MessageId,
-    Position,
-    Quality,
-    SendState,
-    SubscriptionName,
-)
+from shadowtree.vocabulary import GroupId, MemberId, MessageId, Position, SendState, SubscriptionName
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
     """How far a message is.
 
-    `accepted`: durable at the home of its first target, and will be delivered. `queued`: durable at the server that was
-    asked, until that home is back. `settled`: all servers below its targets have it, those in `pending` and
-    `unreachable` excepted.
+    `accepted`: durable at the home of its first target, and will be delivered. `settled`: all servers below its targets
+    have it, those in `pending` and `unreachable` excepted.
     """
 
     id: MessageId
@@ -56,17 +45,17 @@ class Message:
     sender: str
     """Who numbers its messages, as the sender said; empty where nobody does. Not authenticated."""
     position: Position
-    """Give it as `from_` to go on after this message. Empty for a datagram."""
+    """Give it as `from_` to go on after this message."""
     headers: dict[str, str] = field(default_factory=dict, hash=False)
     place: str = ""
-    """In the one order of updates; empty for qualities that have none."""
+    """In the one order of updates: empty, for messages of quality `fifo` have none."""
     late: bool = False
-    """Something that the order puts after it was handed over before."""
+    """Whether something that the order puts after it was handed over before: never, for quality `fifo`."""
     id: MessageId = ""
     sent_at: str = ""
     """When it was accepted, on the clock of that server: ``2026-03-01T08:30:00.000Z``; empty where it is not known."""
     gap: int = 0
-    """Messages for this listener that were lost before it."""
+    """Parcels, of one message or more, that the server let go before this listener was handed what was its in them."""
     _acknowledge: Callable[[Position], Any] | None = field(default=None, repr=False, compare=False)
 
     def acknowledge(self) -> Any:
@@ -97,32 +86,3 @@ class Mailbox:
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self.subscriptions)
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryPolicy:
-    """How messages to a group are handled. `senders`: ``anyone``, ``members``, or a group whose members may send."""
-
-    group: GroupId
-    quality: Quality
-    kept: Kept
-    senders: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Messages that were accepted and could not be delivered to `process`, or to `server`: one of them is empty."""
-
-    id: str
-    """Names it at its server."""
-    cause: DeadLetterCause
-    messages: int
-    group: GroupId
-    """Empty where they were addressed to several."""
-    message_id: MessageId
-    """Of the first of them, where it is known."""
-    process: MemberId
-    server: str
-    can_be_replayed: bool
-    since: str
-    """As `sent_at` of a message."""

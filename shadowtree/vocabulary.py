@@ -37,17 +37,12 @@ ChangeKind: TypeAlias = Literal["created", "deleted", "joined", "left"]
 
 EffectKind: TypeAlias = Literal["formed", "grown", "changed", "broken", "controlled", "released"]
 
-Quality: TypeAlias = Literal["datagram", "fifo"]
-"""What a member that is there throughout can rely on; each includes those before it."""
+Quality: TypeAlias = Literal["fifo"]
+"""What a member that is there throughout can rely on."""
 
 Wait: TypeAlias = Literal["accepted", "settled"]
 
-SendState: TypeAlias = Literal["accepted", "queued", "settled"]
-
-Kept: TypeAlias = Literal["disk", "memory"]
-"""Where messages are kept that are not delivered yet."""
-
-DeadLetterCause: TypeAlias = Literal["overrun", "expired", "server retired", "refused"]
+SendState: TypeAlias = Literal["accepted", "settled"]
 
 MessageId: TypeAlias = str
 """Opaque; the same at all servers."""

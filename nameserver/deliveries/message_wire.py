@@ -17,7 +17,6 @@ from shadowtree.v1 import delivery_pb2 as wire
 HEADER_NAME_LIMIT: Final = 200
 _QUALITIES: Final[dict[int, Quality]] = {
     wire.QUALITY_UNSPECIFIED: Quality.FIFO,
-    wire.QUALITY_DATAGRAM: Quality.DATAGRAM,
     wire.QUALITY_FIFO: Quality.FIFO,
 }
 _POSITION: Final = re.compile(r"(\d{1,18})\.(-1|\d{1,9})@([^#]{1,300})#(\d{1,18})", re.ASCII)
@@ -71,9 +70,9 @@ def _read_headers(headers: Iterable[wire.Header]) -> tuple[tuple[str, str], ...]
 
 
 def read_quality(quality: int) -> Quality:
-    """What the sender, or the listener, can rely on; raises `RefusedError`."""
+    """What the receivers can rely on; raises `RefusedError`."""
     if quality not in _QUALITIES:
-        raise refuse(Reason.INVALID_REQUEST, f"{quality} is no quality", field="quality")
+        raise refuse(Reason.INVALID_REQUEST, f"the quality {quality} is not known here; fifo is", field="quality")
     return _QUALITIES[quality]
 
 

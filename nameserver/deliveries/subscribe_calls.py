@@ -78,7 +78,6 @@ class SubscribeCalls:
     async def _begin(self, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Position]:
         """The endpoint, and behind which position it is handed messages."""
         machine = self._machine
-        message_wire.read_quality(begin.quality)
         process = conversion.read_id(begin.name, "name", self._known)
         start: Start | Position = Start.NOW if getattr(begin, "from") == wire.SubscribeRequest.FROM_NOW else Start.START
         if begin.position:

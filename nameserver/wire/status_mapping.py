@@ -34,7 +34,6 @@ STATUS_OF_REASON = {
     Reason.OUTCOME_UNKNOWN: grpc.StatusCode.UNKNOWN,
     Reason.HISTORY_FORGOTTEN: grpc.StatusCode.OUT_OF_RANGE,
     Reason.TARGET_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    Reason.NOT_A_SENDER: grpc.StatusCode.PERMISSION_DENIED,
     Reason.OUT_OF_SEQUENCE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.BACKLOG_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,

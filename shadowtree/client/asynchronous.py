@@ -27,7 +27,7 @@ from shadowtree.client.messages.async_streams import Listener, Sender, Way
 from shadowtree.client.messages.listening import Listening
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
 from shadowtree.errors import ShadowtreeError
-from shadowtree.messages import DeadLetter, DeliveryPolicy, Mailbox, Sent
+from shadowtree.messages import Mailbox, Sent
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
@@ -38,7 +38,6 @@ from shadowtree.vocabulary import (
     ChildKind,
     Consistency,
     GroupId,
-    Kept,
     MemberId,
     Position,
     Quality,
@@ -561,7 +560,7 @@ class Client:
         seconds it is handed to nobody any more.
         """
         message = sending.message_request(
-            targets, payload, excluding=excluding, quality_chosen=quality, deadline=deadline, headers=headers
+            targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers
         )
         request, request_id = sending.single_request(message, wait=wait, request_id=request_id)
         answer = sending.SingleAnswer()
@@ -587,11 +586,10 @@ class Client:
 
     def listen(
         self,
-        name: MemberId | GroupId,
+        process: MemberId,
         *,
         subscription: SubscriptionName | None = None,
         from_: Position = "start",
-        quality: Quality | None = None,
         timeout: Seconds | None = None,
     ) -> Listener:
         """Listen for a process: an iterator of messages that waits for the next one.
@@ -600,7 +598,7 @@ class Client:
         does not exist yet begins: ``start``, with the oldest message that is kept for the process, or ``now``. A
         position says that all through it is handled, whoever remembered that.
         """
-        listening = Listening(name, subscription=subscription, from_=from_, quality_chosen=quality)
+        listening = Listening(process, subscription=subscription, from_=from_)
         return Listener(listening, self._way(timeout))
 
     async def open_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
@@ -623,51 +621,6 @@ class Client:
             token = page.next_page_token
             if not token:
                 return
-
-    async def set_delivery(
-        self,
-        group: GroupId,
-        *,
-        quality: Quality | None = None,
-        kept: Kept | None = None,
-        senders: str | None = None,
-        timeout: Seconds | None = None,
-    ) -> DeliveryPolicy:
-        """Say how messages to a group are handled; what is not given stays as it is.
-
-        `senders`: ``anyone``, ``members`` of the group, or a group whose members may send.
-        """
-        call = delivery_calls.set_delivery(group, quality_chosen=quality, kept=kept, senders=senders)
-        return await self._call(call, timeout)
-
-    async def delivery(self, group: GroupId, *, timeout: Seconds | None = None) -> DeliveryPolicy:
-        """How messages to a group are handled."""
-        return await self._call(delivery_calls.get_delivery(group), timeout)
-
-    async def dead_letters(
-        self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None
-    ) -> AsyncIterator[DeadLetter]:
-        """Yield what could not be delivered, oldest first: of one server, as `mailboxes` does."""
-        token, limit = "", self._limit(timeout, otherwise=math.inf)
-        while True:
-            page = await self._call_within(delivery_calls.list_dead_letters(subnet, token), limit)
-            for dead_letter in page.dead_letters:
-                yield delivery_calls.read_dead_letter(dead_letter)
-            token = page.next_page_token
-            if not token:
-                return
-
-    async def replay(
-        self, ids: Iterable[str] | None, subnet: SubnetName | None = None, *, timeout: Seconds | None = None
-    ) -> int:
-        """Have dead letters delivered again, late, under their old ids; None: all of one server. Returns how many."""
-        return await self._call(delivery_calls.replay(ids, subnet), timeout)
-
-    async def drop(
-        self, ids: Iterable[str] | None, subnet: SubnetName | None = None, *, timeout: Seconds | None = None
-    ) -> int:
-        """Have dead letters forgotten; None: all of one server. Returns how many."""
-        return await self._call(delivery_calls.drop(ids, subnet), timeout)
 
     # -- how calls are carried out
 

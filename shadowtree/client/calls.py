@@ -299,11 +299,6 @@ DELIVERY_METHODS: Final = frozenset(
         "OpenMailbox",
         "CloseMailbox",
         "ListMailboxes",
-        "SetDelivery",
-        "GetDelivery",
-        "ListDeadLetters",
-        "ReplayDeadLetters",
-        "DropDeadLetters",
     }
 )
 """Those of the DeliveryService; all that are of neither are of the NameService."""

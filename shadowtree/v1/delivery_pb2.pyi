@@ -10,20 +10,9 @@ DESCRIPTOR: _descriptor.FileDescriptor
 class Quality(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     QUALITY_UNSPECIFIED: _ClassVar[Quality]
-    QUALITY_DATAGRAM: _ClassVar[Quality]
     QUALITY_FIFO: _ClassVar[Quality]
-
-class Kept(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    KEPT_UNSPECIFIED: _ClassVar[Kept]
-    KEPT_DISK: _ClassVar[Kept]
-    KEPT_MEMORY: _ClassVar[Kept]
 QUALITY_UNSPECIFIED: Quality
-QUALITY_DATAGRAM: Quality
 QUALITY_FIFO: Quality
-KEPT_UNSPECIFIED: Kept
-KEPT_DISK: Kept
-KEPT_MEMORY: Kept
 
 class Header(_message.Message):
     __slots__ = ("name", "value")
@@ -49,7 +38,7 @@ class SendRequest(_message.Message):
         excluding: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, name: _Optional[str] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
     class Message(_message.Message):
-        __slots__ = ("sender", "number", "request_id", "targets", "excluding", "payload", "headers", "quality", "deadline_ms", "wait", "queue", "asks_number")
+        __slots__ = ("sender", "number", "request_id", "targets", "excluding", "payload", "headers", "quality", "deadline_ms", "wait", "asks_number")
         SENDER_FIELD_NUMBER: _ClassVar[int]
         NUMBER_FIELD_NUMBER: _ClassVar[int]
         REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -60,7 +49,6 @@ class SendRequest(_message.Message):
         QUALITY_FIELD_NUMBER: _ClassVar[int]
         DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
         WAIT_FIELD_NUMBER: _ClassVar[int]
-        QUEUE_FIELD_NUMBER: _ClassVar[int]
         ASKS_NUMBER_FIELD_NUMBER: _ClassVar[int]
         sender: str
         number: int
@@ -72,9 +60,8 @@ class SendRequest(_message.Message):
         quality: Quality
         deadline_ms: int
         wait: SendRequest.Wait
-        queue: bool
         asks_number: bool
-        def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., queue: _Optional[bool] = ..., asks_number: _Optional[bool] = ...) -> None: ...
+        def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., asks_number: _Optional[bool] = ...) -> None: ...
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[SendRequest.Message]
     def __init__(self, messages: _Optional[_Iterable[_Union[SendRequest.Message, _Mapping]]] = ...) -> None: ...
@@ -85,11 +72,9 @@ class SendResponse(_message.Message):
         __slots__ = ()
         STATE_UNSPECIFIED: _ClassVar[SendResponse.State]
         STATE_ACCEPTED: _ClassVar[SendResponse.State]
-        STATE_QUEUED: _ClassVar[SendResponse.State]
         STATE_SETTLED: _ClassVar[SendResponse.State]
     STATE_UNSPECIFIED: SendResponse.State
     STATE_ACCEPTED: SendResponse.State
-    STATE_QUEUED: SendResponse.State
     STATE_SETTLED: SendResponse.State
     class Answer(_message.Message):
         __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused")
@@ -146,19 +131,17 @@ class SubscribeRequest(_message.Message):
     FROM_START: SubscribeRequest.From
     FROM_NOW: SubscribeRequest.From
     class Begin(_message.Message):
-        __slots__ = ("name", "subscription", "quality", "position", "handed_out")
+        __slots__ = ("name", "subscription", "position", "handed_out")
         NAME_FIELD_NUMBER: _ClassVar[int]
         SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
-        QUALITY_FIELD_NUMBER: _ClassVar[int]
         FROM_FIELD_NUMBER: _ClassVar[int]
         POSITION_FIELD_NUMBER: _ClassVar[int]
         HANDED_OUT_FIELD_NUMBER: _ClassVar[int]
         name: str
         subscription: str
-        quality: Quality
         position: str
         handed_out: str
-        def __init__(self, name: _Optional[str] = ..., subscription: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., position: _Optional[str] = ..., handed_out: _Optional[str] = ..., **kwargs) -> None: ...
+        def __init__(self, name: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[str] = ..., handed_out: _Optional[str] = ..., **kwargs) -> None: ...
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     CREDIT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -172,15 +155,13 @@ class SubscribeRequest(_message.Message):
 class SubscribeResponse(_message.Message):
     __slots__ = ("position", "messages")
     class Message(_message.Message):
-        __slots__ = ("id", "group", "sender", "headers", "payload", "position", "place", "late", "sent_at_ms", "gap")
+        __slots__ = ("id", "group", "sender", "headers", "payload", "position", "sent_at_ms", "gap")
         ID_FIELD_NUMBER: _ClassVar[int]
         GROUP_FIELD_NUMBER: _ClassVar[int]
         SENDER_FIELD_NUMBER: _ClassVar[int]
         HEADERS_FIELD_NUMBER: _ClassVar[int]
         PAYLOAD_FIELD_NUMBER: _ClassVar[int]
         POSITION_FIELD_NUMBER: _ClassVar[int]
-        PLACE_FIELD_NUMBER: _ClassVar[int]
-        LATE_FIELD_NUMBER: _ClassVar[int]
         SENT_AT_MS_FIELD_NUMBER: _ClassVar[int]
         GAP_FIELD_NUMBER: _ClassVar[int]
         id: str
@@ -189,11 +170,9 @@ class SubscribeResponse(_message.Message):
         headers: _containers.RepeatedCompositeFieldContainer[Header]
         payload: bytes
         position: str
-        place: str
-        late: bool
         sent_at_ms: int
         gap: int
-        def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., place: _Optional[str] = ..., late: _Optional[bool] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ...) -> None: ...
+        def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ...) -> None: ...
     POSITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     position: str
@@ -250,101 +229,3 @@ class ListMailboxesResponse(_message.Message):
     mailboxes: _containers.RepeatedCompositeFieldContainer[Mailbox]
     next_page_token: str
     def __init__(self, mailboxes: _Optional[_Iterable[_Union[Mailbox, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
-
-class SetDeliveryRequest(_message.Message):
-    __slots__ = ("group", "quality", "kept", "senders")
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    QUALITY_FIELD_NUMBER: _ClassVar[int]
-    KEPT_FIELD_NUMBER: _ClassVar[int]
-    SENDERS_FIELD_NUMBER: _ClassVar[int]
-    group: str
-    quality: Quality
-    kept: Kept
-    senders: str
-    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., kept: _Optional[_Union[Kept, str]] = ..., senders: _Optional[str] = ...) -> None: ...
-
-class GetDeliveryRequest(_message.Message):
-    __slots__ = ("group",)
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    group: str
-    def __init__(self, group: _Optional[str] = ...) -> None: ...
-
-class DeliveryPolicy(_message.Message):
-    __slots__ = ("group", "quality", "kept", "senders")
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    QUALITY_FIELD_NUMBER: _ClassVar[int]
-    KEPT_FIELD_NUMBER: _ClassVar[int]
-    SENDERS_FIELD_NUMBER: _ClassVar[int]
-    group: str
-    quality: Quality
-    kept: Kept
-    senders: str
-    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., kept: _Optional[_Union[Kept, str]] = ..., senders: _Optional[str] = ...) -> None: ...
-
-class ListDeadLettersRequest(_message.Message):
-    __slots__ = ("subnet", "page_size", "page_token")
-    SUBNET_FIELD_NUMBER: _ClassVar[int]
-    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
-    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    subnet: str
-    page_size: int
-    page_token: str
-    def __init__(self, subnet: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
-
-class ListDeadLettersResponse(_message.Message):
-    __slots__ = ("dead_letters", "next_page_token")
-    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
-    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
-    dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
-    next_page_token: str
-    def __init__(self, dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
-
-class DeadLetter(_message.Message):
-    __slots__ = ("id", "why", "messages", "group", "message_id", "process", "server", "can_be_replayed", "since_ms")
-    class Why(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-        __slots__ = ()
-        WHY_UNSPECIFIED: _ClassVar[DeadLetter.Why]
-        WHY_OVERRUN: _ClassVar[DeadLetter.Why]
-        WHY_EXPIRED: _ClassVar[DeadLetter.Why]
-        WHY_SERVER_RETIRED: _ClassVar[DeadLetter.Why]
-        WHY_REFUSED: _ClassVar[DeadLetter.Why]
-    WHY_UNSPECIFIED: DeadLetter.Why
-    WHY_OVERRUN: DeadLetter.Why
-    WHY_EXPIRED: DeadLetter.Why
-    WHY_SERVER_RETIRED: DeadLetter.Why
-    WHY_REFUSED: DeadLetter.Why
-    ID_FIELD_NUMBER: _ClassVar[int]
-    WHY_FIELD_NUMBER: _ClassVar[int]
-    MESSAGES_FIELD_NUMBER: _ClassVar[int]
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
-    PROCESS_FIELD_NUMBER: _ClassVar[int]
-    SERVER_FIELD_NUMBER: _ClassVar[int]
-    CAN_BE_REPLAYED_FIELD_NUMBER: _ClassVar[int]
-    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
-    id: str
-    why: DeadLetter.Why
-    messages: int
-    group: str
-    message_id: str
-    process: str
-    server: str
-    can_be_replayed: bool
-    since_ms: int
-    def __init__(self, id: _Optional[str] = ..., why: _Optional[_Union[DeadLetter.Why, str]] = ..., messages: _Optional[int] = ..., group: _Optional[str] = ..., message_id: _Optional[str] = ..., process: _Optional[str] = ..., server: _Optional[str] = ..., can_be_replayed: _Optional[bool] = ..., since_ms: _Optional[int] = ...) -> None: ...
-
-class DeadLettersRequest(_message.Message):
-    __slots__ = ("subnet", "ids", "all")
-    SUBNET_FIELD_NUMBER: _ClassVar[int]
-    IDS_FIELD_NUMBER: _ClassVar[int]
-    ALL_FIELD_NUMBER: _ClassVar[int]
-    subnet: str
-    ids: _containers.RepeatedScalarFieldContainer[str]
-    all: bool
-    def __init__(self, subnet: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., all: _Optional[bool] = ...) -> None: ...
-
-class DeadLettersResponse(_message.Message):
-    __slots__ = ("count",)
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    count: int
-    def __init__(self, count: _Optional[int] = ...) -> None: ...

@@ -60,31 +60,6 @@ class DeliveryServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesResponse.FromString,
                 _registered_method=True)
-        self.SetDelivery = channel.unary_unary(
-                '/shadowtree.v1.DeliveryService/SetDelivery',
-                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.SetDeliveryRequest.SerializeToString,
-                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.DeliveryPolicy.FromString,
-                _registered_method=True)
-        self.GetDelivery = channel.unary_unary(
-                '/shadowtree.v1.DeliveryService/GetDelivery',
-                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.GetDeliveryRequest.SerializeToString,
-                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.DeliveryPolicy.FromString,
-                _registered_method=True)
-        self.ListDeadLetters = channel.unary_unary(
-                '/shadowtree.v1.DeliveryService/ListDeadLetters',
-                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersRequest.SerializeToString,
-                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersResponse.FromString,
-                _registered_method=True)
-        self.ReplayDeadLetters = channel.unary_unary(
-                '/shadowtree.v1.DeliveryService/ReplayDeadLetters',
-                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.DeadLettersRequest.SerializeToString,
-                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.DeadLettersResponse.FromString,
-                _registered_method=True)
-        self.DropDeadLetters = channel.unary_unary(
-                '/shadowtree.v1.DeliveryService/DropDeadLetters',
-                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.DeadLettersRequest.SerializeToString,
-                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.DeadLettersResponse.FromString,
-                _registered_method=True)
 
 
 class DeliveryServiceServicer:
@@ -130,41 +105,6 @@ class DeliveryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def SetDelivery(self, request, context):
-        """Says how messages to a group are handled; what is not given stays as it is. GROUP_NOT_FOUND.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def GetDelivery(self, request, context):
-        """How messages to a group are handled. GROUP_NOT_FOUND.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ListDeadLetters(self, request, context):
-        """What could not be delivered, of one server, oldest first, a page at a time.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ReplayDeadLetters(self, request, context):
-        """Delivers dead letters again, as far as their messages are still there; they come late, under their old ids.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def DropDeadLetters(self, request, context):
-        """Forgets dead letters.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_DeliveryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -192,31 +132,6 @@ def add_DeliveryServiceServicer_to_server(servicer, server):
                     servicer.ListMailboxes,
                     request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesResponse.SerializeToString,
-            ),
-            'SetDelivery': grpc.unary_unary_rpc_method_handler(
-                    servicer.SetDelivery,
-                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.SetDeliveryRequest.FromString,
-                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.DeliveryPolicy.SerializeToString,
-            ),
-            'GetDelivery': grpc.unary_unary_rpc_method_handler(
-                    servicer.GetDelivery,
-                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.GetDeliveryRequest.FromString,
-                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.DeliveryPolicy.SerializeToString,
-            ),
-            'ListDeadLetters': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListDeadLetters,
-                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersRequest.FromString,
-                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersResponse.SerializeToString,
-            ),
-            'ReplayDeadLetters': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReplayDeadLetters,
-                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.DeadLettersRequest.FromString,
-                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.DeadLettersResponse.SerializeToString,
-            ),
-            'DropDeadLetters': grpc.unary_unary_rpc_method_handler(
-                    servicer.DropDeadLetters,
-                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.DeadLettersRequest.FromString,
-                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.DeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -355,141 +270,6 @@ class DeliveryService:
             '/shadowtree.v1.DeliveryService/ListMailboxes',
             shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesRequest.SerializeToString,
             shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SetDelivery(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/shadowtree.v1.DeliveryService/SetDelivery',
-            shadowtree_dot_v1_dot_delivery__pb2.SetDeliveryRequest.SerializeToString,
-            shadowtree_dot_v1_dot_delivery__pb2.DeliveryPolicy.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def GetDelivery(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/shadowtree.v1.DeliveryService/GetDelivery',
-            shadowtree_dot_v1_dot_delivery__pb2.GetDeliveryRequest.SerializeToString,
-            shadowtree_dot_v1_dot_delivery__pb2.DeliveryPolicy.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListDeadLetters(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/shadowtree.v1.DeliveryService/ListDeadLetters',
-            shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersRequest.SerializeToString,
-            shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ReplayDeadLetters(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/shadowtree.v1.DeliveryService/ReplayDeadLetters',
-            shadowtree_dot_v1_dot_delivery__pb2.DeadLettersRequest.SerializeToString,
-            shadowtree_dot_v1_dot_delivery__pb2.DeadLettersResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def DropDeadLetters(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/shadowtree.v1.DeliveryService/DropDeadLetters',
-            shadowtree_dot_v1_dot_delivery__pb2.DeadLettersRequest.SerializeToString,
-            shadowtree_dot_v1_dot_delivery__pb2.DeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -24,7 +24,6 @@ from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceServicer
 
 CODES = {
     Reason.TARGET_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    Reason.NOT_A_SENDER: grpc.StatusCode.PERMISSION_DENIED,
     Reason.OUT_OF_SEQUENCE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.BACKLOG_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
@@ -48,7 +47,7 @@ class FakeMailbox:
     entries: list[int] = field(default_factory=list)
     subscriptions: dict[str, FakeSubscription] = field(default_factory=dict)
     gap: int = 0
-    """Messages that were lost before the next one that is handed out."""
+    """What is told as lost before the next message that is handed out."""
 
 
 @dataclass
@@ -63,10 +62,6 @@ class FakeLog:
     numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     """The last number, by sender and first target."""
     by_request_id: dict[str, str] = field(default_factory=dict)
-    policies: dict[str, Any] = field(default_factory=dict)
-    dead_letters: list[Any] = field(default_factory=list)
-    done_with: list[tuple[str, list[str], bool]] = field(default_factory=list)
-    """What was asked of dead letters."""
     refuse: dict[str, Any] = field(default_factory=dict)
     """By first target: what a message to it is refused with, a `RefusedError`, and how often."""
     pending: list[str] = field(default_factory=list)
@@ -218,6 +213,8 @@ class FakeDeliveryService(DeliveryServiceServicer):
         log.streams += 1
         first = next(requests)
         begin = first.begin
+        with self._refusing(context):
+            self._require_process(parse_name(begin.name))
         with log.changed:
             mailbox, subscription = self._subscribe(begin)
             at = max(subscription.acknowledged, int(begin.handed_out or -1))
@@ -293,6 +290,10 @@ class FakeDeliveryService(DeliveryServiceServicer):
         log.changed.notify_all()
         return mailbox, subscription
 
+    def _require_process(self, name: str) -> None:
+        if name in self._graph.groups:
+            raise self._refused_error(Reason.WRONG_KIND, f"{name} is a group, and has no mailbox", member=name)
+
     def _mailbox(self, process: str) -> FakeMailbox:
         return self._log.mailboxes.setdefault(process, FakeMailbox(subscriptions={"": FakeSubscription(-1)}))
 
@@ -306,8 +307,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
     def OpenMailbox(self, request: Any, context: Any) -> Any:
         with self._refusing(context):
             process = parse_name(request.process)
-            if process in self._graph.groups:
-                raise self._refused_error(Reason.INVALID_REQUEST, f"{process} is a group, and has no mailbox")
+            self._require_process(process)
             is_new = process not in self._log.mailboxes
             self._mailbox(process)
             return self._told(process, is_new=is_new)
@@ -345,44 +345,3 @@ class FakeDeliveryService(DeliveryServiceServicer):
                 for name, one in mailbox.subscriptions.items()
             ],
         )
-
-    def SetDelivery(self, request: Any, context: Any) -> Any:
-        with self._refusing(context):
-            policy = self._policy(request.group)
-            policy.quality = request.quality or policy.quality
-            policy.kept = request.kept or policy.kept
-            policy.senders = request.senders or policy.senders
-            return policy
-
-    def GetDelivery(self, request: Any, context: Any) -> Any:
-        with self._refusing(context):
-            return self._policy(request.group)
-
-    def _policy(self, group: str) -> Any:
-        name = parse_name(group)
-        if name not in self._graph.groups:
-            raise self._refused_error(Reason.GROUP_NOT_FOUND, f"group {name} does not exist", group=name, server="fake")
-        default = delivery_pb2.DeliveryPolicy(
-            group=name, quality=delivery_pb2.QUALITY_FIFO, kept=delivery_pb2.KEPT_DISK, senders="anyone"
-        )
-        return self._log.policies.setdefault(name, default)
-
-    def ListDeadLetters(self, request: Any, context: Any) -> Any:
-        after = [one for one in self._log.dead_letters if one.id > request.page_token]
-        page = after[:2]
-        return delivery_pb2.ListDeadLettersResponse(
-            dead_letters=page, next_page_token=page[-1].id if len(after) > len(page) else ""
-        )
-
-    def ReplayDeadLetters(self, request: Any, context: Any) -> Any:
-        return self._done_with("replay", request)
-
-    def DropDeadLetters(self, request: Any, context: Any) -> Any:
-        return self._done_with("drop", request)
-
-    def _done_with(self, verb: str, request: Any) -> Any:
-        log = self._log
-        log.done_with.append((verb, list(request.ids), request.all))
-        chosen = [one for one in log.dead_letters if request.all or one.id in request.ids]
-        log.dead_letters = [one for one in log.dead_letters if one not in chosen]
-        return delivery_pb2.DeadLettersResponse(count=len(chosen))

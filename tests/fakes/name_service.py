@@ -37,6 +37,7 @@ _CODES = {
     Reason.ALREADY_MEMBER: grpc.StatusCode.ALREADY_EXISTS,
     Reason.GROUP_IN_USE: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.INVALID_NAME: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.WRONG_KIND: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.SELF_ARC: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.INVALID_REQUEST: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.UNKNOWN_SUBNET: grpc.StatusCode.NOT_FOUND,

@@ -93,6 +93,7 @@ def _start(screen: Screen, folder: Path, part: Part) -> DemoServers:
 
 
 def _tour(screen: Screen, servers: DemoServers, part: Part) -> None:
+    from shadowtree.cli.demo.messages import MessageTour
     from shadowtree.cli.demo.tour import Tour
     from shadowtree.client.sync import Client
 
@@ -102,6 +103,7 @@ def _tour(screen: Screen, servers: DemoServers, part: Part) -> None:
         with import_progress_display() as progress:
             tour.load(part.file, progress)
         tour.run()
+        MessageTour(screen, servers, connected, GroupId(GROUP)).run()
 
 
 def _say_how_to_go_on(screen: Screen, servers: DemoServers, folder: Path) -> None:

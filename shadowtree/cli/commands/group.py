@@ -1,26 +1,22 @@
-"""`shadowtree group`: create, delete, list and describe groups, and say how messages to them are handled."""
+"""`shadowtree group`: create, delete, list and describe groups."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 import click
 
 from shadowtree.cli.commands.describe import describe_command
-from shadowtree.cli.render.output import print_change, print_json, print_lines, print_row, warn_unreachable
+from shadowtree.cli.render.output import print_change, print_json, print_lines, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
-
-if TYPE_CHECKING:
-    from shadowtree.vocabulary import Kept, Quality
 
 
 @click.group("group")
 @everywhere()
 def group_command() -> None:
-    """Create, delete, list and describe groups, and say how messages to them are handled.
+    """Create, delete, list and describe groups.
 
     A group is `name@subnet`, and belongs to the server that owns the subnet.
     """
@@ -95,36 +91,6 @@ def list_command(session: Session, subnet: str | None) -> int:
         warn_unreachable(found.unreachable)
         return UNCERTAIN
     return DONE
-
-
-@group_command.command("deliver")
-@click.argument("group")
-@click.option("--quality", type=click.Choice(["datagram", "fifo"]), help="What its members can rely on.")
-@click.option("--senders", metavar="WHO", help="Who may send to it: `anyone`, `members`, or a group.")
-@click.option("--kept", type=click.Choice(["disk", "memory"]), help="Where messages wait; memory is lost in a restart.")
-@everywhere()
-@in_session
-def deliver_command(
-    session: Session, group: str, quality: Quality | None, senders: str | None, kept: Kept | None
-) -> None:
-    """Say how messages to GROUP are handled, and print that: quality, where they are kept, who may send.
-
-    \b
-    Examples:
-      shadowtree group deliver staff@ubc.example
-      shadowtree group deliver staff@ubc.example --senders members
-    """
-    is_change = not (quality is None and senders is None and kept is None)
-    with session.connect() as names:
-        policy = (
-            names.set_delivery(group, quality=quality, kept=kept, senders=senders)
-            if is_change
-            else names.delivery(group)
-        )
-    if session.is_json:
-        print_json(policy)
-    else:
-        print_row(policy.group, policy.quality, policy.kept, policy.senders)
 
 
 group_command.add_command(describe_command)

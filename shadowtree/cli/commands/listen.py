@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shadowtree.cli.commands.send import quality_option
 from shadowtree.cli.render.output import is_terminal, print_json_line, print_row, warn
 from shadowtree.cli.support.exit_codes import DONE
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
 if TYPE_CHECKING:
     from shadowtree.messages import Message
-    from shadowtree.vocabulary import Quality
 
 
 @click.command("listen")
-@click.argument("name", metavar="PROCESS|GROUP")
+@click.argument("process")
 @click.option("--subscription", metavar="N", help="Which of the process's subscriptions. [default: the one it has]")
 @click.option(
     "--from",
@@ -28,21 +26,19 @@ if TYPE_CHECKING:
     help="Where a subscription that does not exist yet begins; or the position that you have handled all through. "
     "[default: start]",
 )
-@quality_option
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("--no-acknowledge", is_flag=True, help="Let them come again, the next time.")
 @everywhere()
 @in_session
 def listen_command(
     session: Session,
-    name: str,
+    process: str,
     subscription: str | None,
     from_: str,
-    quality: Quality | None,
     count: int | None,
     no_acknowledge: bool,
 ) -> int:
-    """Print the messages that reach a process, one a line, until Ctrl-C; or those that were addressed to a group.
+    """Print the messages that reach PROCESS, one a line, until Ctrl-C.
 
     Each line is the group that was addressed, the sender, and the text; with --format json all there is. Messages are
     kept for the process from the first time on. Each is acknowledged once it is printed: the next time it does not come
@@ -58,11 +54,11 @@ def listen_command(
     left = count
     with (
         session.connect() as names,
-        names.listen(name, subscription=subscription, from_=from_, quality=quality) as messages,
+        names.listen(process, subscription=subscription, from_=from_) as messages,
     ):
         for message in messages:
             if message.gap:
-                warn(f"{message.gap:,} messages were lost before this one")
+                warn(f"messages may be lost before this one: {message.gap:,} parcels were not kept long enough")
             if session.is_json:
                 print_json_line(_as_json(message))
             else:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from shadowtree.messages import Sent
     from shadowtree.vocabulary import Quality, Wait
 
-quality_option = click.option("--quality", type=click.Choice(["datagram", "fifo"]), help="Less than the group's.")
-
 
 @click.command("send")
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
@@ -31,7 +29,7 @@ quality_option = click.option("--quality", type=click.Choice(["datagram", "fifo"
 )
 @click.option("--lines", is_flag=True, help="Each line of the file is a message; they are sent without a pause.")
 @click.option("--excluding", metavar="G", multiple=True, help="Not to who is in this group. May be repeated.")
-@quality_option
+@click.option("--quality", type=click.Choice(["fifo"]), help="What its receivers can rely on. [default: fifo]")
 @click.option(
     "--wait",
     type=click.Choice(["accepted", "settled"]),

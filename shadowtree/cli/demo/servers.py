@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -30,21 +30,26 @@ class DemoServer:
     address: str
     subnet_count: int
 
+    def kill(self) -> None:
+        """End the server as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
     def stop(self) -> None:
         """End the server and wait until it is gone."""
         self.process.terminate()
         try:
             self.process.wait(STOP_PATIENCE_S)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.kill()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DemoServers:
     """Servers that know of one another."""
 
-    all: tuple[DemoServer, ...]
+    folder: Path
+    all: list[DemoServer]
 
     @classmethod
     def start(cls, folder: Path, shares: Sequence[Sequence[str]]) -> DemoServers:
@@ -62,9 +67,15 @@ class DemoServers:
                 started.callback(server.stop)
                 servers.append(server)
             for server in servers:
-                _wait_until_it_serves(server, folder / f"{server.name}.log")
+                _wait_until_it_serves(server, folder)
             started.pop_all()
-        return cls(tuple(servers))
+        return cls(folder, servers)
+
+    def start_again(self, server: DemoServer) -> None:
+        """Start a server that has ended on the database that it had; returns once it takes calls."""
+        again = replace(server, process=_launch(self.folder, server.name, server.address))
+        self.all[self.all.index(server)] = again
+        _wait_until_it_serves(again, self.folder)
 
     def stop(self) -> None:
         """End all servers and wait until they are gone."""
@@ -98,7 +109,7 @@ def _launch(folder: Path, name: str, address: str) -> subprocess.Popen[str]:
         if other != name:
             command += ["--peer", f"@{folder / f'{other}-as-peer.txt'}"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
-    with (folder / f"{name}.log").open("w", encoding="utf-8") as log:
+    with (folder / f"{name}.log").open("a", encoding="utf-8") as log:
         return subprocess.Popen(  # noqa: S603 - our own program
             command,
             stdin=subprocess.DEVNULL,
@@ -111,8 +122,8 @@ def _launch(folder: Path, name: str, address: str) -> subprocess.Popen[str]:
         )
 
 
-def _wait_until_it_serves(server: DemoServer, log: Path) -> None:
+def _wait_until_it_serves(server: DemoServer, folder: Path) -> None:
     line = server.process.stdout.readline() if server.process.stdout is not None else ""
     if not line.startswith("serving "):
-        said = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        said = (folder / f"{server.name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
         raise click.ClickException(f"the server {server.name} did not start: {said[-1] if said else 'it said nothing'}")

@@ -10,7 +10,6 @@ from shadowtree.errors import (
     GroupInUse,
     GroupNotFound,
     MailboxNotFound,
-    NotASender,
     OutcomeUnknown,
     OutOfSequence,
     ServerUnreachable,
@@ -35,8 +34,6 @@ def _hint(error: ShadowtreeError, command: str) -> str:
             return f"repeat it with --request-id {shlex.quote(error.facts['request_id'])}: it is not done twice"
         case OutOfSequence() if command == _SEND:
             return "--sender with an id that nobody else uses begins at 1"
-        case NotASender() if "group" in error.facts:
-            return f"`shadowtree group deliver {shlex.quote(error.facts['group'])}` says who may"
         case MailboxNotFound() if "process" in error.facts:
             return f"`shadowtree mailbox open {shlex.quote(error.facts['process'])}` opens one"
         case TakenOver():

@@ -70,7 +70,7 @@ class Sender:
         Raises what became of an earlier one: then nothing after that was accepted.
         """
         request = message_request(
-            targets, payload, excluding=excluding, quality_chosen=quality, deadline=deadline, headers=headers
+            targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers
         )
         async with self._changed:
             await self._wait_until(lambda: self._messages.has_room)

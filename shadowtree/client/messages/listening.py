@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from shadowtree.client.calls import message_of
 from shadowtree.client.foreign_text import printable
-from shadowtree.client.messages.delivery_calls import quality, shown_time
+from shadowtree.client.messages.delivery_calls import shown_time
 from shadowtree.errors import InvalidRequest, ServerFault
 from shadowtree.messages import Message
 from shadowtree.v1 import delivery_pb2 as wire
-from shadowtree.vocabulary import GroupId, MemberId, Position, Quality, SubscriptionName
+from shadowtree.vocabulary import MemberId, Position, SubscriptionName
 
 CREDIT_MESSAGES: Final = 1_000
 CREDIT_BYTES: Final = 1024 * 1024
@@ -32,11 +32,10 @@ class Listening:
 
     def __init__(
         self,
-        name: MemberId | GroupId,
+        name: MemberId,
         *,
         subscription: SubscriptionName | None,
         from_: str,
-        quality_chosen: Quality | None = None,
     ) -> None:
         """`from_`: `start`, `now`, or a position. Raises `InvalidRequest` for values of a wrong type."""
         if not isinstance(from_, str) or not from_:
@@ -46,7 +45,6 @@ class Listening:
             wire.SubscribeRequest.Begin,
             name=name,
             subscription="" if subscription is None else subscription,
-            quality=quality(quality_chosen),
             position="" if is_start else from_,
         )
         setattr(self._begin, "from", _STARTS[from_] if is_start else wire.SubscribeRequest.FROM_START)
@@ -125,8 +123,6 @@ class Listening:
             sender=printable(told.sender),
             position=printable(told.position),
             headers={printable(header.name): printable(header.value) for header in told.headers},
-            place=printable(told.place),
-            late=told.late,
             id=printable(told.id),
             sent_at=shown_time(told.sent_at_ms),
             gap=told.gap,

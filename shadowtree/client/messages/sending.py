@@ -21,7 +21,6 @@ from typing import Any, Final
 from shadowtree.client.calls import as_kept, choice, message_of, new_request_id
 from shadowtree.client.failures import read_refusal
 from shadowtree.client.foreign_text import cleaned
-from shadowtree.client.messages.delivery_calls import quality
 from shadowtree.errors import InvalidRequest, LimitExceeded, OutOfSequence, ServerFault, ShadowtreeError
 from shadowtree.messages import Sent
 from shadowtree.v1 import delivery_pb2 as wire
@@ -39,10 +38,10 @@ REQUEST_BYTES: Final = 256 * 1024
 """What goes into one request, where so much is there: more would only come later."""
 
 _LONGEST_DEADLINE_S: Final = 10 * 365 * 86_400.0
+_QUALITIES: Final = {"fifo": wire.QUALITY_FIFO}
 _WAITS: Final = {"accepted": wire.SendRequest.WAIT_ACCEPTED, "settled": wire.SendRequest.WAIT_SETTLED}
 _STATES: Final[dict[int, SendState]] = {
     wire.SendResponse.STATE_ACCEPTED: "accepted",
-    wire.SendResponse.STATE_QUEUED: "queued",
     wire.SendResponse.STATE_SETTLED: "settled",
 }
 
@@ -52,7 +51,7 @@ def message_request(
     payload: bytes,
     *,
     excluding: Iterable[GroupId] = (),
-    quality_chosen: Quality | None = None,
+    quality: Quality | None = None,
     deadline: Seconds | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> wire.SendRequest.Message:
@@ -75,7 +74,7 @@ def message_request(
         payload=bytes(payload),
         excluding=_names(excluding, "exception"),
         headers=[message_of(wire.Header, name=name, value=value) for name, value in (headers or {}).items()],
-        quality=quality(quality_chosen),
+        quality=wire.QUALITY_UNSPECIFIED if quality is None else choice(_QUALITIES, quality, "quality"),
         deadline_ms=0 if deadline is None else _milliseconds(deadline),
     )
     return request

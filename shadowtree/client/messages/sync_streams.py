@@ -79,7 +79,7 @@ class Sender:
         Raises what became of an earlier one: then nothing after that was accepted.
         """
         request = message_request(
-            targets, payload, excluding=excluding, quality_chosen=quality, deadline=deadline, headers=headers
+            targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers
         )
         with self._changed:
             self._wait_until(lambda: self._messages.has_room)

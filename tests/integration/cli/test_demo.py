@@ -9,6 +9,8 @@ import sys
 import psutil
 import pytest
 
+from shadowtree.cli.demo.servers import NAMES
+
 PATIENCE_SECONDS = 120
 COMMAND = [sys.executable, "-m", "shadowtree", "demo"]
 
@@ -42,6 +44,11 @@ def test_the_demo_ends_by_itself_and_leaves_nothing(environment, tmp_path):
     assert "1,988 people" in found.stdout
     assert re.search(r"formed: \S+@\S+, ", found.stdout)
     assert re.search(r"broken: \S+@\S+, ", found.stdout)
+    assert "settled: 3 mailboxes on 3 servers have it (" in found.stdout
+    away = re.search(r"settled: 2 mailboxes on 2 servers have it, and (\w+)\.demo is away", found.stdout)[1]
+    answers = re.findall(r"^    (\w+) +(Frozen from Friday on\.|Uploads are open again\.)$", found.stdout, re.M)
+    assert sorted(name for name, _ in answers) == sorted(2 * NAMES)
+    assert answers[-1] == (away, "Uploads are open again.")
     assert found.stdout.rstrip().endswith("$ shadowtree demo --keep")
 
 
@@ -69,7 +76,7 @@ def test_kept_servers_are_there_afterwards_and_can_be_stopped_as_it_says(environ
         address = re.search(r"export SHADOWTREE_SERVER=(\S+)", found.stdout)[1]
         listed = run(sys.executable, "-m", "shadowtree", "--server", address, "group", "list", environment=environment)
         assert len(listed.stdout.splitlines()) == 2_910
-        subprocess.run(re.search(r"\$ (kill .*)", found.stdout)[1], shell=True, check=True)
+        subprocess.run(re.search(r"\$ (kill \d.*)", found.stdout)[1], shell=True, check=True)
         psutil.wait_procs(servers_below(tmp_path), timeout=PATIENCE_SECONDS)
         assert servers_below(tmp_path) == []
     finally:

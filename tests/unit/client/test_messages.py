@@ -61,13 +61,25 @@ def test_a_message_reaches_everybody_below_less_the_exceptions(names, log):
     assert ([target.name for target in less.targets], list(less.excluding)) == ([STAFF, LAB], [LAB])
 
 
-def test_what_is_not_said_is_left_to_the_group_and_what_is_said_is_passed_on(names, log):
+def test_a_deadline_and_the_quality_that_there_is_are_passed_on(names, log):
     names.send(STAFF, b"")
-    names.send(STAFF, b"", quality="datagram", deadline=1.5)
+    names.send(STAFF, b"", quality="fifo", deadline=1.5)
     assert [(one.quality, one.deadline_ms) for one in log.requests] == [
         (delivery_pb2.QUALITY_UNSPECIFIED, 0),
-        (delivery_pb2.QUALITY_DATAGRAM, 1500),
+        (delivery_pb2.QUALITY_FIFO, 1500),
     ]
+
+
+@pytest.mark.parametrize("quality", ["datagram", "total"])
+def test_a_quality_that_is_not_there_is_refused_by_its_name(names, log, quality):
+    with pytest.raises(shadowtree.InvalidRequest, match=f"quality must be one of fifo, not '{quality}'"):
+        names.send(STAFF, b"", quality=quality)
+    assert log.streams == 0
+
+
+def test_a_group_has_no_mailbox_so_nobody_listens_for_it(names):
+    with pytest.raises(shadowtree.WrongKind, match=f"{STAFF} is a group, and has no mailbox"):
+        next(iter(names.listen(STAFF)))
 
 
 def test_a_message_whose_answer_was_lost_is_sent_again_and_accepted_once(names, log):
@@ -120,18 +132,11 @@ def test_a_lost_answer_and_then_a_server_out_of_reach_leave_the_outcome_unknown(
         lambda names: names.send(STAFF, b"", headers=[("a", "b")]),
         lambda names: names.send(STAFF, b"", headers={"a": 5}),
         lambda names: names.send(STAFF, b"", excluding=LAB),
-        lambda names: names.send(STAFF, b"", quality="total"),
         lambda names: names.send(STAFF, b"", wait="done"),
         lambda names: names.send(STAFF, b"", deadline="soon"),
         lambda names: names.send(STAFF, b"", deadline=0),
         lambda names: names.send(STAFF, b"", deadline=float("nan")),
         lambda names: names.open_mailbox(5),
-        lambda names: names.set_delivery(STAFF, quality="best"),
-        lambda names: names.set_delivery(STAFF, kept=["disk"]),
-        lambda names: names.set_delivery(STAFF, senders=5),
-        lambda names: names.replay("17"),
-        lambda names: names.drop(17),
-        lambda names: names.drop([17]),
     ],
 )
 def test_values_of_a_wrong_type_are_refused_in_one_line_before_anything_is_sent(names, log, send):
@@ -147,9 +152,7 @@ def test_a_sender_has_an_id(make_client, begin):
         begin(names)
 
 
-@pytest.mark.parametrize(
-    "options", [{"from_": 5}, {"subscription": 5}, {"quality": "best"}, {"from_": None}, {"from_": ""}]
-)
+@pytest.mark.parametrize("options", [{"from_": 5}, {"subscription": 5}, {"from_": None}, {"from_": ""}])
 def test_a_listener_says_for_whom_and_from_where(options, make_client):
     with make_client("127.0.0.1:1") as names, pytest.raises(shadowtree.InvalidRequest):
         names.listen(ANN, **options)
@@ -534,7 +537,7 @@ def test_what_would_act_on_a_terminal_is_taken_out_of_headers_and_ids(names, log
     assert message.payload == b"\x1b[31m"
 
 
-# -- mailboxes, policies, dead letters
+# -- mailboxes
 
 
 def test_mailboxes_are_opened_listed_and_closed(names):
@@ -548,24 +551,3 @@ def test_mailboxes_are_opened_listed_and_closed(names):
     assert names.close_mailbox(BOB).process == BOB
     with pytest.raises(shadowtree.MailboxNotFound):
         names.close_mailbox(BOB)
-
-
-def test_a_policy_keeps_what_is_not_said(names):
-    assert names.delivery(STAFF) == shadowtree.DeliveryPolicy(STAFF, "fifo", "disk", "anyone")
-    names.set_delivery(STAFF, senders="members")
-    assert names.set_delivery(STAFF, kept="memory") == shadowtree.DeliveryPolicy(STAFF, "fifo", "memory", "members")
-    with pytest.raises(shadowtree.GroupNotFound):
-        names.delivery(ANN)
-
-
-def test_dead_letters_are_listed_replayed_and_dropped(names, log):
-    wire = delivery_pb2.DeadLetter
-    log.dead_letters = [
-        wire(id=str(number), why=wire.WHY_OVERRUN, messages=3, group=STAFF, process=ANN, since_ms=1_772_353_800_000)
-        for number in range(5)
-    ]
-    found = list(names.dead_letters())
-    assert [one.id for one in found] == ["0", "1", "2", "3", "4"]
-    assert (found[0].cause, found[0].since, found[0].can_be_replayed) == ("overrun", "2026-03-01T08:30:00.000Z", False)
-    assert (names.replay(["0", "9"]), names.drop(["1"]), names.drop(None)) == (1, 1, 3)
-    assert log.done_with == [("replay", ["0", "9"], False), ("drop", ["1"], False), ("drop", [], True)]
