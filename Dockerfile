@@ -6,6 +6,7 @@ WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY migrations migrations
 COPY nameserver nameserver
+COPY delivery delivery
 COPY namegraph namegraph
 COPY resolver resolver
 COPY shadowtree shadowtree

@@ -66,7 +66,7 @@ class Message:
     sent_at: str = ""
     """When it was accepted, on the clock of that server: ``2026-03-01T08:30:00.000Z``; empty where it is not known."""
     gap: int = 0
-    """Messages for this listener that were lost before it."""
+    """Above 0: messages for this listener may be lost before it. So many entries of the log were cut unread."""
     _acknowledge: Callable[[Position], Any] | None = field(default=None, repr=False, compare=False)
 
     def acknowledge(self) -> Any:

@@ -34,6 +34,9 @@ UNANSWERED_MESSAGES_LIMIT: Final = 1_000
 UNANSWERED_BYTES_LIMIT: Final = 4 * 1024 * 1024
 """Of one stream."""
 
+TAKEN_AT_ONCE: Final = 100
+"""Messages after which others are served: some milliseconds."""
+
 LOOK_SECONDS: Final = 0.5
 """How often it is looked whether all that a message waits for is out of reach."""
 
@@ -147,7 +150,9 @@ class _SendStream:
                     limit=str(REQUEST_MESSAGES_LIMIT),
                     field="messages",
                 )
-            for message in request.messages:
+            for place, message in enumerate(request.messages, start=1):
+                if place % TAKEN_AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 while self._unanswered and (
                     len(self._unanswered) >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
                 ):

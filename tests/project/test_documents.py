@@ -15,7 +15,8 @@ DOCUMENTS = sorted(
 )
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 COMMAND = re.compile(
-    r"^\$? ?shadowtree(?: --?[a-z-]+(?:[= ][^-\s]\S*)?)* ([a-z]+(?:-[a-z]+)*)(?: (create|delete|list|describe)\b)?", re.M
+    r"^\$? ?shadowtree(?: --?[a-z-]+(?:[= ][^-\s]\S*)?)* ([a-z]+(?:-[a-z]+)*)(?: (create|delete|list|describe)\b)?",
+    re.M,
 )
 SOURCE = re.compile(r"`(?:\.\.\./)?((?:\w+/)*\w+\.(?:py|txt|proto))`")
 MAKE = re.compile(r"`make ([a-z]+)`|^\$? ?make ([a-z]+)", re.M)

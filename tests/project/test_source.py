@@ -7,7 +7,16 @@ from pathlib import Path
 from tests.parallel import BY_FILE, TOGETHER
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("shadowtree", "namegraph", "resolver", "delivery", "storage", "nameserver", "simulation", "spark_graph_jobs")
+PACKAGES = (
+    "shadowtree",
+    "namegraph",
+    "resolver",
+    "delivery",
+    "storage",
+    "nameserver",
+    "simulation",
+    "spark_graph_jobs",
+)
 SOURCES = sorted(
     path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if "shadowtree/v1" not in path.as_posix()
 )

@@ -62,7 +62,7 @@ def listen_command(
     ):
         for message in messages:
             if message.gap:
-                warn(f"{message.gap:,} messages were lost before this one")
+                warn(f"messages may be lost before this one: {message.gap:,} entries of the log were cut unread")
             if session.is_json:
                 print_json_line(_as_json(message))
             else:
