@@ -2,22 +2,29 @@
 
 Things are compared by their *place*, which is their number in the history. Hindsight also holds all that is forgiven:
 
-    a server went back to an older copy of its database
-        as an origin      it owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`)
-        as a receiver     its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`);
-                          which of the messages accepted before then it logs again, and for whom, is not judged
-                          (`Reading.floor`): what is handed of them is still accepted, unchanged and in order
-    a message expired or became a dead letter                 it is owed to nobody any more
-    an endpoint asked to go on further on                     it skipped what lies between, as if told a gap
-    a process has mailboxes at several servers (a foreign one)    what one of them was handed, none of them is owed
+    an origin went back to an older copy of its database
+        It owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`).
+    a server with mailboxes went back
+        Its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`). Which messages
+        accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is. Its
+        copy need not have a subscription, so each begins anew when something is next heard of it.
+    a mailbox was closed
+        Its subscriptions ended. One that is opened later is another mailbox, with other subscriptions.
+    a message expired or became a dead letter
+        It is owed to nobody any more.
+    an endpoint asked to go on further on
+        It skipped what lies between, as if it were told a gap.
+    a process has mailboxes at several servers, for it is foreign
+        What one of them was handed, the others are not owed.
 
-Building it, and each question, costs n log n in the history at most.
+What this costs is n log n, where n is the history and, for each subscription, what it was told as gaps.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
@@ -65,7 +72,7 @@ class Span(NamedTuple):
     """The length of the history where it held to the end."""
 
 
-class _Reached(NamedTuple):
+class Reached(NamedTuple):
     """That a process is below a target set: as its own home knows, or as all homes above it do."""
 
     targets: TargetSet
@@ -105,11 +112,13 @@ class Reading:
 
     subscription: SubscriptionId
     began: int
-    """The place of its first stream."""
+    """The place of its first stream, or of its first acknowledgement, where that comes before."""
     log: int
     """How often the server had gone back by then."""
     floor: int
     """The place where it last did; -1: it never did."""
+    opened: int
+    """The place where the mailbox was opened; -1: it never was."""
     steps: list[tuple[int, Step]] = field(default_factory=list)
     """With their places."""
     open_stream: int | None = None
@@ -141,7 +150,7 @@ class Hindsight:
         self.instants: list[int] = []
         """Of each place."""
         self._restarts: dict[ServerId, list[int]] = defaultdict(list)
-        self._reach: dict[Mailbox, dict[_Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
+        self._reach: dict[Mailbox, dict[Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
         self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         self._read(history)
         self.runs = [Runs(self, reading) for reading in self.readings]
@@ -165,7 +174,7 @@ class Hindsight:
                     self.sizes.append(happening)
         watch.end()
 
-    def add_span(self, mailbox: Mailbox, reached: _Reached, span: Span) -> None:
+    def add_span(self, mailbox: Mailbox, reached: Reached, span: Span) -> None:
         """A mailbox was open, and its process below a target set, over a span; those of one pair come in order."""
         self._reach[mailbox][reached].append(span)
 
@@ -174,10 +183,17 @@ class Hindsight:
         server, process, _ = handed.subscription
         self._servers_that_handed[process, handed.message_id].add(server)
 
-    def certain_reach(self, mailbox: Mailbox) -> dict[TargetSet, list[Span]]:
-        """When a mailbox was open and its process below each target set, as all homes above it knew; in order."""
-        reach = self._reach.get(mailbox, {})
-        return {reached.targets: spans for reached, spans in reach.items() if reached.is_certain}
+    def certain_reach(self, mailbox: Mailbox, since: int, until: int) -> Iterator[tuple[TargetSet, list[Span]]]:
+        """Of each target set, the spans in which all homes above a process knew that it was below."""
+        for reached in self._reach.get(mailbox, {}):
+            if reached.is_certain:
+                yield reached.targets, self.spans(mailbox, reached, since, until)
+
+    def spans(self, mailbox: Mailbox, reached: Reached, since: int, until: int) -> list[Span]:
+        """When a mailbox was open and its process below a target set, in order, as far as it was between two places."""
+        spans = self._reach.get(mailbox, {}).get(reached, [])
+        first = bisect_right(spans, since, key=lambda span: span.until)
+        return spans[first : bisect_left(spans, until, lo=first, key=lambda span: span.since)]
 
     def settled(self, sent: Sent) -> int:
         """The place where a message was settled; the end of the history, where it was not."""
@@ -187,11 +203,11 @@ class Hindsight:
         """Whether what held over a span, which began before a place, still holds there."""
         return place < span.until or span.until == self.length
 
-    def is_reached(self, mailbox: Mailbox, sent: Sent) -> bool:
-        """Whether a mailbox was open and its process below the targets in some state from acceptance until settled."""
-        spans = self._reach.get(mailbox, {}).get(_Reached(sent.accepted.targets, is_certain=False), [])
-        last = bisect_right(spans, self.settled(sent), key=lambda span: span.since) - 1
-        return last >= 0 and spans[last].until > sent.place
+    def is_reached(self, reading: Reading, sent: Sent) -> bool:
+        """Whether its mailbox was open and the process below the targets in some state until a message settled."""
+        since = max(sent.place, reading.opened)
+        reached = Reached(sent.accepted.targets, is_certain=False)
+        return bool(self.spans(reading.mailbox, reached, since, self.settled(sent)))
 
     def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
         """Whether a server restarted between two places."""
@@ -314,8 +330,9 @@ class _Watch:
         self._past = past
         self._went_back: dict[ServerId, list[int]] = defaultdict(list)
         self._unsettled: dict[ServerId, dict[str, Sent]] = defaultdict(dict)
-        self._open: set[Mailbox] = set()
-        self._below: dict[Mailbox, dict[_Reached, int]] = defaultdict(dict)
+        self._open: dict[Mailbox, int] = {}
+        """Where each was opened."""
+        self._below: dict[Mailbox, dict[Reached, int]] = defaultdict(dict)
         """The target sets each mailbox's process is below, and since when that holds and the mailbox is open."""
         self._current: dict[Mailbox, dict[SubscriptionId, Reading]] = defaultdict(dict)
         self._of_stream: dict[tuple[SubscriptionId, int], Reading] = {}
@@ -348,17 +365,17 @@ class _Watch:
         match happening:
             case MailboxOpened():
                 if mailbox not in self._open:
-                    self._open.add(mailbox)
+                    self._open[mailbox] = place
                     below.update(dict.fromkeys(below, place))
             case MailboxClosed():
                 if mailbox in self._open:
                     for reached, since in below.items():
                         self._past.add_span(mailbox, reached, Span(since, place))
-                    self._open.discard(mailbox)
+                    del self._open[mailbox]
                 self._end_readings(mailbox)
             case Membership():
                 for is_certain in (False, True):
-                    reached = _Reached(happening.targets, is_certain)
+                    reached = Reached(happening.targets, is_certain)
                     if happening.is_below and (happening.is_certain or not is_certain):
                         below.setdefault(reached, place)
                         continue
@@ -369,21 +386,14 @@ class _Watch:
     def subscription(self, place: int, step: Step) -> None:
         """A subscription goes on."""
         subscription = step.subscription
-        mailbox = Mailbox(subscription.server, subscription.process)
         match step:
             case StreamBegan():
-                reading = self._current[mailbox].get(subscription)
-                if reading is None:
-                    went_back = self._went_back[subscription.server]
-                    reading = Reading(subscription, place, len(went_back), went_back[-1] if went_back else -1)
-                    self._current[mailbox][subscription] = reading
-                    self._past.readings.append(reading)
+                reading = self._reading(place, subscription)
                 self._of_stream[subscription, step.stream] = reading
                 reading.open_stream = step.stream
                 reading.steps.append((place, step))
             case Acknowledged():
-                if (current := self._current[mailbox].get(subscription)) is not None:
-                    current.steps.append((place, step))
+                self._reading(place, subscription).steps.append((place, step))
             case StreamEnded() | Handed() | GapTold():
                 of_stream = self._of_stream.get((subscription, step.stream))
                 if of_stream is not None:
@@ -394,6 +404,18 @@ class _Watch:
                     self._past.strays.append(step)
                 if isinstance(step, Handed):
                     self._past.add_handed(step)
+
+    def _reading(self, place: int, subscription: SubscriptionId) -> Reading:
+        """The one that goes on; it begins here, where there is none."""
+        mailbox = Mailbox(subscription.server, subscription.process)
+        reading = self._current[mailbox].get(subscription)
+        if reading is None:
+            copies = self._went_back[subscription.server]
+            floor = copies[-1] if copies else -1
+            reading = Reading(subscription, place, len(copies), floor, self._open.get(mailbox, -1))
+            self._current[mailbox][subscription] = reading
+            self._past.readings.append(reading)
+        return reading
 
     def went_back(self, place: int, server: ServerId) -> None:
         """A server goes on from an older copy of its database."""
@@ -406,8 +428,8 @@ class _Watch:
     def end(self) -> None:
         """The history ends here: what holds now held to the end."""
         for mailbox in self._open:
-            for targets, since in self._below[mailbox].items():
-                self._past.add_span(mailbox, targets, Span(since, self._past.length))
+            for reached, since in self._below[mailbox].items():
+                self._past.add_span(mailbox, reached, Span(since, self._past.length))
 
     def _end_readings(self, mailbox: Mailbox) -> None:
         for reading in self._current.pop(mailbox, {}).values():

@@ -118,8 +118,9 @@ class StreamBegan:
     stream: int
     """A number that no other stream of the subscription has."""
     sought: Position | None = None
-    """Where the endpoint asked to go on behind: the subscription stands there from then on, as if all through it were
-    acknowledged and nothing behind it. None: it goes on behind what is acknowledged, or is new."""
+    """Where the endpoint asked to go on behind, or where the log ends for a new subscription that begins now, unless
+    that was acknowledged before. The subscription stands there from then on, as if all through it were acknowledged and
+    nothing behind it. None: it goes on behind what is acknowledged, or begins with the oldest message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class Handed:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """It is durable that a subscription has handled all through a position."""
+    """It is durable that a subscription has handled all through a position, or begins behind it."""
 
     at: int
     subscription: SubscriptionId

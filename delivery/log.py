@@ -19,6 +19,9 @@ LOG_BYTES_LIMIT = 4 * 1024 * 1024 * 1024
 SEGMENT_ENTRIES = 1_000
 """The sizes of so many entries are remembered together."""
 
+CUT_AT_MOST = 10_000
+"""The next step goes on: what is deleted at once holds up whatever else is to be written."""
+
 CUT_AT_LEAST = 100
 """Entries that are cut together: each cut is a row, and a deletion."""
 
@@ -49,7 +52,7 @@ class Log:
 
     def cut_through(self, position: int, *, at_least: int = CUT_AT_LEAST) -> None:
         """Forget the entries at a position and before, once they are so many."""
-        position = min(position, self.last)
+        position = min(position, self.last, self.cut + CUT_AT_MOST)
         if position - self.cut < at_least:
             return
         self.cut = position

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -49,6 +50,17 @@ class _SequenceRow(Struct, array_like=True):
     """The serial of the next message."""
 
 
+class Progress(NamedTuple):
+    """How far a message is."""
+
+    mailboxes: int
+    """How many get it, as far as servers have confirmed it."""
+    servers: int
+    """How many servers have some of these."""
+    pending: tuple[ServerId, ...]
+    """Servers that have not confirmed it; sorted."""
+
+
 class _ParcelRow(Struct, array_like=True):
     """A parcel that is not settled. Its row is its place in the log of this server."""
 
@@ -67,6 +79,13 @@ class _ParcelRow(Struct, array_like=True):
     def is_settled(self) -> bool:
         """Whether all to whom it was posted have confirmed it."""
         return UNCONFIRMED not in self.posted.values()
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        served = [count for count in (self.mailboxes, *self.posted.values()) if count > 0]
+        pending = sorted(server for server, count in self.posted.items() if count == UNCONFIRMED)
+        return Progress(sum(served), len(served), tuple(pending))
 
 
 @dataclass(slots=True)
@@ -261,22 +280,33 @@ class Origin:
 
     def wait(self, ticket: int, name: str) -> list[Answer]:
         """Let one more caller wait until a message is settled; what to tell at once, where it was settled before."""
+        position = self._position_of(name)
+        if position is None:
+            return [Settled(ticket, name, None, None)]
+        self._waiting.setdefault(position, []).append((ticket, name))
+        return self.settle(position)
+
+    def progress(self, name: str) -> Progress | None:
+        """How far a message is; None where it is settled, or was never accepted here."""
+        position = self._position_of(name)
+        return None if position is None else self._parcels[position].progress
+
+    def _position_of(self, name: str) -> int | None:
         for position, row in self._parcels.items():
             targets = self._rows[row.sequence].targets
             for serial in range(row.first_serial, row.first_serial + row.messages):
                 if message_id(serial, targets, row.sequence, row.incarnation) == name:
-                    self._waiting.setdefault(position, []).append((ticket, name))
-                    return self.settle(position)
-        return [Settled(ticket, name, None, None)]
+                    return position
+        return None
 
     def settle(self, position: int) -> list[Answer]:
         """What callers are to be told of a parcel, where it is settled; it is forgotten after all before it."""
         row = self._parcels[position]
         if not row.is_settled:
             return []
-        served = [count for count in (row.mailboxes, *row.posted.values()) if count]
+        progress = row.progress
         answers: list[Answer] = [
-            Settled(ticket, name, sum(served), len(served), row.unknown)
+            Settled(ticket, name, progress.mailboxes, progress.servers, row.unknown)
             for ticket, name in self._waiting.pop(position, ())
         ]
         unsettled = self._sequences[row.sequence].unsettled

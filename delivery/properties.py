@@ -5,7 +5,7 @@
 
 At rest means: all servers are up, nothing is under way, and every stream that is open has been handed all there is.
 What must come *some time* is missing only then; what must never happen is wrong at any time.
-What is forgiven, and to whom, `delivery.hindsight` says. Each costs n log n in the history, where the history is right.
+What is forgiven, and to whom, `delivery.hindsight` says.
 Source: delivery.md section 2.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from delivery.hindsight import NOTHING, First, Hindsight, Reading, Runs, Sent
+from delivery.hindsight import NOTHING, First, Hindsight, Reached, Reading, Runs, Sent
 from delivery.history import Acknowledged, GapTold, Handed, History, Sizes, StreamBegan, SubscriptionId
 from delivery.model import Position, TargetSet
 from namegraph import ServerId
@@ -78,10 +78,10 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
         for sent in past.messages.values()
         if sent.again
     ]
-    position_of: dict[tuple[SubscriptionId, int, str], Position] = {}
     message_at: dict[tuple[ServerId, int, Position], str] = {}
     for reading in past.readings:
         subscription = reading.subscription
+        position_of: dict[str, Position] = {}
         for place, handed in reading.handed():
             message_id = handed.message_id
             sent = past.messages.get(message_id)
@@ -92,7 +92,7 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
                 wrong.append("handed before it was accepted")
             elif sent.accepted.payload != handed.payload:
                 wrong.append("handed with another payload than was accepted")
-            position = position_of.setdefault((subscription, reading.log, message_id), handed.position)
+            position = position_of.setdefault(message_id, handed.position)
             if position != handed.position:
                 wrong.append(f"handed at {_at(handed.position)} and at {_at(position)}")
             there = message_at.setdefault((subscription.server, reading.log, handed.position), message_id)
@@ -114,7 +114,7 @@ def p2_audience(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:
         for run in past.runs
         for subscription in [run.reading.subscription]
         for each in run.in_order
-        if each.sent.place > run.reading.floor and not past.is_reached(run.reading.mailbox, each.sent)
+        if each.sent.place > run.reading.floor and not past.is_reached(run.reading, each.sent)
     ]
     if is_at_rest:
         violations += [
@@ -248,7 +248,7 @@ def _losses(past: Hindsight) -> Iterator[tuple[Sent, Reading]]:
         reading = run.reading
         if reading.open_stream is None:
             continue
-        for targets, spans in past.certain_reach(reading.mailbox).items():
+        for targets, spans in past.certain_reach(reading.mailbox, reading.began, past.length):
             for span in spans:
                 for sent in _accepted_between(
                     past.by_targets.get(targets, []), max(span.since, reading.began), span.until
@@ -297,9 +297,9 @@ def _left_out(past: Hindsight, run: Runs, all_sent: list[Sent], firsts: list[Fir
     reading = run.reading
     lowest = min(firsts, key=lambda each: each.sent.accepted.serial).sent
     highest = max(firsts, key=lambda each: each.sent.accepted.serial).sent
-    for span in past.certain_reach(reading.mailbox).get(lowest.accepted.targets, []):
-        since, until = max(span.since, lowest.place, reading.floor), min(span.until, highest.place)
-        for sent in _accepted_between(all_sent, since, until):
+    since, until = max(lowest.place, reading.floor, reading.opened), highest.place
+    for span in past.spans(reading.mailbox, Reached(lowest.accepted.targets, is_certain=True), since, until):
+        for sent in _accepted_between(all_sent, max(since, span.since), min(until, span.until)):
             _, behind = run.around(sent)
             if (
                 behind is not None

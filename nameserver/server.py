@@ -14,7 +14,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
@@ -23,14 +23,15 @@ from typing import Any, NamedTuple
 import grpc
 from grpc_reflection.v1alpha import reflection
 
+from delivery.server import Server
 from namegraph import (
     CommittedState,
     CoreQueries,
     InconsistentStateError,
+    LogRecord,
     Reason,
     Refusal,
     RefusedError,
-    ServerCore,
     ServerId,
 )
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
@@ -42,6 +43,8 @@ from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.port_check import ListenError, check_address
 from nameserver.config.settings import Settings, SettingsError
+from nameserver.deliveries.desk import Desk
+from nameserver.delivery_service import DELIVERY_SERVICE, PATIENT_METHODS, delivery_service_handlers
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.database_identity import refuse_mistaken
 from nameserver.driver.gc_tuning import growing_graph, tune_collector
@@ -60,15 +63,17 @@ from nameserver.transport.peer_transport import PeerTransport
 from resolver.census import Census
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
+from resolver.reach import GraphReach
 from storage.damage import contradictory
 from storage.errors import ServerNotNamedError, StorageError
 from storage.open import open_store
-from storage.store import Store
+from storage.store import LogWanted, Store
 
 RECEIVED_MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
 """Room for the largest atomic update (APPLY_OPERATIONS_LIMIT); what is larger comes as a stream."""
 
-CLIENT_CALLS_AT_ONCE = 6_000
+CLIENT_CALLS_AT_ONCE = 4_000
+DELIVERY_CALLS_AT_ONCE = 2_000
 PEER_CALLS_AT_ONCE = 1_900
 RELAYED_CALLS_AT_ONCE = 1_900
 ADMIN_CALLS_AT_ONCE = 50
@@ -204,7 +209,7 @@ async def serve(
 async def _serve(
     servers: Servers,
     settings: Settings,
-    core: ServerCore,
+    core: Server,
     store: Store,
     threads: Threads,
     planned_end: PlannedEnd,
@@ -271,7 +276,7 @@ def _open(
     telemetry: ExitStack,
     servers: Servers,
     settings: Settings,
-    core: ServerCore,
+    core: Server,
     reads: CommittedState,
     run_loop: RunLoop,
     transport: PeerTransport,
@@ -297,25 +302,35 @@ def _open(
     except TelemetryError as error:
         raise StartError(str(error)) from None
     names, questions = _asked_of_names(reads, resolver, filling, run_loop, directory)
+    desk = Desk(core, run_loop, is_in_reach=directory.is_in_reach)
+    messages = delivery_service_handlers(core=reads, machine=desk, directory=directory)
     admin = admin_service_handlers(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end
     )
     request_bytes = RequestBytes()
 
-    def add(server: grpc.aio.Server, service: str, handlers: dict[str, Any], count: int) -> None:
-        found = guarded(handlers, places=Places(count), request_bytes=request_bytes)
+    def add(
+        server: grpc.aio.Server,
+        service: str,
+        handlers: dict[str, Any],
+        count: int,
+        patient: Collection[str] = (),
+    ) -> None:
+        found = guarded(handlers, places=Places(count), request_bytes=request_bytes, patient=patient)
         if service != reflection.SERVICE_NAME:
             found = calls.followed(service, found)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
 
-    relayed = [f"/{NAME_SERVICE}/{name}" for name in names] + [f"/{PEER_SERVICE}/{name}" for name in questions]
+    services_of_homes = {NAME_SERVICE: names, DELIVERY_SERVICE: messages, PEER_SERVICE: questions}
+    relayed = [f"/{service}/{name}" for service, found in services_of_homes.items() for name in found]
     relays = RelayedCalls(directory, methods=relayed, places=Places(RELAYED_CALLS_AT_ONCE))
     public = servers.public
     public.add_generic_rpc_handlers((relays,))
     add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE)
+    add(public, DELIVERY_SERVICE, messages, DELIVERY_CALLS_AT_ONCE, PATIENT_METHODS)
     add(public, PEER_SERVICE, {**peer_service_handlers(transport), **questions}, PEER_CALLS_AT_ONCE)
     add(public, ADMIN_SERVICE, admin.here, ADMIN_CALLS_AT_ONCE)
-    services = (NAME_SERVICE, ADMIN_SERVICE, PEER_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
+    services = (NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE, PEER_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
     for server in servers.all:
         add(server, HEALTH_SERVICE, health.handlers(), HEALTH_CALLS_AT_ONCE)
         add(server, reflection.SERVICE_NAME, reflection_handlers(services), REFLECTION_CALLS_AT_ONCE)
@@ -326,7 +341,7 @@ def _open(
 
 async def _drain(
     servers: Servers,
-    core: ServerCore,
+    core: Server,
     health: Health,
     run_loop: RunLoop,
     transport: PeerTransport,
@@ -373,7 +388,7 @@ def _unwritten_at_end(run_loop: RunLoop) -> str:
     )
 
 
-def _restore(settings: Settings) -> tuple[Store, ServerCore]:
+def _restore(settings: Settings) -> tuple[Store, Server]:
     try:
         store = _open_store(settings)
     except StorageError as error:
@@ -381,7 +396,8 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
     try:
         refuse_mistaken(store, settings)
         with growing_graph():
-            core = ServerCore.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
+            core = Server.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
+            core.begin_delivery(GraphReach, _log_entries(store, core.delivery.needed()))
     except StorageError as error:
         store.close()
         raise StartError(str(error)) from None
@@ -395,6 +411,19 @@ def _restore(settings: Settings) -> tuple[Store, ServerCore]:
         store.close()
         raise StartError(f"the configuration names a new peer, but {error.refusal.message}") from None
     return store, core
+
+
+def _log_entries(store: Store, positions: list[int]) -> Iterator[LogRecord]:
+    """The entries of the log at some positions, which are sorted; raises `StorageError`."""
+    wanted = set(positions)
+    after = positions[0] - 1 if positions else 0
+    while wanted:
+        found = store.read_log(LogWanted(after, through=max(wanted)))
+        if not found:
+            raise InconsistentStateError(f"the log lacks a parcel that is not settled, at {min(wanted)}")
+        after = found[-1].position
+        yield from (record for record in found if record.position in wanted)
+        wanted = {position for position in wanted if position > after}
 
 
 def _open_store(settings: Settings) -> Store:
@@ -449,12 +478,12 @@ def _asked_of_names(
     return names, questions
 
 
-def _tell_serving(announce: Callable[[str], None], core: ServerCore, address: str) -> None:
+def _tell_serving(announce: Callable[[str], None], core: Server, address: str) -> None:
     announce(_line(core, address))
     say(logging.INFO, "serving", f"calls are accepted on {address}", listen=address, revision=core.revision)
 
 
-def _line(core: ServerCore, address: str) -> str:
+def _line(core: Server, address: str) -> str:
     return f"serving {','.join(core.subnets)} on {address}"
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from namegraph import (
     ArcRecord,
     ChangeRecord,
+    LogRecord,
     NodeIndex,
     NodeRecord,
     OutcomeRecord,
@@ -23,7 +24,7 @@ from namegraph import (
 )
 from storage.errors import DatabaseInUseError
 from storage.identity import settle_identity
-from storage.store import ChangesFound, ChangesWanted
+from storage.store import LOG_RECORDS_PER_READ, ChangesFound, ChangesWanted, LogWanted
 
 
 @dataclass(slots=True)
@@ -38,6 +39,7 @@ class MemoryDatabase:
     outcomes: dict[RequestId, OutcomeRecord] = field(default_factory=dict)
     protocol: dict[tuple[str, str], ProtocolRow] = field(default_factory=dict)
     changes: dict[int, ChangeRecord] = field(default_factory=dict)
+    log: dict[int, LogRecord] = field(default_factory=dict)
     holder: MemoryStore | None = None
 
 
@@ -105,6 +107,10 @@ class MemoryStore:
         if records.forget_changes_through is not None:
             for number in [number for number in database.changes if number <= records.forget_changes_through]:
                 del database.changes[number]
+        database.log.update((record.position, record) for record in records.log)
+        if records.cut_log_through is not None:
+            for position in [position for position in database.log if position <= records.cut_log_through]:
+                del database.log[position]
         if records.counter is not None:
             database.counter = records.counter
 
@@ -121,6 +127,21 @@ class MemoryStore:
             and wanted.revision in (None, changes[number].revision)
         ]
         return ChangesFound(found[: wanted.limit], min(changes, default=None), max(changes, default=None))
+
+    def read_log(self, wanted: LogWanted) -> list[LogRecord]:
+        """See `Store`."""
+        self._check_open()
+        log = self._database.log
+        last = max(log, default=0) if wanted.through is None else wanted.through
+        positions = [position for position in sorted(log) if wanted.after < position <= last]
+        found: list[LogRecord] = []
+        size = 0
+        for position in positions[:LOG_RECORDS_PER_READ]:
+            found.append(log[position])
+            size += len(log[position].encoded)
+            if size >= wanted.bytes_limit:
+                break
+        return found
 
     def probe(self) -> None:
         """See `Store`."""

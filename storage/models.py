@@ -110,6 +110,19 @@ class ChangeRow(Base):
     checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
+class LogRow(Base):
+    """`LogRecord`. In SQLite its position is the row's own, so the newest is appended."""
+
+    __tablename__ = "log"
+
+    position: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False
+    )
+    audience: Mapped[int] = mapped_column(BigInteger)
+    encoded: Mapped[bytes] = mapped_column(LargeBinary)
+    checksum: Mapped[int | None] = mapped_column(BigInteger)
+
+
 class ProtocolTableRow(Base):
     """`ProtocolRow`. Its value may be a letter of several megabytes, so the index by key is apart in SQLite too: a
     table that is its own index reads the whole of each row whose key a search compares with.
@@ -138,4 +151,5 @@ ARCS = table_of(ArcRow)
 VIRTUAL_NODES = table_of(VirtualNodeRow)
 OUTCOMES = table_of(OutcomeRow)
 CHANGES = table_of(ChangeRow)
+LOG = table_of(LogRow)
 PROTOCOL_ROWS = table_of(ProtocolTableRow)

@@ -43,7 +43,7 @@ from storage.errors import (
     NotOurDatabaseError,
     StorageError,
 )
-from storage.models import ARCS, CHANGES, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
+from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row, Slice, sealed
 from storage.schema import require_newest
 from storage.sql_store import Generation, ServerState, SqlStore, open_sql_store, stored_server, stored_state
@@ -330,7 +330,7 @@ def _incoming(table: Table) -> tuple[Table, str]:
 
 
 _UPSERTS: Mapping[Table, str] = {
-    table: _upsert(table) for table in (NODES, ARCS, VIRTUAL_NODES, OUTCOMES, PROTOCOL_ROWS, CHANGES)
+    table: _upsert(table) for table in (NODES, ARCS, VIRTUAL_NODES, OUTCOMES, PROTOCOL_ROWS, CHANGES, LOG)
 }
 _DELETES: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES)}
 

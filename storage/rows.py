@@ -13,10 +13,19 @@ from zlib import crc32
 
 from sqlalchemy import Table
 
-from namegraph import ArcRecord, ChangeRecord, NodeKind, NodeRecord, OutcomeRecord, ProtocolRow, VirtualNodeRecord
+from namegraph import (
+    ArcRecord,
+    ChangeRecord,
+    LogRecord,
+    NodeKind,
+    NodeRecord,
+    OutcomeRecord,
+    ProtocolRow,
+    VirtualNodeRecord,
+)
 from storage.checksums import IMPOSSIBLE_VALUES, arc_checksum, checksum_of, pack_arc
 from storage.errors import RESTORE, DatabaseDamagedError
-from storage.models import ARCS, CHANGES, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
+from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 
 Row = tuple[Any, ...]
 Slice = Sequence[Row]
@@ -64,6 +73,11 @@ def read_outcomes(slices: Iterable[Slice], *, database: str) -> Iterator[Outcome
 def read_changes(slices: Iterable[Slice], *, database: str) -> Iterator[ChangeRecord]:
     """Make records of changes."""
     return (_new(ChangeRecord, row) for row in _unsealed(CHANGES, slices, database))
+
+
+def read_log(slices: Iterable[Slice], *, database: str) -> Iterator[LogRecord]:
+    """Make records of the log of messages."""
+    return (_new(LogRecord, row) for row in _unsealed(LOG, slices, database))
 
 
 def read_protocol_rows(slices: Iterable[Slice], *, database: str) -> Iterator[ProtocolRow]:

@@ -13,17 +13,18 @@ from typing import Protocol
 
 from sqlalchemy import Connection, Select, Table, delete, func, insert, select, update
 
-from namegraph import Records, ServerId, StoredState
+from namegraph import LogRecord, Records, ServerId, StoredState
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.deletions import part_deletions
 from storage.errors import DatabaseInterruptedError, DatabaseLostError
 from storage.identity import settle_identity
-from storage.models import ARCS, CHANGES, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, SERVER_KEY, VIRTUAL_NODES
+from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, SERVER_KEY, VIRTUAL_NODES
 from storage.rows import (
     Row,
     Slice,
     read_arcs,
     read_changes,
+    read_log,
     read_nodes,
     read_outcomes,
     read_protocol_rows,
@@ -31,7 +32,7 @@ from storage.rows import (
     refuse_row,
 )
 from storage.schema import bring_up_to_date
-from storage.store import ChangesFound, ChangesWanted
+from storage.store import LOG_RECORDS_PER_READ, ChangesFound, ChangesWanted, LogWanted
 
 
 class SqlEngine(Protocol):
@@ -228,6 +229,31 @@ class SqlStore:
             newest = engine.connection.execute(select(func.max(columns.number))).scalar_one()
         return ChangesFound(list(read_changes([rows], database=engine.database)), oldest, newest)
 
+    def read_log(self, wanted: LogWanted) -> list[LogRecord]:
+        """See `Store`."""
+        assert not self._is_closed, "the store is closed"
+        engine, columns = self._engine, LOG.c
+        conditions = [columns.position > wanted.after]
+        if wanted.through is not None:
+            conditions.append(columns.position <= wanted.through)
+        # No engine reads a value to tell its length, and SQLite goes no further than it is asked to.
+        lengths = (
+            select(columns.position, func.length(columns.encoded))
+            .where(*conditions)
+            .order_by(columns.position)
+            .limit(LOG_RECORDS_PER_READ)
+        )
+        last, size = wanted.after, 0
+        with engine.translate_errors(), engine.connection.begin():
+            with engine.connection.execute(lengths) as found:
+                for position, length in found:
+                    last, size = position, size + length
+                    if size >= wanted.bytes_limit:
+                        break
+            piece = select(LOG).where(columns.position > wanted.after, columns.position <= last)
+            rows = [tuple(row) for row in engine.connection.execute(piece.order_by(columns.position))]
+        return list(read_log([rows], database=engine.database))
+
     def commit(self, records: Records) -> None:
         """See `Store`."""
         assert not self._is_closed, "the store is closed"
@@ -305,6 +331,7 @@ class SqlStore:
             (OUTCOMES, records.outcomes),
             (PROTOCOL_ROWS, records.protocol),
             (CHANGES, records.changes),
+            (LOG, records.log),
         )
         for table, rows in tables:
             kept, gone = part_deletions(table, rows)
@@ -318,3 +345,5 @@ class SqlStore:
             )
         if records.forget_changes_through is not None:
             self._engine.connection.execute(delete(CHANGES).where(CHANGES.c.number <= records.forget_changes_through))
+        if records.cut_log_through is not None:
+            self._engine.connection.execute(delete(LOG).where(LOG.c.position <= records.cut_log_through))

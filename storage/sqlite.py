@@ -38,7 +38,7 @@ from storage.errors import (
 )
 from storage.file_lock import FileLock, lock_path
 from storage.inspection import file_size, inspect, log_path, refuse_foreign
-from storage.models import ARCS, CHANGES, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
+from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row, Slice, sealed
 from storage.sql_store import Generation, ServerState, SqlStore, open_sql_store
 
@@ -335,6 +335,10 @@ def _plain_changes(records: Sequence[Row]) -> list[Row]:
     return sealed(CHANGES, records)
 
 
+def _plain_log(records: Sequence[Row]) -> list[Row]:
+    return sealed(LOG, records)
+
+
 def _plain_protocol_rows(records: Sequence[Row]) -> list[Row]:
     return sealed(PROTOCOL_ROWS, records)
 
@@ -346,6 +350,7 @@ _WRITING: Mapping[Table, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
     OUTCOMES: (_upsert(OUTCOMES), _plain_outcomes),
     PROTOCOL_ROWS: (_upsert(PROTOCOL_ROWS), _plain_protocol_rows),
     CHANGES: (_upsert(CHANGES), _plain_changes),
+    LOG: (_upsert(LOG), _plain_log),
 }
 
 _DELETING: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from namegraph import ChangeRecord, Records, ServerId, StoredState
+from namegraph import ChangeRecord, LogRecord, Records, ServerId, StoredState
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,25 @@ class ChangesFound(NamedTuple):
     oldest: int | None
     """The number of the oldest that is kept; None where none is."""
     newest: int | None
+
+
+LOG_BYTES_PER_READ = 4 * 1024 * 1024
+"""As much as a reader's buffer is worth, and what one reading may hold up the next commit for."""
+
+LOG_RECORDS_PER_READ = 1_000
+"""No reading gives more, however small they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogWanted:
+    """Which piece of the log of messages to read."""
+
+    after: int
+    """Larger positions only."""
+    through: int | None = None
+    """This position and smaller ones only."""
+    bytes_limit: int = LOG_BYTES_PER_READ
+    """The record with which those found have this many bytes of `encoded` is the last."""
 
 
 class Store(Protocol):
@@ -55,11 +74,20 @@ class Store(Protocol):
         """Return records of changes, the oldest first. Raises `StorageError`; not beside what `load` returned."""
         ...
 
+    def read_log(self, wanted: LogWanted) -> list[LogRecord]:
+        """Return records of the log of messages, sorted by position: at least one where there is one.
+
+        Fewer than the limits allow does not mean that there are no more. Raises `StorageError`; not beside what `load`
+        returned.
+        """
+        ...
+
     def commit(self, records: Records) -> None:
         """Make the records durable, all or none; on return they survive a power loss.
 
         A later row of the same key replaces an earlier one, in the records as in the database; where the last one is an
-        arc of version 0 or a protocol row without a value, none is left. Outcomes are forgotten last. Raises
+        arc of version 0 or a protocol row without a value, none is left. Outcomes,
+        changes and entries of the log are forgotten last. Raises
         `StorageError`: then nothing was stored and a later call may succeed, except after `DatabaseLostError`, which is
         final. After `DatabaseInterruptedError`, and where a disk failed to flush, the records may come back whole: the
         caller commits the very same records again before any others.

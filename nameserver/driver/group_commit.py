@@ -12,14 +12,36 @@ import asyncio
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
+from typing import NamedTuple
 
-from namegraph import Committed, Outcome, Reason, Records, Refusal, ServerId
+from delivery.events import Answer
+from namegraph import Committed, Lane, Outcome, Reason, Records, Refusal, ServerId
+
+
+class Flow(NamedTuple):
+    """One lane of what this server and another one say to each other; numbers are those of one direction."""
+
+    server: ServerId
+    lane: Lane
+
+
+ROWS_OF_A_PARCEL = 100
+"""What a parcel takes is as much as so many rows of other kinds."""
 
 
 class Batch:
     """One batch of records and its waiters."""
 
-    __slots__ = ("first_letters", "handled_before", "held_reads", "is_of_long_step", "records", "replies", "revision")
+    __slots__ = (
+        "answers",
+        "first_letters",
+        "handled_before",
+        "held_reads",
+        "is_of_long_step",
+        "records",
+        "replies",
+        "revision",
+    )
 
     def __init__(self) -> None:
         self.records = Records()
@@ -29,20 +51,26 @@ class Batch:
         """Whether readers see the state before it until it is durable."""
         self.replies: list[tuple[asyncio.Future[Outcome], Outcome]] = []
         self.held_reads: list[asyncio.Future[Refusal | None]] = []
-        self.first_letters: dict[ServerId, int] = {}
+        self.answers: list[Answer] = []
+        """What callers of the delivery half are told once the records are durable."""
+        self.first_letters: dict[Flow, int] = {}
         """The number of the first letter to each server that rests on these records or was sent after them."""
-        self.handled_before: dict[ServerId, int] = {}
+        self.handled_before: dict[Flow, int] = {}
         """Of each server whose letters caused these records: the number of the last letter before those."""
 
     def concerns_peers(self) -> bool:
         """Whether another server waits for these records."""
         return bool(self.first_letters or self.handled_before)
 
+    def peers(self) -> dict[ServerId, None]:
+        """The servers for which something may leave once the records are durable."""
+        return dict.fromkeys(flow.server for flow in self.first_letters | self.handled_before)
+
     def row_count(self) -> int:
         """How much there is to write."""
         records = self.records
         graph_rows = len(records.nodes) + len(records.arcs) + len(records.virtual_nodes)
-        return graph_rows + len(records.outcomes) + len(records.protocol)
+        return graph_rows + len(records.outcomes) + len(records.protocol) + ROWS_OF_A_PARCEL * len(records.log)
 
     def release(self) -> None:
         """Say that the records are durable."""
@@ -123,28 +151,33 @@ class Batches:
         """What was being written is durable."""
         self._flushing = None
 
-    def first_letter_held(self, receiver: ServerId) -> int | None:
+    def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
         """The number of the first letter to a server that waits for one of them."""
-        held = (batch.first_letters.get(receiver) for batch in self)
+        held = (batch.first_letters.get(Flow(receiver, lane)) for batch in self)
         return min((number for number in held if number is not None), default=None)
 
-    def handled_before(self, sender: ServerId) -> int | None:
+    def handled_before(self, sender: ServerId, lane: Lane) -> int | None:
         """The number of the last letter of a sender before those whose records wait."""
-        return next((batch.handled_before[sender] for batch in self if sender in batch.handled_before), None)
+        flow = Flow(sender, lane)
+        return next((batch.handled_before[flow] for batch in self if flow in batch.handled_before), None)
 
     def begin_channels_again(self, peers: Collection[ServerId]) -> None:
         """Forget what was known by numbers of before, and let nothing of the new ones leave before all is durable."""
         for batch in self:
-            for peer in peers:
-                batch.first_letters.pop(peer, None)
-                batch.handled_before.pop(peer, None)
+            for flow in _flows_of(peers):
+                batch.first_letters.pop(flow, None)
+                batch.handled_before.pop(flow, None)
         self.hold_letters_to(peers)
 
     def hold_letters_to(self, peers: Iterable[ServerId]) -> None:
         """Let no letter leave before all is durable."""
         newest = self.newest
         if newest is not None:
-            newest.first_letters |= dict.fromkeys(peers, 1)
+            newest.first_letters |= dict.fromkeys(_flows_of(peers), 1)
+
+
+def _flows_of(peers: Iterable[ServerId]) -> list[Flow]:
+    return [Flow(peer, lane) for peer in peers for lane in Lane]
 
 
 def outcome_unknown(why: str) -> Refusal:

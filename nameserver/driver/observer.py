@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from delivery.events import DeliveryEvent
 from namegraph import Command, Effects, Event, Outcome
 
 
@@ -14,7 +15,7 @@ class Observer:
     def answered(self, command: Command, outcome: Outcome) -> None:
         """The outcome of a command leaves: it is durable, or a refusal."""
 
-    def stepped(self, event: Event, effects: Effects, seconds: float, *, was_long: bool) -> None:
+    def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         """A step was taken; `was_long`: in a thread of its own, while the event loop went on."""
 
     def commit_began(self, rows: int) -> None:

@@ -21,7 +21,9 @@ letters of other servers wait. Where that lasts, these are told, and all callers
 One flush that works ends it. A server that has nothing to write looks now and then whether it could, and refuses
 updates while it could not; reads go on. A database that is lost for good ends the server.
 
-Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait.
+Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait. So
+it is with both lanes, each by its own numbers. A post that came may be handled in any later step: which numbers have
+risen is asked of the core after each step, and receipts follow from that alone.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from delivery.events import Answer, CloseParcels, DeliveryEvent
+from delivery.server import ServerEffects
 from namegraph import (
     AddPeer,
     Channels,
@@ -44,6 +48,8 @@ from namegraph import (
     Effects,
     Event,
     ImportCommand,
+    Lane,
+    LogRecord,
     Outcome,
     PeerMessage,
     PeerMet,
@@ -61,10 +67,10 @@ from namegraph import (
     refuse,
 )
 from nameserver.driver.gc_tuning import growing_graph
-from nameserver.driver.group_commit import Batch, Batches, outcome_unknown, unavailable
+from nameserver.driver.group_commit import Batch, Batches, Flow, outcome_unknown, unavailable
 from nameserver.driver.observer import Observer
 from storage.errors import DatabaseLostError, StorageError
-from storage.store import ChangesFound, ChangesWanted
+from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 WAITING_ROWS_LIMIT = 1_000_000
 """Rows that may wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
@@ -93,7 +99,6 @@ class Core(Protocol):
     """The part of the core that the loop drives."""
 
     server: ServerId
-    channels: Channels
     told_revision: str | None
     """What to tell as the newest revision, where that is not the newest one in memory."""
 
@@ -109,7 +114,10 @@ class Core(Protocol):
     def next_deadline(self) -> float | None:
         """When the core wants a `Tick`, on the clock of `step`'s `now`."""
 
-    def step(self, event: Event, now: float) -> Effects:
+    def channels_of(self, lane: Lane) -> Channels:
+        """The channels of one lane."""
+
+    def step(self, event: Event | DeliveryEvent, now: float) -> Effects:
         """Take one event."""
 
 
@@ -126,6 +134,22 @@ class LongSteps(Protocol):
         """The earliest of these steps is durable; or the latest one has left nothing to be made durable."""
 
 
+class DeliveryDesk(Protocol):
+    """Whoever speaks with the callers of the delivery half."""
+
+    def has_open(self) -> bool:
+        """Whether messages wait for the next parcel."""
+
+    def answer(self, answers: Iterable[Answer]) -> None:
+        """Tell callers: what they are told is durable."""
+
+    def fail(self, answers: Iterable[Answer], why: str) -> None:
+        """Tell callers that it is not known when the database can be written."""
+
+    def logged_through(self, through: int) -> None:
+        """The log is durable through a position."""
+
+
 class DurableStore(Protocol):
     """The part of a store that the loop uses."""
 
@@ -138,16 +162,19 @@ class DurableStore(Protocol):
     def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
         """Read the record of changes; raises `StorageError`."""
 
+    def read_log(self, wanted: LogWanted) -> list[LogRecord]:
+        """Read entries of the log of messages; raises `StorageError`."""
+
 
 class Unfinished(NamedTuple):
     """What must not leave while a step is carried out in another thread."""
 
-    event: Event
+    event: Event | DeliveryEvent
     """What the step is about."""
-    left_through: dict[ServerId, int]
-    """By receiver: the last letter that could leave before it; none where letters are numbered anew."""
-    handled_through: int
-    """The last letter of the same sender before it, where it is about a letter."""
+    left_through: dict[Flow, int]
+    """To others: the last letter that could leave before it; none where letters are numbered anew."""
+    handled_through: dict[Flow, int]
+    """From others: the last letter that was handled before it; none where letters are numbered anew."""
 
 
 class Waiting(NamedTuple):
@@ -180,9 +207,9 @@ class RunLoop:
         self._stepper = stepper
         self._long_step: asyncio.Future[None] | None = None
         """There while a step is carried out in another thread."""
-        self._unfinished = Unfinished(Tick(), {}, 0)
+        self._unfinished = Unfinished(Tick(), {}, {})
         """What of it must not leave."""
-        self._later: deque[Event] = deque()
+        self._later: deque[Event | DeliveryEvent] = deque()
         """Events that came meanwhile."""
         self._store = store
         self._worker = worker
@@ -215,6 +242,8 @@ class RunLoop:
         self.followers: list[Callable[[Effects], None]] = []
         """Told what each step did, at once: readers that go on over several steps."""
         self.observers: list[Observer] = []
+        self.desk: DeliveryDesk | None = None
+        """None: no messages are taken."""
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
         """Told for which servers there are letters or receipts that may leave."""
 
@@ -292,13 +321,15 @@ class RunLoop:
         self._step(Tick())
         self._batches.hold_letters_to(peers)
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event | DeliveryEvent) -> None:
         """Take what no caller waits for."""
         self._step(event)
 
-    async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
+    async def take_letters(
+        self, sender: ServerId, first_number: int, letters: Iterable[bytes], lane: Lane = Lane.LETTERS
+    ) -> None:
         """Take letters of another server, in order, once there is room; those that were handled before are left out."""
-        channels = self._core.channels
+        channels = self._core.channels_of(lane)
         beginnings = channels.beginnings(sender)
         while self._is_full() or self.storage_failure is not None:
             self._room.clear()
@@ -308,22 +339,22 @@ class RunLoop:
             if channels.beginnings(sender) != beginnings:
                 return  # They were numbered by the channel before.
             if number > channels.handled_through(sender):
-                self._step(PeerMessage(sender, number, letter))
+                self._step(PeerMessage(sender, number, letter, lane))
 
-    def first_letter_held(self, receiver: ServerId) -> int | None:
+    def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
         """The number of the first letter to a server that waits for the database; None where none does."""
-        held = self._batches.first_letter_held(receiver)
+        held = self._batches.first_letter_held(receiver, lane)
         if self._long_step is None:
             return held
-        of_step = self._unfinished.left_through.get(receiver, 0) + 1
+        of_step = self._unfinished.left_through.get(Flow(receiver, lane), 0) + 1
         return of_step if held is None else min(held, of_step)
 
-    def handled_before_flush(self, sender: ServerId) -> int | None:
+    def handled_before_flush(self, sender: ServerId, lane: Lane) -> int | None:
         """The number of the last letter of a sender before those whose records wait; None where none do."""
-        handled = self._batches.handled_before(sender)
-        event = self._unfinished.event
-        is_in_step = self._long_step is not None and isinstance(event, PeerMessage) and event.sender == sender
-        return self._unfinished.handled_through if handled is None and is_in_step else handled
+        handled = self._batches.handled_before(sender, lane)
+        if self._long_step is None or handled is not None:
+            return handled
+        return self._unfinished.handled_through.get(Flow(sender, lane))
 
     def begins_again_with(self, peer: ServerId) -> bool:
         """Whether a step under way, or one that waits for it, numbers the letters to and from a server anew."""
@@ -373,6 +404,13 @@ class RunLoop:
             raise RefusedError(self._refuses_updates_because)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, self._store.read_changes, wanted)
+        except StorageError as error:
+            raise RefusedError(unavailable(str(error))) from None
+
+    async def read_log(self, wanted: LogWanted) -> list[LogRecord]:
+        """Read entries of the log of messages; raises `RefusedError` where the database fails."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, self._store.read_log, wanted)
         except StorageError as error:
             raise RefusedError(unavailable(str(error))) from None
 
@@ -438,13 +476,13 @@ class RunLoop:
     def _is_full(self) -> bool:
         return self._batches.rows_waiting() > WAITING_ROWS_LIMIT
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: Event | DeliveryEvent) -> None:
         """Take an event: at once, or in another thread where that may take long, or once such a step is over."""
         if self._bug is not None:
             raise self._bug
         if self._long_step is not None:
             self._later.append(event)
-        elif self._long_steps is not None and self._long_steps.may_take_long(event):
+        elif self._long_steps is not None and _may_take_long(self._long_steps, event):
             self._unfinished = self._unfinished_of(event)
             self._long_step = asyncio.ensure_future(self._step_elsewhere(event, self._long_steps))
             # What went wrong there ends the server, by `flush_forever`.
@@ -461,15 +499,16 @@ class RunLoop:
             self._take_effects(event, effects, is_first_meeting=is_first_meeting)
             self._tell_stepped(event, effects, seconds, was_long=False)
 
-    def _unfinished_of(self, event: Event) -> Unfinished:
-        channels, servers = self._core.channels, (*self._core.servers_met, self._core.server)
+    def _unfinished_of(self, event: Event | DeliveryEvent) -> Unfinished:
+        servers = [each for each in (*self._core.servers_met, self._core.server) if not _numbers_anew(event, each)]
+        lanes = {lane: self._core.channels_of(lane) for lane in Lane}
         return Unfinished(
             event,
-            {server: channels.left_through(server) for server in servers if not _numbers_anew(event, server)},
-            channels.handled_through(event.sender) if isinstance(event, PeerMessage) else 0,
+            {Flow(server, lane): lanes[lane].left_through(server) for lane in Lane for server in servers},
+            {Flow(server, lane): lanes[lane].handled_through(server) for lane in Lane for server in servers},
         )
 
-    async def _step_elsewhere(self, event: Event, long_steps: LongSteps) -> None:
+    async def _step_elsewhere(self, event: Event | DeliveryEvent, long_steps: LongSteps) -> None:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
         self._batches.seal()
         long_steps.hold()
@@ -494,7 +533,7 @@ class RunLoop:
             self._step(self._later.popleft())
         self._wake.set()
 
-    def _tell_stepped(self, event: Event, effects: Effects, seconds: float, *, was_long: bool) -> None:
+    def _tell_stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         for observer in self.observers:
             observer.stepped(event, effects, seconds, was_long=was_long)
 
@@ -503,10 +542,12 @@ class RunLoop:
         self._bug = bug
         self._wake.set()
 
-    def _is_first_meeting(self, event: Event) -> bool:
-        return isinstance(event, PeerMet) and self._core.channels.has_unmet_letters(event.peer)
+    def _is_first_meeting(self, event: Event | DeliveryEvent) -> bool:
+        return isinstance(event, PeerMet) and any(
+            self._core.channels_of(lane).has_unmet_letters(event.peer) for lane in Lane
+        )
 
-    def _take_effects(self, event: Event, effects: Effects, *, is_first_meeting: bool) -> None:
+    def _take_effects(self, event: Event | DeliveryEvent, effects: Effects, *, is_first_meeting: bool) -> None:
         """Let become durable what a step did, and then leave."""
         self.step_count += 1
         if self._stepped is not None:
@@ -521,9 +562,17 @@ class RunLoop:
                 self._wake.set()
             collecting.records.extend(effects.records)
             collecting.revision = self._core.revision
-            if isinstance(event, PeerMessage):
-                collecting.handled_before.setdefault(event.sender, event.number - 1)
+        elif self.desk is not None and self.desk.has_open() and self._batches.collecting is None:
+            # What waits for its parcel has no records yet: these are made when the batch is written.
+            self._batches.collecting = Batch()
+            self._batches.collecting.revision = self._core.revision
+            self._wake.set()
         batch = self._batches.newest
+        if isinstance(effects, ServerEffects) and effects.answers and self.desk is not None:
+            if batch is None:
+                self.desk.answer(effects.answers)
+            else:
+                batch.answers += effects.answers
         for reply in effects.replies:
             waiting = self._waiting.get(reply.ticket)
             if waiting is None:
@@ -533,11 +582,14 @@ class RunLoop:
                 batch.replies.append((waiter, reply.outcome))
             elif not waiter.done():
                 waiter.set_result(reply.outcome)
+        of_step = Batch() if batch is None else batch
         for letter in effects.messages:
-            if batch is not None:
-                batch.first_letters.setdefault(letter.receiver, letter.number)
-        if batch is None and effects.messages:
-            self.notify_peers({letter.receiver: None for letter in effects.messages})
+            of_step.first_letters.setdefault(Flow(letter.receiver, letter.lane), letter.number)
+        for lane in Lane:
+            for sender, handled in self._core.channels_of(lane).drain_handled_changed().items():
+                of_step.handled_before.setdefault(Flow(sender, lane), handled)
+        if batch is None and of_step.concerns_peers():
+            self.notify_peers(of_step.peers())
         if batch is not None and (len(batch.replies) >= self._expected_replies or batch.concerns_peers()):
             self._gathered.set()
         if isinstance(event, Restored):
@@ -604,6 +656,8 @@ class RunLoop:
     async def _flush_collected(self) -> None:
         if not self._batches.is_any_sealed():
             await self._gather()
+            if self.desk is not None and self.desk.has_open():
+                self._step(CloseParcels())
             self._batches.seal()
         batch = self._batches.take_next()
         retry_seconds = FIRST_RETRY_SECONDS
@@ -636,23 +690,29 @@ class RunLoop:
         collecting = self._batches.collecting
         came_meanwhile = 0 if collecting is None else len(collecting.replies)
         self._expected_replies = len(batch.replies) + came_meanwhile
-        self.notify_peers(batch.first_letters | batch.handled_before)
+        self.notify_peers(batch.peers())
         batch.release()
+        if self.desk is not None:
+            if batch.records.log:
+                self.desk.logged_through(batch.records.log[-1].position)
+            self.desk.answer(batch.answers)
 
     async def _take_own_letters(self) -> None:
         """Take what this server has written to itself, once it is durable and what was to leave with it has left."""
-        core, server = self._core, self._core.server
-        await self.between_steps()
-        handled_before = self.handled_before_flush(server)
-        handled = core.channels.handled_through(server) if handled_before is None else handled_before
-        if handled > core.channels.forgotten_through(server):
-            self._step(PeerReceived(server, handled))
-        first_held = self.first_letter_held(server)
-        for letter in list(core.channels.kept(server, after=core.channels.handled_through(server))):
-            if first_held is not None and letter.number >= first_held:
-                return
+        server = self._core.server
+        for lane in Lane:
+            channels = self._core.channels_of(lane)
             await self.between_steps()
-            self._step(PeerMessage(server, letter.number, letter.encoded))
+            handled_before = self.handled_before_flush(server, lane)
+            handled = channels.handled_through(server) if handled_before is None else handled_before
+            if handled > channels.forgotten_through(server):
+                self._step(PeerReceived(server, handled, lane))
+            first_held = self.first_letter_held(server, lane)
+            for letter in list(channels.kept(server, after=channels.handled_through(server))):
+                if first_held is not None and letter.number >= first_held:
+                    break
+                await self.between_steps()
+                self._step(PeerMessage(server, letter.number, letter.encoded, lane))
 
     def _recover(self) -> None:
         if self.storage_failure is not None:
@@ -670,18 +730,26 @@ class RunLoop:
         self.storage_failure = why
         for batch in self._batches:
             batch.fail(why)
+            if self.desk is not None:
+                self.desk.fail(batch.answers, why)
+            batch.answers = []
 
 
-def _carry_out(core: Core, event: Event, now: float) -> Effects:
+def _may_take_long(long_steps: LongSteps, event: Event | DeliveryEvent) -> bool:
+    """Parcels have limits, so what concerns messages alone takes milliseconds."""
+    return not isinstance(event, DeliveryEvent) and long_steps.may_take_long(event)
+
+
+def _carry_out(core: Core, event: Event | DeliveryEvent, now: float) -> Effects:
     with growing_graph() if _brings_much(event) else nullcontext():
         return core.step(event, now)
 
 
-def _numbers_anew(event: Event, peer: ServerId) -> bool:
+def _numbers_anew(event: Event | DeliveryEvent, peer: ServerId) -> bool:
     return isinstance(event, Restored) or (isinstance(event, PeerRestored) and event.peer == peer)
 
 
-def _brings_much(event: Event) -> bool:
+def _brings_much(event: Event | DeliveryEvent) -> bool:
     match event:
         case ImportCommand():
             return True

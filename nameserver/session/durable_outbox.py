@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from namegraph import Channels, PeerLetter, ServerId
+from namegraph import Channels, Lane, PeerLetter, ServerId
 
 
 class UndurableLetters(Protocol):
     """What of the letters still waits for the database."""
 
-    def first_letter_held(self, receiver: ServerId) -> int | None:
+    def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
         """The number of the first letter to a server that waits; None where none does."""
 
-    def handled_before_flush(self, sender: ServerId) -> int | None:
+    def handled_before_flush(self, sender: ServerId, lane: Lane) -> int | None:
         """The number of the last letter of a sender before those whose effects wait; None where none do."""
 
 
-class DurablePost:
-    """The numbered channels of the core as a crash now would leave them."""
+class DurableOutbox:
+    """The numbered channels of the core, of one lane, as a crash now would leave them."""
 
     def __init__(self, channels: Channels, undurable: UndurableLetters) -> None:
         self._channels = channels
@@ -31,7 +31,7 @@ class DurablePost:
 
     def letters_after(self, receiver: ServerId, number: int) -> Iterator[PeerLetter]:
         """The letters beyond a number that may leave, in order."""
-        first_held = self._undurable.first_letter_held(receiver)
+        first_held = self._undurable.first_letter_held(receiver, self._channels.lane)
         for letter in self._channels.kept(receiver, after=number):
             if first_held is not None and letter.number >= first_held:
                 return
@@ -39,5 +39,5 @@ class DurablePost:
 
     def handled_through(self, sender: ServerId) -> int:
         """The number of the last letter of a sender of which all that it caused is durable."""
-        before_flush = self._undurable.handled_before_flush(sender)
+        before_flush = self._undurable.handled_before_flush(sender, self._channels.lane)
         return self._channels.handled_through(sender) if before_flush is None else before_flush

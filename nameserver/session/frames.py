@@ -12,10 +12,10 @@ from typing import NamedTuple, assert_never
 
 from google.protobuf.message import DecodeError
 
-from namegraph import InvalidNameError, ServerId, Subnet, parse_subnet
+from namegraph import InvalidNameError, Lane, ServerId, Subnet, parse_subnet
 from shadowtree.v1 import peer_pb2
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 """Servers of different versions do not talk to one another."""
 
 TEXT_LIMIT = 500
@@ -100,12 +100,14 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Whole letters, in order, without gaps; at least one."""
+    """Whole letters of one lane, in order, without gaps; at least one."""
 
     session: int
     first_number: int
     letters: tuple[bytes, ...]
     handled_through: int
+    posts_handled_through: int = 0
+    lane: Lane = Lane.LETTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +119,17 @@ class LetterPart:
     part: bytes
     is_last: bool
     handled_through: int
+    posts_handled_through: int = 0
+    lane: Lane = Lane.LETTERS
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the other server's letters caused is durable through this number."""
+    """What the other server's letters caused is durable through this number, and what its posts did."""
 
     session: int
     handled_through: int
+    posts_handled_through: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,20 +223,30 @@ def encode(frame: Frame) -> bytes:
                     known=map(_wire_of_known, known),
                 )
             )
-        case Letters(session, first_number, letters, handled_through):
-            wire = message(
-                letters=message.Letters(
-                    session=session, first_number=first_number, letters=letters, handled_through=handled_through
-                )
+        case Letters():
+            letters = message.Letters(
+                session=frame.session,
+                first_number=frame.first_number,
+                letters=frame.letters,
+                handled_through=frame.handled_through,
+                posts_handled_through=frame.posts_handled_through,
             )
-        case LetterPart(session, number, part, is_last, handled_through):
-            wire = message(
-                letter_part=message.LetterPart(
-                    session=session, number=number, part=part, is_last=is_last, handled_through=handled_through
-                )
+            wire = message(letters=letters) if frame.lane is Lane.LETTERS else message(posts=letters)
+        case LetterPart():
+            part = message.LetterPart(
+                session=frame.session,
+                number=frame.number,
+                part=frame.part,
+                is_last=frame.is_last,
+                handled_through=frame.handled_through,
+                posts_handled_through=frame.posts_handled_through,
             )
-        case Receipt(session, handled_through):
-            wire = message(receipt=message.Receipt(session=session, handled_through=handled_through))
+            wire = message(letter_part=part) if frame.lane is Lane.LETTERS else message(post_part=part)
+        case Receipt(session, handled_through, posts_handled_through):
+            receipt = message.Receipt(
+                session=session, handled_through=handled_through, posts_handled_through=posts_handled_through
+            )
+            wire = message(receipt=receipt)
         case Heartbeat(session, number, heard, held_us, view, cannot_write):
             beat = message.Heartbeat(
                 session=session,
@@ -277,17 +292,16 @@ def decode(data: bytes) -> Frame | Malformed:
         case "hello":
             return _hello(wire.hello)
         case "letters":
-            letters = wire.letters
-            if not letters.letters or not letters.first_number:
-                return Malformed("letters without letters or without a number")
-            return Letters(letters.session, letters.first_number, tuple(letters.letters), letters.handled_through)
+            return _letters(wire.letters, Lane.LETTERS)
         case "letter_part":
-            part = wire.letter_part
-            if not part.part or not part.number:
-                return Malformed("an empty part of a letter, or one without a number")
-            return LetterPart(part.session, part.number, part.part, part.is_last, part.handled_through)
+            return _letter_part(wire.letter_part, Lane.LETTERS)
+        case "posts":
+            return _letters(wire.posts, Lane.POST)
+        case "post_part":
+            return _letter_part(wire.post_part, Lane.POST)
         case "receipt":
-            return Receipt(wire.receipt.session, wire.receipt.handled_through)
+            receipt = wire.receipt
+            return Receipt(receipt.session, receipt.handled_through, receipt.posts_handled_through)
         case "heartbeat":
             beat = wire.heartbeat
             return Heartbeat(
@@ -308,6 +322,21 @@ def decode(data: bytes) -> Frame | Malformed:
             return _goodbye(wire.goodbye)
         case _:
             return Malformed("a frame without content, or of a kind that is not known")
+
+
+def _letters(wire: peer_pb2.PeerFrame.Letters, lane: Lane) -> Letters | Malformed:
+    if not wire.letters or not wire.first_number:
+        return Malformed("letters without letters or without a number")
+    letters = tuple(wire.letters)
+    return Letters(wire.session, wire.first_number, letters, wire.handled_through, wire.posts_handled_through, lane)
+
+
+def _letter_part(wire: peer_pb2.PeerFrame.LetterPart, lane: Lane) -> LetterPart | Malformed:
+    if not wire.part or not wire.number:
+        return Malformed("an empty part of a letter, or one without a number")
+    return LetterPart(
+        wire.session, wire.number, wire.part, wire.is_last, wire.handled_through, wire.posts_handled_through, lane
+    )
 
 
 def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:

@@ -7,22 +7,23 @@
     any state -- goodbye, loss, or a fault that cannot be passed over --> ENDED   OPEN    letters and receipts
 
 Frames are asked for, not pushed: the shell takes `next_frame` whenever the one before has left. So a letter leaves at
-once on an idle stream, and those that come while a frame is under way go together in the next one. No copy of a letter
-is held here, only the number of the last one sent.
+once on an idle stream, and those that come while a frame is under way go together in the next one. There are two lanes
+(`session_lane.py`). A post leaves only while no letter may, and letters get between the parts of a large one. One lane
+that does not fit ends the session for both.
 
-Letters leave, and receipts are given, only for what is durable (`Post`). Within a session their numbers rise without
+Letters leave, and receipts are given, only for what is durable (`Outbox`). Within a session their numbers rise without
 gaps; what breaks this is a fault of the peer, counted and dropped, and a gap ends the session, so that the next one
 goes on from what was handled. Source: architecture.md, "Between servers"; protocol.md section 6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
-from typing import Protocol, assert_never
+from enum import Enum
+from typing import assert_never
 
-from namegraph import PeerLetter, ServerId
+from namegraph import Lane, ServerId
 from nameserver.session.frames import (
     Acquaintances,
     Frame,
@@ -38,21 +39,21 @@ from nameserver.session.frames import (
     Receipt,
     Relay,
 )
+from nameserver.session.session_events import (
+    AcquaintancesCame,
+    Faulted,
+    FaultKind,
+    HeartbeatCame,
+    LeavingCame,
+    Opened,
+    RelayCame,
+    SessionEvent,
+)
+from nameserver.session.session_lane import LIMITS, OUT_OF_TURN, OVERTAKEN, LaneLimits, Outbox, SessionLane
 from nameserver.session.session_tiebreak import SessionNumbers
 
-FRAME_BYTES_LIMIT = 256 * 1024
-"""Bytes of letters in one frame: large enough to cost little per letter, small enough that receipts get between.
-
-At a megabit a second it takes less time than the pause that is accepted; only whole frames are signs of life.
-"""
-
-FRAME_LETTERS_LIMIT = 1_000
-"""Letters in one frame: the receiver handles them in one go, and serves nobody else meanwhile."""
-
-LETTER_BYTES_LIMIT = 256 * 1024 * 1024
-"""A letter is put together in memory: room for the part of the largest import that concerns one server, compressed."""
-
-_OVERTAKEN = Goodbye(GoodbyeReason.REPLACED, "another session has gone further")
+Receipts = tuple[int, int]
+"""Through which number letters were handled, and posts."""
 
 
 class State(Enum):
@@ -63,81 +64,6 @@ class State(Enum):
     RESUMING = "resuming"
     OPEN = "open"
     ENDED = "ended"
-
-
-class FaultKind(StrEnum):
-    """What a peer did that no correct server does."""
-
-    GARBAGE = "garbage"
-    UNEXPECTED = "out of turn"
-    OLD_SESSION = "from another session"
-    REPEATED = "repeated letter"
-    OUT_OF_ORDER = "letter out of order"
-    TOO_LARGE = "letter too large"
-    UNEARNED_RECEIPT = "receipt for what was not sent"
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Both sides know each other and where to go on."""
-
-    hello: Hello
-
-
-@dataclass(frozen=True, slots=True)
-class LettersCame:
-    """Letters to handle, in order."""
-
-    first_number: int
-    letters: tuple[bytes, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReceiptCame:
-    """The other server has handled what it was sent, through this number."""
-
-    through: int
-
-
-@dataclass(frozen=True, slots=True)
-class Faulted:
-    """The other server is at fault; what it sent was dropped."""
-
-    kind: FaultKind
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatCame:
-    """The other server is there."""
-
-    heartbeat: Heartbeat
-
-
-@dataclass(frozen=True, slots=True)
-class RelayCame:
-    """The other server asks to pass a frame on, or passes one on to this server."""
-
-    relay: Relay
-
-
-@dataclass(frozen=True, slots=True)
-class AcquaintancesCame:
-    """The other server has met others since its hello, or forgotten them."""
-
-    known: tuple[KnownServer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LeavingCame:
-    """The other server is being stopped."""
-
-    grace_ms: int = 0
-    """For how long, from its goodbye on, it asks to be waited for."""
-
-
-SessionEvent = (
-    Opened | LettersCame | ReceiptCame | HeartbeatCame | RelayCame | AcquaintancesCame | LeavingCame | Faulted
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,28 +79,6 @@ class Ending:
     """Whether it showed that this server's database is an older copy of itself."""
 
 
-class Post(Protocol):
-    """The letters of this server, as far as a session needs them."""
-
-    def letters_after(self, receiver: ServerId, number: int) -> Iterator[PeerLetter]:
-        """The letters beyond a number that may leave, in order."""
-
-    def sent_through(self, receiver: ServerId) -> int:
-        """The number of the last letter there is."""
-
-    def left_through(self, receiver: ServerId) -> int:
-        """The number of the last letter that can have left."""
-
-    def is_met(self, server: ServerId) -> bool:
-        """Whether a server was met since this one started."""
-
-    def forgotten_through(self, receiver: ServerId) -> int:
-        """The number of the last letter that is not kept, because its receiver has handled it."""
-
-    def handled_through(self, sender: ServerId) -> int:
-        """The number of the last letter of a sender of which all that it caused is durable."""
-
-
 class Session:
     """One end of a session. `ending` is set once it is over."""
 
@@ -186,11 +90,12 @@ class Session:
         judge: Callable[[Hello], Goodbye | None],
         is_known_start: Callable[[Hello], bool],
         numbers: SessionNumbers,
-        post: Post,
+        outboxes: Mapping[Lane, Outbox],
+        limits: Mapping[Lane, LaneLimits] = LIMITS,
     ) -> None:
         """`introduce` gives this server's hello for a session of a number, `judge` why a peer is refused.
 
-        `is_known_start` tells whether a peer was met since it last started.
+        `is_known_start` tells whether a peer was met since it last started. Both ends keep to the same `limits`.
         """
         self.is_dialled_here = is_dialled_here
         self.state = State.GREETING if is_dialled_here else State.LISTENING
@@ -202,7 +107,10 @@ class Session:
         self._judge = judge
         self._is_known_start = is_known_start
         self._numbers = numbers
-        self._post = post
+        self._outboxes = outboxes
+        self._limits = limits
+        self._lanes: dict[Lane, SessionLane] = {}
+        """Both, once the peer has said who it is."""
         self._greeting: Hello | None = introduce(self.number) if is_dialled_here else None
         self._goodbye: Goodbye | None = None
         self._last_receipt: Receipt | None = None
@@ -213,15 +121,8 @@ class Session:
         """What the peer is told of the servers that were met here, by the hello or later."""
         self._has_met_others = False
         """Whether that is still to be told."""
-        self._sent_through = 0
-        self._sent_of_next = 0
-        """Bytes of the next letter that have left in parts."""
-        self._received_through = 0
-        """Through which letter the peer has given a receipt."""
-        self._told: int | None = None
-        """The last receipt given to the peer."""
-        self._next_expected = 0
-        self._parts = bytearray()
+        self._told: Receipts | None = None
+        """The last receipts given to the peer."""
 
     @property
     def peer(self) -> ServerId:
@@ -259,45 +160,27 @@ class Session:
         if self._has_met_others and self.is_open_there:
             self._has_met_others = False
             return Acquaintances(self.number, self._known)
-        handled_through = self._post.handled_through(self.peer)
-        if self._told is None:
-            self._next_expected = handled_through + 1
-        frame: Frame | None = self._next_letters(handled_through) if self.state is State.OPEN else None
+        receipts = self._receipts()
+        frame: Frame | None = self._next_letters(receipts) if self.state is State.OPEN else None
         if self.ending is not None:
             return self.next_frame()
-        if frame is None and handled_through != self._told:
-            frame = Receipt(self.number, handled_through)
+        if frame is None and receipts != self._told:
+            frame = Receipt(self.number, *receipts)
         if frame is not None:
-            self._told = handled_through
+            self._told = receipts
+            for lane, through in zip(self._lanes.values(), receipts, strict=True):
+                lane.tell(through)
         return frame
 
-    def _next_letters(self, handled_through: int) -> Letters | LetterPart | None:
-        together: list[bytes] = []
-        size = 0
-        for letter in self._post.letters_after(self.peer, self._sent_through):
-            if letter.number != self._sent_through + len(together) + 1:
-                self.part(_OVERTAKEN)
-                return None
-            size += len(letter.encoded)
-            if size > FRAME_BYTES_LIMIT or len(together) == FRAME_LETTERS_LIMIT:
-                if not together:
-                    return self._next_part(letter, handled_through)
-                break
-            together.append(letter.encoded)
-        if not together:
-            return None
-        first_number = self._sent_through + 1
-        self._sent_through += len(together)
-        return Letters(self.number, first_number, tuple(together), handled_through)
+    def _receipts(self) -> Receipts:
+        letters, posts = self._lanes.values()
+        return letters.handled_through(), posts.handled_through()
 
-    def _next_part(self, letter: PeerLetter, handled_through: int) -> LetterPart:
-        end = self._sent_of_next + FRAME_BYTES_LIMIT
-        part = letter.encoded[self._sent_of_next : end]
-        is_last = end >= len(letter.encoded)
-        self._sent_of_next = 0 if is_last else end
-        if is_last:
-            self._sent_through = letter.number
-        return LetterPart(self.number, letter.number, part, is_last, handled_through)
+    def _next_letters(self, receipts: Receipts) -> Letters | LetterPart | None:
+        """Those that may leave: posts only where there are no letters."""
+        letters, posts = self._lanes.values()
+        frame = letters.next_frame(self.number, receipts)
+        return frame if frame is not None or self.ending is not None else posts.next_frame(self.number, receipts)
 
     # -- what comes
 
@@ -308,12 +191,12 @@ class Session:
         match frame:
             case Hello():
                 return self._greeted(frame)
-            case Letters(session, first_number, letters, handled_through):
-                return self._numbered(session, handled_through, lambda: self._letters(first_number, letters))
-            case LetterPart(session, number, part, is_last, handled_through):
-                return self._numbered(session, handled_through, lambda: self._part(number, part, is_last=is_last))
-            case Receipt(session, handled_through):
-                return self._numbered(session, handled_through, list)
+            case Letters(session, _, _, handled_through, posts_handled_through):
+                return self._numbered(session, (handled_through, posts_handled_through), frame)
+            case LetterPart(session, _, _, _, handled_through, posts_handled_through):
+                return self._numbered(session, (handled_through, posts_handled_through), frame)
+            case Receipt(session, handled_through, posts_handled_through):
+                return self._numbered(session, (handled_through, posts_handled_through), frame)
             case Heartbeat(session):
                 return self._while_open(session, HeartbeatCame(frame))
             case Relay(session):
@@ -355,7 +238,8 @@ class Session:
             self.state = State.ENDED
             self.ending = ending
             self._greeting = None
-            self._parts = bytearray()
+            for lane in self._lanes.values():
+                lane.forget_parts()
 
     def _fault(self, kind: FaultKind, goodbye: Goodbye | None = None) -> list[SessionEvent]:
         if goodbye is not None:
@@ -363,8 +247,7 @@ class Session:
         return [Faulted(kind)]
 
     def _out_of_turn(self) -> list[SessionEvent]:
-        why = Goodbye(GoodbyeReason.MALFORMED, "a frame that does not belong where it came")
-        return self._fault(FaultKind.UNEXPECTED, why)
+        return self._fault(FaultKind.UNEXPECTED, OUT_OF_TURN)
 
     def _greeted(self, hello: Hello) -> list[SessionEvent]:
         if self.state not in (State.GREETING, State.LISTENING):
@@ -383,101 +266,67 @@ class Session:
             self._greeting = self._introduce(self.number)
             self._known = self._greeting.known
         self.hello = hello
+        self._lanes = {
+            lane: SessionLane(
+                lane, hello.server, self._outboxes[lane], self._limits[lane], part=self.part, fault=self._fault
+            )
+            for lane in Lane
+        }
         self.state = State.RESUMING
         return []
 
-    def _numbered(
-        self, session: int, handled_through: int, rest: Callable[[], list[SessionEvent]]
-    ) -> list[SessionEvent]:
+    def _numbered(self, session: int, receipts: Receipts, frame: Letters | LetterPart | Receipt) -> list[SessionEvent]:
         if self.state not in (State.RESUMING, State.OPEN):
             return self._out_of_turn()
         if session != self.number:
             return self._fault(FaultKind.OLD_SESSION)
-        events = self._resumed(handled_through) if self.state is State.RESUMING else self._receipt(handled_through)
-        return events + rest() if self.state is State.OPEN else events
+        if self.state is State.RESUMING:
+            events = self._resumed(receipts)
+        else:
+            lanes = zip(self._lanes.values(), receipts, strict=True)
+            events = [event for lane, through in lanes for event in lane.take_receipt(through)]
+        if self.state is not State.OPEN:
+            return events
+        match frame:
+            case Letters(_, first_number, letters):
+                events += self._lanes[frame.lane].take_letters(first_number, letters)
+            case LetterPart(_, number, part, is_last):
+                events += self._lanes[frame.lane].take_part(number, part, is_last=is_last)
+        return events
 
-    def _resumed(self, handled_through: int) -> list[SessionEvent]:
+    def _resumed(self, receipts: Receipts) -> list[SessionEvent]:
         assert self.hello is not None
-        left_through, forgotten_through = self._post.left_through(self.peer), self._post.forgotten_through(self.peer)
-        is_behind = handled_through < forgotten_through
+        standings = [(lane, through) for lane, through in zip(self._lanes.values(), receipts, strict=True)]
+        is_behind = any(lane.is_behind(through) for lane, through in standings)
         if is_behind and self._is_known_start(self.hello):
             # Since it started it has given a later receipt, which overtook this one on another session.
-            self.part(_OVERTAKEN)
+            self.part(OVERTAKEN)
             return []
-        if is_behind or handled_through > left_through:
-            self._part_with_older(handled_through, is_behind=is_behind)
+        is_beyond = any(lane.is_beyond(through) for lane, through in standings)
+        if is_behind or is_beyond:
+            # Whom a server has met since it started it has told nothing that it does not know of.
+            has_gone_back = is_beyond and not any(self._outboxes[lane].is_met(self.peer) for lane in Lane)
+            complaints = [why for lane, through in standings if (why := lane.complaint(through)) is not None]
+            self._part_with_older(complaints[0], is_behind=is_behind, has_gone_back=has_gone_back)
             return []
-        self._sent_through = self._received_through = handled_through
         self.state = State.OPEN
-        return [Opened(self.hello), ReceiptCame(self._received_through)]
+        return [Opened(self.hello), *(lane.resume(through) for lane, through in standings)]
 
-    def _part_with_older(self, handled_through: int, *, is_behind: bool) -> None:
+    def _part_with_older(self, why: str, *, is_behind: bool, has_gone_back: bool) -> None:
         """End a session of two servers of which one knows less of the other than it has told, or was told, before."""
-        peer, post = self.peer, self._post
-        # Whom a server has met since it started it has told nothing that it does not know of.
-        has_gone_back = handled_through > post.left_through(peer) and not post.is_met(peer)
         if self._told is None:
-            self._last_receipt = Receipt(self.number, post.handled_through(peer))
+            self._last_receipt = Receipt(self.number, *self._receipts())
         if is_behind or not has_gone_back:
-            other = (
-                f"it had handled letter {post.forgotten_through(peer)} before"
-                if is_behind
-                else f"letter {post.left_through(peer)} is the last one to it"
-            )
-            why = f"{peer} has handled letter {handled_through}, but {other}"
             self.part(
                 Goodbye(GoodbyeReason.LETTERS_LOST, f"{why}: one of the two databases is older than it should be")
             )
         else:
-            self.part(Goodbye(GoodbyeReason.GONE_BACK, f"{peer} has handled letters that are not known here any more"))
+            why = f"{self.peer} has handled letters that are not known here any more"
+            self.part(Goodbye(GoodbyeReason.GONE_BACK, why))
         assert self.ending is not None
         self.ending = replace(self.ending, has_gone_back=has_gone_back)
-
-    def _receipt(self, handled_through: int) -> list[SessionEvent]:
-        if handled_through > self._post.left_through(self.peer):
-            return self._fault(FaultKind.UNEARNED_RECEIPT)
-        # It may be more than this session has sent: letters of the one before were handled after this one had begun.
-        if handled_through <= self._received_through:
-            return []
-        self._received_through = handled_through
-        return [ReceiptCame(handled_through)]
 
     def _while_open(self, session: int, event: SessionEvent) -> list[SessionEvent]:
         if self.state is not State.OPEN:
             return self._out_of_turn()
         return self._fault(FaultKind.OLD_SESSION) if session != self.number else [event]
-
-    def _letters(self, first_number: int, letters: tuple[bytes, ...]) -> list[SessionEvent]:
-        if self._told is None or self._parts:
-            return self._out_of_turn()
-        if first_number > self._next_expected:
-            return self._gap(first_number)
-        events: list[SessionEvent] = []
-        if first_number < self._next_expected:
-            events.append(Faulted(FaultKind.REPEATED))
-            letters = letters[self._next_expected - first_number :]
-        if letters:
-            events.append(LettersCame(self._next_expected, letters))
-            self._next_expected += len(letters)
-        return events
-
-    def _part(self, number: int, part: bytes, *, is_last: bool) -> list[SessionEvent]:
-        if self._told is None:
-            return self._out_of_turn()
-        if number > self._next_expected:
-            return self._gap(number)
-        if number < self._next_expected:
-            return self._fault(FaultKind.REPEATED)
-        if len(self._parts) + len(part) > LETTER_BYTES_LIMIT:
-            why = Goodbye(GoodbyeReason.MALFORMED, f"a letter of more than {LETTER_BYTES_LIMIT} bytes")
-            return self._fault(FaultKind.TOO_LARGE, why)
-        self._parts += part
-        if not is_last:
-            return []
-        letter, self._parts = bytes(self._parts), bytearray()
-        self._next_expected += 1
-        return [LettersCame(number, (letter,))]
-
-    def _gap(self, number: int) -> list[SessionEvent]:
-        why = f"letter {number} came where {self._next_expected} was next"
-        return self._fault(FaultKind.OUT_OF_ORDER, Goodbye(GoodbyeReason.OUT_OF_ORDER, why))

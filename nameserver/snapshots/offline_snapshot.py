@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from delivery.server import Server
 from namegraph import InconsistentStateError, ServerCore, StoredState
 from nameserver.config.settings import Settings
 from nameserver.wire.snapshot_columns import encode_end, encode_piece
@@ -60,7 +61,7 @@ def _saying_what_is_wrong(settings: Settings) -> Iterator[None]:
 
 
 def _restored(state: StoredState, settings: Settings) -> ServerCore:
-    return ServerCore.restore(state, subnets=settings.subnets, peers=settings.peers)
+    return Server.restore(state, subnets=settings.subnets, peers=settings.peers)
 
 
 def _chunks(core: ServerCore) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from delivery.events import DeliveryEvent
 from namegraph import Command, Effects, Event, ImportCommand, Outcome, PeerLost, PeerMet, Refusal, UpdateCommand
 from nameserver.calls.adapters import Context
 from nameserver.driver.observer import Observer
@@ -73,7 +74,7 @@ class Metrics(Observer):
         """What is told of the calls of one method."""
         return MethodMetrics(self, (kind, service, method))
 
-    def stepped(self, event: Event, effects: Effects, seconds: float, *, was_long: bool) -> None:
+    def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         """Count it."""
         del was_long
         self.steps.labels(type(event).__name__).observe(seconds)

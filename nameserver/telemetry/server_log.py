@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from delivery.events import DeliveryEvent
 from namegraph import (
     Command,
     Committed,
@@ -103,7 +104,7 @@ class ServerLog(Observer):
 
     # -- at once
 
-    def stepped(self, event: Event, effects: Effects, seconds: float, *, was_long: bool) -> None:
+    def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         """Tell of servers that came or went, of views, of repeated requests, and of steps that took long."""
         match event:
             case PeerMet(peer):

@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from delivery.events import DeliveryEvent
 from namegraph import Command, Effects, Event, ImportCommand, Outcome, Refusal, RequestId, ServerId, UpdateCommand
 from nameserver.calls.adapters import Context
 from nameserver.driver.observer import Observer
@@ -95,7 +96,7 @@ class Traces(Observer):
             )
             self._updates[command.request_id] = _Update(span)
 
-    def stepped(self, event: Event, effects: Effects, seconds: float, *, was_long: bool) -> None:
+    def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         """See which updates have come to another phase."""
         del event, effects, seconds, was_long
         if not self._updates:

@@ -62,6 +62,7 @@ def report_on(
     link: Link,
     *,
     channels: Channels,
+    posts: Channels,
     faults: FaultCounts,
     watch: Liveness | None,
     now: float,
@@ -73,7 +74,7 @@ def report_on(
     if link.server is not None:
         waiting = channels.sent_through(link.server) - channels.forgotten_through(link.server)
         counted = faults.of(link.server)
-        for (server, kind), count in channels.faults.items():
+        for (server, kind), count in (*channels.faults.items(), *posts.faults.items()):
             if server == link.server:
                 counted[kind] += count
     return PeerReport(

@@ -26,6 +26,7 @@ from namegraph import (
     Channels,
     Event,
     Incarnations,
+    Lane,
     PeerLeaving,
     PeerLost,
     PeerMet,
@@ -39,13 +40,13 @@ from nameserver.detector.liveness import Life
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.detector.phi import DetectorLimits
 from nameserver.detector.write_health import Writing
-from nameserver.session.durable_outbox import DurablePost, UndurableLetters
+from nameserver.session.durable_outbox import DurableOutbox, UndurableLetters
 from nameserver.session.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
 from nameserver.session.handshake_policy import judge
 from nameserver.session.heartbeats import Pulse
-from nameserver.session.session import (
+from nameserver.session.session import Ending, Session
+from nameserver.session.session_events import (
     AcquaintancesCame,
-    Ending,
     Faulted,
     HeartbeatCame,
     LeavingCame,
@@ -53,7 +54,6 @@ from nameserver.session.session import (
     Opened,
     ReceiptCame,
     RelayCame,
-    Session,
     SessionEvent,
 )
 from nameserver.session.session_tiebreak import SessionNumbers, Standing, newcomer_stays
@@ -82,7 +82,11 @@ class PeerCore(Protocol):
     """The part of the core that the transport reads."""
 
     channels: Channels
+    posts: Channels
     incarnations: Incarnations
+
+    def channels_of(self, lane: Lane) -> Channels:
+        """The channels of one lane: these two."""
 
     @property
     def server(self) -> ServerId:
@@ -124,7 +128,7 @@ class PeerLoop(UndurableLetters, Protocol):
     def answer_all_waiting(self, why: str) -> None:
         """Let no caller wait any longer: it is not known when the database can be written."""
 
-    async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes]) -> None:
+    async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes], lane: Lane) -> None:
         """Have the core handle letters, in order."""
 
     def take(self, event: Event) -> None:
@@ -160,7 +164,7 @@ class PeerTransport:
         self._told_known = servers_known(core)
         """What those with whom a session is open know, or are being told."""
         self._faults = FaultCounts()
-        self._post = DurablePost(core.channels, run_loop)
+        self._outboxes = {lane: DurableOutbox(core.channels_of(lane), run_loop) for lane in Lane}
         self._numbers = SessionNumbers()
         self._start = secrets.randbits(64)
         self._starts: dict[ServerId, int] = {}
@@ -269,7 +273,10 @@ class PeerTransport:
             conversation.leave(self._leaving_grace_ms)
 
     def is_delivering(self) -> bool:
-        """Whether servers that are connected, and not lost, have not confirmed all letters to them."""
+        """Whether servers that are connected, and not lost, have not confirmed all letters to them.
+
+        Posts can wait until this server is back: nobody's update hangs on them.
+        """
         channels = self._core.channels
         there = [server for server in self._open if not self._watches.of(server).is_gone]
         return any(channels.sent_through(server) > channels.forgotten_through(server) for server in there)
@@ -300,6 +307,7 @@ class PeerTransport:
         return report_on(
             link,
             channels=self._core.channels,
+            posts=self._core.posts,
             faults=self._faults,
             watch=self._watches.get(met),
             now=self._watches.now(),
@@ -403,7 +411,7 @@ class PeerTransport:
             judge=lambda hello: self._judge(hello, link),
             is_known_start=lambda hello: self._starts.get(hello.server) == hello.start,
             numbers=self._numbers,
-            post=self._post,
+            outboxes=self._outboxes,
         )
         clock = self._clock
         pulse = Pulse(self._limits.heartbeat_seconds, clock())
@@ -468,10 +476,10 @@ class PeerTransport:
                 self._faults.count(None if hello is None else hello.server, kind.value)
             case Opened(hello):
                 self._opened(conversation, hello)
-            case LettersCame(first_number, letters):
-                await self._run_loop.take_letters(conversation.session.peer, first_number, letters)
-            case ReceiptCame(through):
-                self._run_loop.take(PeerReceived(conversation.session.peer, through))
+            case LettersCame(first_number, letters, lane):
+                await self._run_loop.take_letters(conversation.session.peer, first_number, letters, lane)
+            case ReceiptCame(through, lane):
+                self._run_loop.take(PeerReceived(conversation.session.peer, through, lane))
             case HeartbeatCame(heartbeat):
                 conversation.pulse.take(heartbeat, self._clock())
                 self._confirmed(conversation)

@@ -10,7 +10,8 @@ from dataclasses import replace
 from namegraph import ServerId
 from nameserver.session.frames import Frame, Goodbye, KnownServer, Relay, decode, encode
 from nameserver.session.heartbeats import Pulse
-from nameserver.session.session import Session, SessionEvent, State
+from nameserver.session.session import Session, State
+from nameserver.session.session_events import SessionEvent
 from nameserver.transport.peer_streams import FrameStream, StreamBrokenError
 
 GREETING_SECONDS = 5.0

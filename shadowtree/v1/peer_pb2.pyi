@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PeerFrame(_message.Message):
-    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay", "acquaintances")
+    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay", "acquaintances", "posts", "post_part")
     class KnownServer(_message.Message):
         __slots__ = ("server", "subnets")
         SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -37,36 +37,42 @@ class PeerFrame(_message.Message):
         known: _containers.RepeatedCompositeFieldContainer[PeerFrame.KnownServer]
         def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ...) -> None: ...
     class Letters(_message.Message):
-        __slots__ = ("session", "first_number", "letters", "handled_through")
+        __slots__ = ("session", "first_number", "letters", "handled_through", "posts_handled_through")
         SESSION_FIELD_NUMBER: _ClassVar[int]
         FIRST_NUMBER_FIELD_NUMBER: _ClassVar[int]
         LETTERS_FIELD_NUMBER: _ClassVar[int]
         HANDLED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+        POSTS_HANDLED_THROUGH_FIELD_NUMBER: _ClassVar[int]
         session: int
         first_number: int
         letters: _containers.RepeatedScalarFieldContainer[bytes]
         handled_through: int
-        def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., letters: _Optional[_Iterable[bytes]] = ..., handled_through: _Optional[int] = ...) -> None: ...
+        posts_handled_through: int
+        def __init__(self, session: _Optional[int] = ..., first_number: _Optional[int] = ..., letters: _Optional[_Iterable[bytes]] = ..., handled_through: _Optional[int] = ..., posts_handled_through: _Optional[int] = ...) -> None: ...
     class LetterPart(_message.Message):
-        __slots__ = ("session", "number", "part", "is_last", "handled_through")
+        __slots__ = ("session", "number", "part", "is_last", "handled_through", "posts_handled_through")
         SESSION_FIELD_NUMBER: _ClassVar[int]
         NUMBER_FIELD_NUMBER: _ClassVar[int]
         PART_FIELD_NUMBER: _ClassVar[int]
         IS_LAST_FIELD_NUMBER: _ClassVar[int]
         HANDLED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+        POSTS_HANDLED_THROUGH_FIELD_NUMBER: _ClassVar[int]
         session: int
         number: int
         part: bytes
         is_last: bool
         handled_through: int
-        def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., part: _Optional[bytes] = ..., is_last: _Optional[bool] = ..., handled_through: _Optional[int] = ...) -> None: ...
+        posts_handled_through: int
+        def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., part: _Optional[bytes] = ..., is_last: _Optional[bool] = ..., handled_through: _Optional[int] = ..., posts_handled_through: _Optional[int] = ...) -> None: ...
     class Receipt(_message.Message):
-        __slots__ = ("session", "handled_through")
+        __slots__ = ("session", "handled_through", "posts_handled_through")
         SESSION_FIELD_NUMBER: _ClassVar[int]
         HANDLED_THROUGH_FIELD_NUMBER: _ClassVar[int]
+        POSTS_HANDLED_THROUGH_FIELD_NUMBER: _ClassVar[int]
         session: int
         handled_through: int
-        def __init__(self, session: _Optional[int] = ..., handled_through: _Optional[int] = ...) -> None: ...
+        posts_handled_through: int
+        def __init__(self, session: _Optional[int] = ..., handled_through: _Optional[int] = ..., posts_handled_through: _Optional[int] = ...) -> None: ...
     class Heartbeat(_message.Message):
         __slots__ = ("session", "number", "heard", "held_us", "view", "cannot_write")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +173,8 @@ class PeerFrame(_message.Message):
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     RELAY_FIELD_NUMBER: _ClassVar[int]
     ACQUAINTANCES_FIELD_NUMBER: _ClassVar[int]
+    POSTS_FIELD_NUMBER: _ClassVar[int]
+    POST_PART_FIELD_NUMBER: _ClassVar[int]
     hello: PeerFrame.Hello
     letters: PeerFrame.Letters
     letter_part: PeerFrame.LetterPart
@@ -176,7 +184,9 @@ class PeerFrame(_message.Message):
     heartbeat: PeerFrame.Heartbeat
     relay: PeerFrame.Relay
     acquaintances: PeerFrame.Acquaintances
-    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ..., acquaintances: _Optional[_Union[PeerFrame.Acquaintances, _Mapping]] = ...) -> None: ...
+    posts: PeerFrame.Letters
+    post_part: PeerFrame.LetterPart
+    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ..., acquaintances: _Optional[_Union[PeerFrame.Acquaintances, _Mapping]] = ..., posts: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., post_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ...) -> None: ...
 
 class IdentifyRequest(_message.Message):
     __slots__ = ()

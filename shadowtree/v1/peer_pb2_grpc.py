@@ -74,7 +74,7 @@ class PeerServiceServicer:
     """
 
     def Converse(self, request_iterator, context):
-        """One stream for each pair of servers carries all letters of the update protocol, either way.
+        """One stream for each pair of servers carries all letters of the update protocol, and all posts, either way.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from namegraph import NodeId, PeerLost, PeerMet, ServerId, Tick, UpdateCommand
 from simulation.cluster.cluster import Cluster, Restart
-from simulation.cluster.networks import Arrival, Sent
+from simulation.cluster.networks import Arrival, Posted, Sent
 from simulation.scenario.schedule import Ask, Crash, Deliver, Expire, Lose, Meet, Quiet, Scenario, Selection, Step
 
 
@@ -35,6 +35,8 @@ def _steps(
     match happened:
         case Restart(server):
             yield Crash(server)
+        case Arrival(_, _, _, Sent(message=Posted())):
+            return  # It arrives with the next letter behind it, or when all is quiet.
         case Arrival(_, _, _, Sent() as sent):
             ticket = cluster.ticket_of(sent.message)
             if ticket is None or ticket in deadlines:  # Reads are not recorded.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from namegraph.events import (
     AddPeer,
     Effects,
+    Lane,
     PeerLeaving,
     PeerLost,
     PeerMessage,
@@ -35,6 +36,7 @@ class SendLetter:
 
     receiver: str
     encoded: bytes
+    lane: Lane = Lane.LETTERS
 
 
 @dataclass
@@ -65,6 +67,14 @@ class FakePeerCore:
         self.peer_addresses = dict(peers)
         self.durable = DurableState(disk.rows.values() if disk else ())
         self.channels, self.incarnations = Channels(self.durable), Incarnations(self.durable)
+        self.posts = Channels(self.durable, Lane.POST)
+        self.takes_posts = True
+        """Whether posts are handled when they come; those that came meanwhile wait in memory, for the next step."""
+        self.posts_held = []
+        self.posts_handled = []
+        """As `handled`, of posts."""
+        self.lanes_handled = []
+        """Of all of these, in order."""
         self.next_deadline = None
         self.revision, self.told_revision = "", None
         self.owners = {}
@@ -80,28 +90,37 @@ class FakePeerCore:
     def owner_of(self, subnet):
         return self.server if subnet in self.subnets else self.owners.get(subnet)
 
+    def channels_of(self, lane):
+        return self.channels if lane is Lane.LETTERS else self.posts
+
     def step(self, event, now):
         effects = Effects(Records())
         match event:
-            case SendLetter(receiver, encoded):
-                effects.messages.append(self.channels.send(receiver, encoded))
+            case SendLetter(receiver, encoded, lane):
+                effects.messages.append(self.channels_of(lane).send(receiver, encoded))
+            case PeerMessage(sender, number, encoded, Lane.POST):
+                came = [post for post in self.posts_held if post.sender == sender]
+                if number > self.posts.handled_through(sender) + len(came):
+                    self.posts_held.append(event)
             case PeerMessage(sender, number, encoded):
                 if self.channels.take(sender, number):
                     self.handled.append((sender, encoded))
+                    self.lanes_handled.append(Lane.LETTERS)
                     if encoded.startswith(b"echo "):
                         effects.messages.append(self.channels.send(sender, encoded.removeprefix(b"echo ")))
-            case PeerReceived(peer, through):
-                self.channels.received(peer, through)
+            case PeerReceived(peer, through, lane):
+                self.channels_of(lane).received(peer, through)
             case Restored(incarnation):
                 self.restored += 1
                 self.incarnations.begin(incarnation, counter=0)
                 for server in self.peer_addresses:  # who owns one subnet only is named after it
-                    self.channels.begin_again(server)
+                    self._begin_again_with(server)
             case PeerRestored(peer, incarnation):
                 self.incarnations.heard_of(peer, incarnation)
-                self.channels.begin_again(peer)
+                self._begin_again_with(peer)
             case PeerMet(peer, subnets):
                 self.channels.met(peer)
+                self.posts.met(peer)
                 self.met.append(peer)
                 self.owners.update({subnet: peer for subnet in subnets if subnet in self.peer_addresses})
             case PeerLeaving(peer, _):
@@ -120,5 +139,16 @@ class FakePeerCore:
                 self.next_deadline = None
             case _:
                 raise AssertionError(event)
+        if self.takes_posts:
+            for post in self.posts_held:
+                if self.posts.take(post.sender, post.number):
+                    self.posts_handled.append((post.sender, post.encoded))
+                    self.lanes_handled.append(Lane.POST)
+            self.posts_held.clear()
         effects.records.protocol += self.durable.take_rows()
         return effects
+
+    def _begin_again_with(self, server):
+        self.channels.begin_again(server)
+        self.posts.begin_again(server)
+        self.posts_held = [post for post in self.posts_held if post.sender != server]

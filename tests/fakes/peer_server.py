@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
+from namegraph.events import Lane
 from nameserver.calls.peer_service import peer_service_handlers
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.detector.phi import DetectorLimits
@@ -66,8 +67,8 @@ class FakeServer:
         await self.grpc_server.stop(None)
         self.worker.shutdown()
 
-    def send(self, receiver, letter):
-        self.run_loop.take(SendLetter(receiver, letter))
+    def send(self, receiver, letter, lane=Lane.LETTERS):
+        self.run_loop.take(SendLetter(receiver, letter, lane))
 
     def state(self, address):
         return {report.address: report.state for report in self.transport.reports()}.get(address, "")
@@ -80,6 +81,9 @@ class FakeServer:
 
     def letters(self, sender):
         return [letter for other, letter in self.core.handled if other == sender]
+
+    def posts(self, sender):
+        return [post for other, post in self.core.posts_handled if other == sender]
 
     def report(self, server):
         """What operators are told of another server."""

@@ -7,7 +7,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from namegraph.events import AddPeer, RemovePeer
+from namegraph.events import POST_BYTES_LIMIT, AddPeer, Lane, RemovePeer, Tick
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.detector import liveness as watch_module
 from nameserver.detector.liveness import Life
@@ -22,7 +22,7 @@ from nameserver.session.frames import (
     decode,
     encode,
 )
-from nameserver.session.session import FRAME_BYTES_LIMIT
+from nameserver.session.session_lane import FRAME_BYTES_LIMIT, UNCONFIRMED_POSTS_BYTES_LIMIT
 from nameserver.transport import peer_directory as directory_module
 from nameserver.transport import session_runner as conversation_module
 from nameserver.transport.peer_streams import CONVERSE_METHOD, DialledStream
@@ -104,12 +104,68 @@ async def test_a_letter_larger_than_a_frame_and_than_what_clients_may_send_arriv
     assert b.letters("a.x") == [b"before", large, b"after"]
 
 
+async def test_posts_arrive_beside_letters_once_each_in_order_and_are_forgotten_after_their_receipt(pair):
+    a, b = pair
+    posts = [bytes([number % 256]) * (1 + number**2 % 300_000) for number in range(100)]
+    for number, post in enumerate(posts):
+        a.send("b.x", post, Lane.POST)
+        a.send("b.x", f"echo {number}".encode())
+    await until(lambda: len(b.posts("a.x")) == len(posts) and len(a.letters("b.x")) == len(posts))
+    assert b.posts("a.x") == posts
+    assert len(b.letters("a.x")) == len(posts)
+    await until(lambda: not list(a.core.posts.kept("b.x")))
+    assert a.faults() == b.faults() == {}
+
+
+async def test_a_letter_leaves_before_posts_that_wait_with_it(pair):
+    a, b = pair
+    for _ in range(3):
+        a.send("b.x", bytes(POST_BYTES_LIMIT), Lane.POST)
+    a.send("b.x", b"vote")
+    await until(lambda: len(b.posts("a.x")) == 3 and b.letters("a.x") == [b"vote"])
+    # One post at most had been written before the letter was.
+    assert Lane.LETTERS in b.core.lanes_handled[:2]
+    assert a.faults() == b.faults() == {}
+
+
+async def test_posts_that_are_put_off_are_sent_up_to_a_window_and_confirmed_when_they_are_handled(pair):
+    a, b = pair
+    b.core.takes_posts = False
+    post = bytes(1024 * 1024)
+    for _ in range(20):
+        a.send("b.x", post, Lane.POST)
+    in_window = UNCONFIRMED_POSTS_BYTES_LIMIT // len(post) - 1
+    await until(lambda: len(b.core.posts_held) == in_window)
+    a.send("b.x", b"echo there")
+    await until(lambda: a.letters("b.x") == [b"there"])
+    assert len(b.core.posts_held) == in_window
+    assert len(list(a.core.posts.kept("b.x"))) == 20
+    b.core.takes_posts = True
+    b.run_loop.take(Tick())
+    await until(lambda: len(b.posts("a.x")) == 20 and not list(a.core.posts.kept("b.x")))
+    assert a.faults() == b.faults() == {}
+
+
+async def test_posts_that_were_only_put_off_come_again_after_a_crash(pair, start, ports):
+    a, b = pair
+    b.core.takes_posts = False
+    for post in (b"une", b"deux"):
+        a.send("b.x", post, Lane.POST)
+    await until(lambda: len(b.core.posts_held) == 2)
+    await b.kill()
+    again = await start("b.x", ports[1], {"a.x": address(ports[0])}, disk=b.disk)
+    await until(lambda: again.posts("a.x") == [b"une", b"deux"])
+    await until(lambda: not list(a.core.posts.kept("b.x")))
+    assert a.faults() == again.faults() == {}
+
+
 async def test_a_connection_that_is_cut_is_made_again_and_nothing_is_lost(pair):
     a, b = pair
     sent = 0
     for _ in range(5):
         for _ in range(200):
             a.send("b.x", f"echo {sent}".encode())
+            a.send("b.x", f"post {sent}".encode(), Lane.POST)
             sent += 1
         await asyncio.sleep(0)
         for conversation in list(a.transport._conversations):
@@ -119,6 +175,8 @@ async def test_a_connection_that_is_cut_is_made_again_and_nothing_is_lost(pair):
     await until(lambda: len(a.letters("b.x")) == sent)
     assert b.letters("a.x") == [f"echo {number}".encode() for number in range(sent)]
     assert a.letters("b.x") == [f"{number}".encode() for number in range(sent)]
+    await until(lambda: len(b.posts("a.x")) == sent)
+    assert b.posts("a.x") == [f"post {number}".encode() for number in range(sent)]
     assert a.faults() == b.faults() == {}
 
 
@@ -394,6 +452,30 @@ async def test_letters_twice_late_or_of_an_old_session_are_counted_and_handled_o
             }
         )
     )
+
+
+async def test_posts_twice_late_or_too_large_are_counted_and_handled_once(alone, ports):
+    async with stranger(ports[0]) as stream:
+        session = await introduce(stream)
+        await stream.write(encode(Letters(session, 1, (b"une", b"deux"), 0, 0, Lane.POST)))
+        await stream.write(encode(Letters(session, 1, (b"une", b"deux"), 0, 0, Lane.POST)))
+        await stream.write(encode(Letters(session, 1, (b"one",), 0)))
+        await stream.write(encode(Receipt(session, 0, 99)))
+        await stream.write(encode(Letters(session, 9, (b"neuf",), 0, 0, Lane.POST)))
+        assert (await read_all(stream))[-1].reason is GoodbyeReason.OUT_OF_ORDER
+    async with stranger(ports[0]) as stream:
+        session = await introduce(stream, session=session + 1)
+        await stream.write(encode(Letters(session, 3, (bytes(POST_BYTES_LIMIT + 1),), 0, 0, Lane.POST)))
+        goodbye = (await read_all(stream))[-1]
+        assert (goodbye.reason, goodbye.message) == (GoodbyeReason.MALFORMED, "a post of more than 2097152 bytes")
+    assert (alone.posts("b.x"), alone.letters("b.x")) == ([b"une", b"deux"], [b"one"])
+    counted = {
+        "repeated letter": 1,
+        "receipt for what was not sent": 1,
+        "letter out of order": 1,
+        "letter too large": 1,
+    }
+    await until(lambda: alone.faults() == counted)
 
 
 async def test_what_may_not_be_relayed_is_counted_and_goes_nowhere(alone, ports):

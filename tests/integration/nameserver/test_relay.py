@@ -6,9 +6,10 @@ import time
 import pytest
 import pytest_asyncio
 
+from namegraph.events import POST_BYTES_LIMIT, Lane
 from nameserver.detector.liveness import Life
 from nameserver.detector.phi import DetectorLimits
-from nameserver.session.session import FRAME_BYTES_LIMIT
+from nameserver.session.session_lane import FRAME_BYTES_LIMIT
 from tests.fakes.peer_cluster import PeerCluster, lost
 from tests.fakes.peer_server import until
 from tests.fakes.tcp_proxy import Passage
@@ -85,6 +86,20 @@ async def test_many_and_large_letters_go_through_a_common_peer_once_and_in_order
     assert b.letters("a.x") == letters
     await until(lambda: len(a.letters("b.x")) == 2_000)
     assert via(a, "b.x") == "c.x"
+
+
+async def test_posts_go_through_a_common_peer_too_once_and_in_order(cluster):
+    a, b, _ = await cluster.start("a.x", "b.x", "c.x")
+    cluster.network.part("a.x", "b.x", Passage.CUT)
+    await until_relayed(a, b)
+    posts = [f"post {number}".encode() for number in range(200)] + [bytes(POST_BYTES_LIMIT)] * 10
+    for post in posts:
+        a.send("b.x", post, Lane.POST)
+        a.send("b.x", b"letter")
+    await until(lambda: b.posts("a.x") == posts and len(b.letters("a.x")) == len(posts))
+    await until(lambda: not list(a.core.posts.kept("b.x")))
+    assert via(a, "b.x") == "c.x"
+    assert a.faults() == b.faults() == {}
 
 
 async def test_what_is_relayed_counts_as_a_sign_of_life(cluster):

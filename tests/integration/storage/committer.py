@@ -9,7 +9,7 @@ import sys
 
 from namegraph.model.rows import Records
 from storage import open_store
-from tests.integration.storage.rows import ANNA, arc, deleted_arc, node, outcome, protocol_row
+from tests.integration.storage.rows import ANNA, arc, deleted_arc, log_record, node, outcome, protocol_row
 
 ROWS_PER_BATCH = 3_000
 """Enough that a kill mostly falls into the middle of a batch."""
@@ -30,6 +30,8 @@ def batch(number: int) -> Records:
             *(protocol_row(f"{row}", b"%d" % number) for row in range(ROWS_PER_BATCH)),
             protocol_row("odd", b"" if is_odd else None),
         ],
+        log=[log_record(first + row, b"%d" % number) for row in range(1, ROWS_PER_BATCH + 1)],
+        cut_log_through=first - ROWS_PER_BATCH,
         counter=number,
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from namegraph.model.rows import Records
 from storage import Store, open_store
-from tests.integration.storage.rows import ANNA, arc, node, outcome, protocol_row
+from tests.integration.storage.rows import ANNA, arc, log_record, node, outcome, protocol_row
 from tests.postgres import running_postgresql
 
 NODES = 71_442
@@ -50,6 +50,14 @@ def update_over_several_servers(chance: random.Random, number: int) -> Records:
     return records
 
 
+def parcel_of_messages(chance: random.Random, number: int) -> Records:
+    """The rows of a parcel that is delivered: its entry in the log, and what is remembered of its way."""
+    return Records(
+        protocol=[protocol_row(f"{number % 100} {row}", b"x" * 60, part="posts") for row in range(6)],
+        log=[log_record(number, chance.randbytes(20_000))],
+    )
+
+
 def seconds(action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
@@ -83,6 +91,8 @@ def measure(url: str) -> None:
         (16, "updates", update),
         (1, "updates over several servers", update_over_several_servers),
         (16, "updates over several servers", update_over_several_servers),
+        (1, "parcels of messages", parcel_of_messages),
+        (5, "parcels of messages", parcel_of_messages),
     )
     for grouped, what, rows in cases:
         groups = []
@@ -93,7 +103,7 @@ def measure(url: str) -> None:
                 together.extend(rows(chance, number))
             groups.append(together)
         taken = seconds(lambda groups=groups: [store.commit(group) for group in groups])
-        report(f"{grouped} {what} a commit: {COMMITS / taken:.0f} commits/s, {COMMITS * grouped / taken:.0f} updates/s")
+        report(f"{grouped} {what} a commit: {COMMITS / taken:.0f} commits/s, {COMMITS * grouped / taken:.0f} {what}/s")
     store.close()
 
 

@@ -8,6 +8,7 @@ from namegraph.model.names import NodeId, ServerId
 from namegraph.model.rows import (
     ArcRecord,
     ChangeRecord,
+    LogRecord,
     NodeIndex,
     NodeKind,
     NodeRecord,
@@ -17,6 +18,7 @@ from namegraph.model.rows import (
     VirtualNodeRecord,
 )
 from storage import Store
+from storage.store import LogWanted
 
 ANNA = ServerId("anna")
 BERTA = ServerId("berta")
@@ -64,9 +66,13 @@ def protocol_row(key: str, value: bytes | None = b"value", *, part: str = "entri
     return ProtocolRow(part, key, value)
 
 
+def log_record(position: int, encoded: bytes = b"parcel", *, audience: int = 1) -> LogRecord:
+    return LogRecord(position, audience, encoded)
+
+
 @dataclass(frozen=True)
 class Contents:
-    """Everything that a store gives back when it loads; lists without a promised order are sorted."""
+    """Everything that a store gives back; lists without a promised order are sorted."""
 
     server: str
     counter: int
@@ -75,6 +81,7 @@ class Contents:
     arcs: list[ArcRecord]
     outcomes: list[OutcomeRecord]
     protocol: list[ProtocolRow]
+    log: list[LogRecord]
 
 
 def contents(store: Store) -> Contents:
@@ -87,7 +94,16 @@ def contents(store: Store) -> Contents:
         arcs=sorted(state.arcs),
         outcomes=list(state.outcomes),
         protocol=sorted(state.protocol),
+        log=whole_log(store),
     )
+
+
+def whole_log(store: Store) -> list[LogRecord]:
+    """The log, read piece by piece as a server does."""
+    log: list[LogRecord] = []
+    while piece := store.read_log(LogWanted(log[-1].position if log else 0)):
+        log += piece
+    return log
 
 
 def change(number, counter, told_at=0):

@@ -12,7 +12,7 @@ from namegraph.model.names import LOCAL_PART_LIMIT, NodeId, parse_name
 from namegraph.model.rows import NodeIndex, NodeKind, NodeRecord, Records
 from storage import StorageError
 from storage.errors import DatabaseInUseError, ServerIdentityError, ServerNotNamedError
-from storage.store import ChangesWanted
+from storage.store import LOG_BYTES_PER_READ, LOG_RECORDS_PER_READ, ChangesWanted, LogWanted
 from tests.integration.storage.rows import (
     ANNA,
     BERTA,
@@ -20,10 +20,12 @@ from tests.integration.storage.rows import (
     change,
     contents,
     deleted_arc,
+    log_record,
     node,
     outcome,
     protocol_row,
     virtual_node,
+    whole_log,
 )
 
 LARGE_BATCH = 25_000
@@ -65,6 +67,7 @@ def test_a_new_store_is_empty(store) -> None:
     found = contents(store)
     assert (found.server, found.counter) == (ANNA, 0)
     assert (found.nodes, found.virtual_nodes, found.arcs, found.outcomes, found.protocol) == ([], [], [], [], [])
+    assert found.log == []
 
 
 def test_what_was_committed_is_there_after_a_restart_with_the_same_values_and_types(opener) -> None:
@@ -78,6 +81,7 @@ def test_what_was_committed_is_there_after_a_restart_with_the_same_values_and_ty
         virtual_nodes=[virtual_node(7, counter=2**40), virtual_node(8)],
         outcomes=[outcome("one", 1, answer='{"é": "\\u0000"}')],
         protocol=[protocol_row("empty", b""), protocol_row("one", bytes(range(256)), part="channels")],
+        log=[log_record(1, b"", audience=0), log_record(2**40, bytes(range(256)), audience=2**62)],
         counter=2**40,
     )
     first = opener()
@@ -97,6 +101,7 @@ def test_what_was_committed_is_there_after_a_restart_with_the_same_values_and_ty
     assert repr(found.arcs) == repr(sorted(records.arcs))
     assert repr(found.virtual_nodes) == repr(sorted(records.virtual_nodes))
     assert repr(found.protocol) == repr(sorted(records.protocol))
+    assert repr(found.log) == repr(records.log)
 
 
 def test_a_tombstone_is_kept(store) -> None:
@@ -130,6 +135,7 @@ def test_a_later_row_wins_within_one_commit(store) -> None:
             arcs=[arc(0, 1, cost=1), arc(0, 2), arc(0, 1, cost=9)],
             virtual_nodes=[virtual_node(1, counter=1), virtual_node(1, counter=2)],
             outcomes=[outcome("r", 1), outcome("r", 2)],
+            log=[log_record(1, b"old"), log_record(2), log_record(1, b"new")],
         )
     )
     found = contents(store)
@@ -137,6 +143,7 @@ def test_a_later_row_wins_within_one_commit(store) -> None:
     assert found.arcs == [arc(0, 1, cost=9), arc(0, 2)]
     assert found.virtual_nodes == [virtual_node(1, counter=2)]
     assert found.outcomes == [outcome("r", 2)]
+    assert found.log == [log_record(1, b"new"), log_record(2)]
 
 
 def test_a_later_row_wins_within_one_large_commit(store) -> None:
@@ -302,6 +309,66 @@ def numbers(store, wanted):
     return [record.number for record in store.read_changes(wanted).records]
 
 
+def test_the_log_is_read_in_order_after_one_position_and_through_another(store) -> None:
+    records = [log_record(position, b"%d" % position) for position in (3, 4, 7, 8)]
+    store.commit(Records(log=records[2:]))
+    store.commit(Records(log=records[:2]))
+    assert store.read_log(LogWanted(0)) == records
+    assert positions(store, LogWanted(3)) == [4, 7, 8]
+    assert positions(store, LogWanted(5)) == [7, 8]
+    assert positions(store, LogWanted(8)) == []
+    assert positions(store, LogWanted(3, through=7)) == [4, 7]
+    assert positions(store, LogWanted(3, through=6)) == [4]
+    assert positions(store, LogWanted(4, through=6)) == []
+    assert positions(store, LogWanted(0, through=0)) == []
+    assert positions(store, LogWanted(7, through=3)) == []
+
+
+def test_a_piece_of_the_log_ends_with_the_record_that_reaches_its_limit(store) -> None:
+    store.commit(Records(log=[log_record(n, bytes(size)) for n, size in enumerate([100, 0, 100, 1, 500], start=1)]))
+    expected = {0: [1], 1: [1], 100: [1], 101: [1, 2, 3], 200: [1, 2, 3], 201: [1, 2, 3, 4], 202: [1, 2, 3, 4, 5]}
+    assert {limit: positions(store, LogWanted(0, bytes_limit=limit)) for limit in expected} == expected
+    assert positions(store, LogWanted(1, bytes_limit=1)) == [2, 3]
+    assert positions(store, LogWanted(1, through=2, bytes_limit=1)) == [2]
+
+
+def test_a_record_larger_than_any_piece_of_the_log_is_read_alone(store) -> None:
+    large = random.Random(1).randbytes(LOG_BYTES_PER_READ + 1)
+    records = [log_record(1), log_record(2, large), log_record(3)]
+    store.commit(Records(log=records))
+    assert store.read_log(LogWanted(1)) == records[1:2]
+    assert whole_log(store) == records
+
+
+def test_no_piece_of_the_log_has_more_records_than_the_limit(store) -> None:
+    records = [log_record(position, b"%d" % position) for position in range(1, 2 * LOG_RECORDS_PER_READ + 2)]
+    store.commit(Records(log=records))
+    assert store.read_log(LogWanted(0)) == records[:LOG_RECORDS_PER_READ]
+    assert store.read_log(LogWanted(2 * LOG_RECORDS_PER_READ)) == records[-1:]
+    assert whole_log(store) == records
+
+
+def test_the_log_is_cut_through_the_position_given(store) -> None:
+    store.commit(Records(log=[log_record(position) for position in (1, 2, 3)]))
+    store.commit(Records(log=[log_record(4)], cut_log_through=2))
+    assert positions(store, LogWanted(0)) == [3, 4]
+    store.commit(Records(cut_log_through=2))
+    assert positions(store, LogWanted(0)) == [3, 4]
+    store.commit(Records(cut_log_through=9))
+    assert positions(store, LogWanted(0)) == []
+    store.commit(Records(log=[log_record(5)]))
+    assert positions(store, LogWanted(0)) == [5]
+
+
+def test_an_entry_of_the_log_that_is_cut_when_it_comes_is_not_kept(store) -> None:
+    store.commit(Records(log=[log_record(1), log_record(2)], cut_log_through=1))
+    assert positions(store, LogWanted(0)) == [2]
+
+
+def positions(store, wanted):
+    return [record.position for record in store.read_log(wanted)]
+
+
 def test_old_outcomes_are_forgotten_through_the_number_given(store) -> None:
     store.commit(Records(outcomes=[outcome("a", 1), outcome("b", 2), outcome("c", 3)]))
     store.commit(Records(outcomes=[outcome("d", 4)], forget_outcomes_through=2))
@@ -322,6 +389,8 @@ def test_many_steps_grouped_into_one_commit_equal_the_steps_one_by_one(new_datab
             protocol=[protocol_row(f"{step % 7}", None if step % 3 else b"%d" % step)],
             counter=step,
             forget_outcomes_through=step - 10,
+            log=[log_record(step)],
+            cut_log_through=step - 10 if step % 3 else None,
         )
         for step in range(40)
     ]

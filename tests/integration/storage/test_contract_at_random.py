@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from namegraph.model.names import InvalidNameError, NodeId, ServerId, parse_name
 from namegraph.model.rows import (
     ArcRecord,
+    LogRecord,
     NodeIndex,
     NodeKind,
     NodeRecord,
@@ -85,6 +86,12 @@ protocol_rows = st.builds(
     key=st.sampled_from(["", "k", "NULL"]) | texts,
     value=st.none() | st.binary(max_size=30),
 )
+log_records = st.builds(
+    LogRecord,
+    position=st.integers(min_value=1, max_value=FEW),
+    audience=counters,
+    encoded=st.binary(max_size=30),
+)
 
 
 def _repeated_until_large(records: Records) -> Records:
@@ -96,6 +103,8 @@ def _repeated_until_large(records: Records) -> Records:
         virtual_nodes=records.virtual_nodes * times,
         outcomes=records.outcomes * times,
         protocol=records.protocol * times,
+        log=records.log * times,
+        cut_log_through=records.cut_log_through,
         forget_outcomes_through=records.forget_outcomes_through,
         counter=records.counter,
     )
@@ -109,6 +118,8 @@ commits = st.builds(
     outcomes=st.lists(outcomes, max_size=4, unique_by=lambda row: row.sequence),
     protocol=st.lists(protocol_rows, max_size=8),
     forget_outcomes_through=st.none() | st.integers(min_value=0, max_value=50),
+    log=st.lists(log_records, max_size=4),
+    cut_log_through=st.none() | st.integers(min_value=0, max_value=FEW),
     counter=st.none() | counters,
 )
 every_node = Records(
@@ -136,4 +147,5 @@ def test_any_sequence_of_commits_leaves_what_the_fake_holds(new_database, sequen
     assert repr(found.arcs) == repr(expected.arcs)
     assert repr(found.virtual_nodes) == repr(expected.virtual_nodes)
     assert repr(found.protocol) == repr(expected.protocol)
+    assert repr(found.log) == repr(expected.log)
     assert found.counter == expected.counter

@@ -24,6 +24,7 @@ from tests.integration.storage.rows import (
     arc,
     contents,
     deleted_arc,
+    log_record,
     node,
     outcome,
     protocol_row,
@@ -47,6 +48,8 @@ def updates(chance: random.Random) -> Iterator[Records]:
             outcomes=[outcome(f"request {number}", number, answer="x" * chance.randrange(300))],
             protocol=[protocol_row(str(number), bytes(chance.randrange(200))), protocol_row(str(number - 9), None)],
             forget_outcomes_through=number - 200,
+            log=[log_record(number, bytes(number))],
+            cut_log_through=number - 200,
             counter=number,
         )
 
@@ -214,6 +217,7 @@ def change_a_value(path: Path, statement: str) -> None:
         ("UPDATE virtual_nodes SET present = 0 WHERE number = 20", "virtual_nodes"),
         ("UPDATE outcomes SET outcome = outcome || ' ' WHERE request_id = 'request 390'", "outcomes"),
         ("UPDATE protocol_rows SET value = x'00ff' WHERE key = '395'", "protocol_rows"),
+        ("UPDATE log SET encoded = x'00ff' WHERE position = 395", "log"),
         ("UPDATE server SET counter = counter - 1", "server"),
         ("UPDATE server SET checksum = NULL", "server"),
     ],

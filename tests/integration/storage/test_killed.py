@@ -53,6 +53,7 @@ def expected_contents(batches: int) -> Contents:
         arcs=sorted(record for record in last.arcs if record.version > 0),
         outcomes=[record for part in every for record in part.outcomes],
         protocol=sorted(record for record in last.protocol if record.value is not None),
+        log=[record for part in every[-2:] for record in part.log],
     )
 
 

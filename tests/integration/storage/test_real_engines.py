@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +19,33 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import DataError, IntegrityError
 
-from namegraph.model.rows import ArcRecord, NodeRecord, OutcomeRecord, ProtocolRow, Records, VirtualNodeRecord
+from namegraph.model.rows import (
+    ArcRecord,
+    ChangeRecord,
+    LogRecord,
+    NodeRecord,
+    OutcomeRecord,
+    ProtocolRow,
+    Records,
+    VirtualNodeRecord,
+)
 from storage import open_store, sql_store
 from storage.errors import DatabaseDamagedError, DatabaseVersionError, NotOurDatabaseError
-from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES, Base
+from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES, Base
 from storage.schema import NEWEST_REVISION, migrations_folder
+from storage.store import LogWanted
 from storage.urls import parse_database_url
-from tests.integration.storage.rows import ANNA, arc, contents, deleted_arc, node, outcome, protocol_row
+from tests.integration.storage.rows import (
+    ANNA,
+    arc,
+    contents,
+    deleted_arc,
+    log_record,
+    node,
+    outcome,
+    protocol_row,
+    whole_log,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -51,6 +72,8 @@ def run_sql(url: str, *statements: str) -> Sequence[tuple[object, ...]]:
         (VIRTUAL_NODES, VirtualNodeRecord),
         (OUTCOMES, OutcomeRecord),
         (PROTOCOL_ROWS, ProtocolRow),
+        (CHANGES, ChangeRecord),
+        (LOG, LogRecord),
     ],
 )
 def test_the_columns_of_a_table_are_the_fields_of_its_record_and_a_checksum(table, record) -> None:
@@ -179,6 +202,59 @@ def test_a_row_that_cannot_be_stored_takes_its_whole_commit_with_it(url, rows) -
     assert contents(store).arcs == []
     store.commit(Records(nodes=[node(1)], counter=3))
     assert contents(store).counter == 3
+    store.close()
+
+
+@pytest.mark.parametrize("rows", [1, 5_000])
+def test_a_commit_that_fails_leaves_the_log_as_it_was_and_uncut(url, rows) -> None:
+    store = open_store(url, server=ANNA)
+    before = [log_record(1), log_record(2)]
+    store.commit(Records(log=before))
+    later = Records(log=[log_record(3 + row) for row in range(rows)], cut_log_through=1)
+    with pytest.raises((DataError, OverflowError)):
+        store.commit(replace(later, counter=LARGER_THAN_ANY_COLUMN))
+    assert whole_log(store) == before
+    store.commit(later)
+    assert whole_log(store) == [before[1], *later.log]
+    store.close()
+
+
+def test_an_entry_of_the_log_that_is_not_what_was_written_is_refused_when_it_is_read_and_not_before(url) -> None:
+    store = open_store(url, server=ANNA)
+    store.commit(Records(log=[log_record(position) for position in (1, 2, 3)]))
+    store.close()
+    run_sql(url, "UPDATE log SET audience = 7 WHERE position = 2")
+    store = open_store(url)
+    store.load()
+    assert store.read_log(LogWanted(0, through=1)) == [log_record(1)]
+    assert store.read_log(LogWanted(2)) == [log_record(3)]
+    with pytest.raises(DatabaseDamagedError, match=r"in the table log, the row with position 2 is not .*; restore"):
+        store.read_log(LogWanted(0))
+    store.commit(Records(log=[log_record(2)]))
+    assert len(whole_log(store)) == 3
+    store.close()
+
+
+def test_no_more_of_the_log_is_fetched_than_is_given(url) -> None:
+    store = open_store(url, server=ANNA)
+    size = 256 * 1024
+    store.commit(Records(log=[log_record(position, bytes(size)) for position in range(1, 65)]))
+    tracemalloc.start()
+    try:
+        piece = store.read_log(LogWanted(0, bytes_limit=2 * size))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [record.position for record in piece] == [1, 2]
+    assert peak < 8 * size
+    store.close()
+
+
+def test_a_missing_log_is_damage_that_reading_names(url) -> None:
+    store = open_store(url, server=ANNA)
+    run_sql(url, "DROP TABLE log")
+    with pytest.raises(DatabaseDamagedError, match="tables are not as expected"):
+        store.read_log(LogWanted(0))
     store.close()
 
 

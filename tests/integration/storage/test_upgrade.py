@@ -17,9 +17,10 @@ from resolver.membership import MembershipResolver
 from storage import open_store, sql_store
 from storage.models import SERVER_KEY
 from storage.schema import migrations_folder
+from storage.store import ChangesWanted
 from storage.urls import parse_database_url
 from tests.cores import CoreUnderTest
-from tests.integration.storage.rows import ANNA, contents, protocol_row
+from tests.integration.storage.rows import ANNA, change, contents, log_record, protocol_row
 
 A, B, C = (parse_name(f"{letter}@x.example") for letter in "abc")
 ANN = parse_name("ann@people.example")
@@ -77,10 +78,11 @@ def test_a_database_of_the_first_layout_opens_with_all_it_held_and_serves_on(url
     assert (found.server, found.counter) == (before.server, before.counter)
     assert (found.nodes, found.virtual_nodes) == (before.nodes, before.virtual_nodes)
     assert (found.arcs, found.outcomes, found.protocol) == (sorted(before.arcs), before.outcomes, [])
+    assert found.log == []
 
     server.core = ServerCore.restore(store.load(), subnets=[Subnet("x.example")])
     handled = ProtocolRow("inbox", "y.example", b"3")
-    server.records = Records(protocol=[handled])
+    server.records = Records(protocol=[handled], log=[log_record(1)])
     server.leave(B, A)
     store.commit(server.records)
     store.close()
@@ -91,6 +93,7 @@ def test_a_database_of_the_first_layout_opens_with_all_it_held_and_serves_on(url
     assert MembershipResolver(core).resolve(A).processes == (ANN,)
     assert core.channels.handled_through("y.example") == 3
     assert contents(again).protocol == [handled]
+    assert contents(again).log == [log_record(1)]
     again.close()
 
 
@@ -102,6 +105,18 @@ def test_protocol_rows_of_the_third_layout_are_kept_by_the_upgrade_and_the_way_b
     migrate(engine, command.upgrade, "head")
     again = open_store(url)
     assert contents(again).protocol == [protocol_row("a"), protocol_row("b")]
+    again.close()
+
+
+def test_a_database_of_the_seventh_layout_keeps_its_record_of_changes_and_begins_an_empty_log(url, engine) -> None:
+    store = open_store(url, server=ANNA)
+    store.commit(Records(changes=[change(1, counter=10)], protocol=[protocol_row("a")], log=[log_record(1)]))
+    store.close()
+    migrate(engine, command.downgrade, "0007")
+    assert "log" not in inspect(engine).get_table_names()
+    again = open_store(url)
+    assert again.read_changes(ChangesWanted(10)).records == [change(1, counter=10)]
+    assert (contents(again).protocol, contents(again).log) == ([protocol_row("a")], [])
     again.close()
 
 

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from namegraph.events import AddPeer, PeerLost, PeerMet
+from namegraph.events import AddPeer, Lane, PeerLost, PeerMet, PeerRestored, Tick
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.run_loop import RunLoop
-from nameserver.session.durable_outbox import DurablePost
+from nameserver.session.durable_outbox import DurableOutbox
 from tests.fakes.peer_core import FakePeerCore, SendLetter
 from tests.unit.nameserver.gated_store import GatedStore
 
@@ -24,19 +24,22 @@ class Server:
         self.time = 100.0
         self.worker = ThreadPoolExecutor(max_workers=1)
         self.run_loop = RunLoop(core=self.core, store=self.store, worker=self.worker, clock=lambda: self.time)
-        self.post = DurablePost(self.core.channels, self.run_loop)
+        self.outboxes = {lane: DurableOutbox(self.core.channels_of(lane), self.run_loop) for lane in Lane}
         self.notified = []
         self.run_loop.notify_peers = self.notified.extend
         self.flushing = asyncio.ensure_future(self.run_loop.flush_forever())
 
-    def send(self, letter=b"letter"):
-        self.run_loop.take(SendLetter(PEER, letter))
+    def send(self, letter=b"letter", lane=Lane.LETTERS):
+        self.run_loop.take(SendLetter(PEER, letter, lane))
 
-    def take(self, first_number, *letters):
-        return asyncio.ensure_future(self.run_loop.take_letters(PEER, first_number, letters))
+    def take(self, first_number, *letters, lane=Lane.LETTERS):
+        return asyncio.ensure_future(self.run_loop.take_letters(PEER, first_number, letters, lane))
 
-    def may_leave(self):
-        return [letter.number for letter in self.post.letters_after(PEER, 0)]
+    def may_leave(self, lane=Lane.LETTERS):
+        return [letter.number for letter in self.outboxes[lane].letters_after(PEER, 0)]
+
+    def handled_through(self, lane=Lane.LETTERS):
+        return self.outboxes[lane].handled_through(PEER)
 
     async def until(self, condition):
         async with asyncio.timeout(10):
@@ -90,11 +93,11 @@ async def test_what_a_letter_caused_is_durable_before_it_counts_as_handled(serve
     await server.until(lambda: server.store.batches)
     await server.take(3, b"three")
     assert server.core.channels.handled_through(PEER) == 3
-    assert server.post.handled_through(PEER) == 0
+    assert server.handled_through() == 0
     server.store.let_one_through()
-    await server.until(lambda: server.post.handled_through(PEER) == 2)
+    await server.until(lambda: server.handled_through() == 2)
     server.store.open()
-    await server.until(lambda: server.post.handled_through(PEER) == 3)
+    await server.until(lambda: server.handled_through() == 3)
     assert server.notified == [PEER, PEER]
 
 
@@ -139,7 +142,7 @@ async def test_letters_wait_while_the_database_cannot_be_written(server):
     assert server.may_leave() == []
     server.store.make_room()
     await taking
-    await server.until(lambda: server.post.handled_through(PEER) == 1)
+    await server.until(lambda: server.handled_through() == 1)
     assert server.may_leave() == [1]
 
 
@@ -247,3 +250,82 @@ async def test_what_a_server_wrote_to_itself_before_a_restart_is_handled_after_i
     await run_loop.flush_forever()
     worker.shutdown()
     assert core.handled == [("a.x", b"own")]
+
+
+# -- two lanes
+
+
+async def test_each_lane_is_held_by_its_own_numbers(server):
+    server.send()
+    server.send()
+    await server.until(lambda: server.may_leave() == [1, 2])
+    server.store.hold()
+    server.send(b"post", lane=Lane.POST)
+    await server.until(lambda: server.store.batches)
+    assert (server.may_leave(), server.may_leave(Lane.POST)) == ([1, 2], [])
+    server.send()
+    assert server.may_leave() == [1, 2]
+    server.store.open()
+    await server.until(lambda: (server.may_leave(), server.may_leave(Lane.POST)) == ([1, 2, 3], [1]))
+
+
+async def test_what_a_post_caused_is_durable_before_it_counts_as_handled(server):
+    server.store.hold()
+    await server.take(1, b"une", b"deux", lane=Lane.POST)
+    await server.take(1, b"one")
+    await server.until(lambda: server.store.batches)
+    assert (server.handled_through(), server.handled_through(Lane.POST)) == (0, 0)
+    server.store.open()
+    await server.until(lambda: (server.handled_through(), server.handled_through(Lane.POST)) == (1, 2))
+
+
+async def test_posts_that_are_put_off_are_confirmed_when_a_later_step_has_handled_them_and_that_is_durable(server):
+    server.core.takes_posts = False
+    await server.take(1, b"une", b"deux", lane=Lane.POST)
+    await server.take(1, b"une", b"deux", b"trois", lane=Lane.POST)
+    server.send()
+    await server.until(lambda: server.may_leave() == [1])
+    assert server.handled_through(Lane.POST) == 0
+    server.notified.clear()
+    server.core.takes_posts = True
+    server.store.hold()
+    batches = len(server.store.batches)
+    server.run_loop.take(Tick())
+    await server.until(lambda: len(server.store.batches) > batches)
+    assert (server.core.posts.handled_through(PEER), server.handled_through(Lane.POST)) == (3, 0)
+    server.store.open()
+    await server.until(lambda: server.notified == [PEER])
+    assert server.handled_through(Lane.POST) == 3
+    assert [post for _, post in server.core.posts_handled] == [b"une", b"deux", b"trois"]
+    assert not server.core.posts.faults
+
+
+async def test_where_channels_begin_again_both_lanes_are_held_until_that_is_durable(server):
+    server.send()
+    server.send(b"post", lane=Lane.POST)
+    await server.take(1, b"une", lane=Lane.POST)
+    await server.until(lambda: server.handled_through(Lane.POST) == 1)
+    server.store.hold()
+    server.run_loop.take(PeerRestored(PEER, 7))
+    server.send(b"post", lane=Lane.POST)
+    await server.until(lambda: server.store.batches)
+    assert (server.may_leave(), server.may_leave(Lane.POST), server.handled_through(Lane.POST)) == ([], [], 0)
+    server.store.open()
+    await server.until(lambda: server.may_leave(Lane.POST) == [1])
+
+
+async def test_posts_to_a_server_that_was_not_met_leave_once_its_meeting_is_durable(server):
+    server.send(b"post", lane=Lane.POST)
+    await server.until(lambda: server.run_loop.newest_batch is None)
+    server.store.hold()
+    server.run_loop.take(PeerMet(PEER, (PEER,)))
+    assert server.may_leave(Lane.POST) == []
+    server.store.open()
+    await server.until(lambda: server.may_leave(Lane.POST) == [1])
+
+
+async def test_a_post_of_a_server_to_itself_is_handled_once_it_is_durable(server):
+    server.run_loop.take(SendLetter("a.x", b"own", Lane.POST))
+    await server.until(lambda: server.core.posts_handled == [("a.x", b"own")])
+    await server.until(lambda: server.run_loop.newest_batch is None)
+    assert list(server.core.posts.kept("a.x")) == []

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from namegraph.events import AddPeer, PeerLost, PeerMessage, PeerMet, PeerRestored, Restored
+from namegraph.events import AddPeer, Lane, PeerLost, PeerMessage, PeerMet, PeerRestored, Restored
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.run_loop import RunLoop
-from nameserver.session.durable_outbox import DurablePost
+from nameserver.session.durable_outbox import DurableOutbox
 from tests.fakes.peer_core import FakePeerCore, SendLetter
 from tests.unit.nameserver.gated_store import PATIENCE_SECONDS, GatedStore
 
@@ -90,7 +90,7 @@ class Server:
             long_steps=self.seen,
             stepper=self.stepper,
         )
-        self.post = DurablePost(self.core.channels, self.run_loop)
+        self.post = DurableOutbox(self.core.channels, self.run_loop)
         self.flushing = asyncio.ensure_future(self.run_loop.flush_forever())
 
     def send(self, letter=b"letter", *, to=PEER):
@@ -523,3 +523,22 @@ async def test_a_server_that_is_stopped_during_a_long_step_writes_all_that_it_to
     await asyncio.wait_for(server.flushing, PATIENCE_SECONDS)
     await answer
     assert [letters_in(records) for records in server.store.batches] == [[1], [2], [3]]
+
+
+async def test_while_a_long_step_goes_on_no_post_is_confirmed_that_it_handles_and_none_leaves_that_it_writes(server):
+    outbox = DurableOutbox(server.core.posts, server.run_loop)
+    await server.at_rest()
+    server.core.takes_posts = False
+    await server.run_loop.take_letters(PEER, 1, [b"une", b"deux"], Lane.POST)
+    server.core.takes_posts = True
+    await server.begin(SendLetter(PEER, b"long post", Lane.POST))
+    await server.until(lambda: server.core.posts.handled_through(PEER) == 2)
+    assert (outbox.handled_through(PEER), list(outbox.letters_after(PEER, 0))) == (0, [])
+    server.store.hold()
+    server.core.gate.release()
+    await server.until(lambda: server.store.batches)
+    await server.between_steps()
+    assert (outbox.handled_through(PEER), list(outbox.letters_after(PEER, 0))) == (0, [])
+    server.store.open()
+    await server.until(lambda: outbox.handled_through(PEER) == 2)
+    assert [post.encoded for post in outbox.letters_after(PEER, 0)] == [b"long post"]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namegraph.events import Lane
 from nameserver.session import frames
 from nameserver.session.frames import (
     PROTOCOL_VERSION,
@@ -33,7 +34,12 @@ FRAMES = [
     Letters(3, 17, (b"one", b"", b"three"), 5),
     LetterPart(3, 17, b"part", True, 5),
     LetterPart(3, 17, b"part", False, 0),
+    Letters(3, 17, (b"one",), 5, 2**64 - 1),
+    Letters(3, 17, (b"one", b"", b"three"), 5, 6, Lane.POST),
+    LetterPart(3, 17, b"part", True, 5, 6),
+    LetterPart(3, 17, b"part", True, 5, 6, Lane.POST),
     Receipt(3, 5),
+    Receipt(3, 5, 6),
     Relay(3, "a.x", "b.x", 2**64 - 1, True, is_first=True, taken=7, payload=b"inner", end=""),
     Relay(3, "a.x", "b.x", 1, False, end="finished"),
     Heartbeat(3, 2**63, 2**63 - 1, 1_500),
@@ -119,6 +125,10 @@ def test_of_a_hello_in_another_version_only_the_version_counts():
         peer_pb2.PeerFrame(letters=peer_pb2.PeerFrame.Letters(session=1, letters=[b"one"])),
         peer_pb2.PeerFrame(letter_part=peer_pb2.PeerFrame.LetterPart(session=1, number=1)),
         peer_pb2.PeerFrame(letter_part=peer_pb2.PeerFrame.LetterPart(session=1, part=b"one")),
+        peer_pb2.PeerFrame(posts=peer_pb2.PeerFrame.Letters(session=1, first_number=1)),
+        peer_pb2.PeerFrame(posts=peer_pb2.PeerFrame.Letters(session=1, letters=[b"one"])),
+        peer_pb2.PeerFrame(post_part=peer_pb2.PeerFrame.LetterPart(session=1, number=1)),
+        peer_pb2.PeerFrame(post_part=peer_pb2.PeerFrame.LetterPart(session=1, part=b"one")),
     ],
 )
 def test_a_frame_that_says_nothing_is_malformed(wire):

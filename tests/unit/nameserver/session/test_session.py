@@ -1,10 +1,12 @@
-"""A session: every state against every event, batches, parts, receipts, resumption."""
+"""A session: every state against every event, batches, parts, receipts, resumption, in both lanes."""
+
+from dataclasses import replace
 
 import pytest
 
+from namegraph.events import Lane
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.reliable_channels import Channels
-from nameserver.session import session as session_module
 from nameserver.session.frames import (
     PROTOCOL_VERSION,
     Acquaintances,
@@ -20,7 +22,8 @@ from nameserver.session.frames import (
     Receipt,
     Relay,
 )
-from nameserver.session.session import (
+from nameserver.session.session import Session, State
+from nameserver.session.session_events import (
     AcquaintancesCame,
     Faulted,
     FaultKind,
@@ -30,21 +33,25 @@ from nameserver.session.session import (
     Opened,
     ReceiptCame,
     RelayCame,
-    Session,
-    State,
 )
+from nameserver.session.session_lane import LIMITS, POST_OVERHEAD_BYTES
 from nameserver.session.session_tiebreak import SessionNumbers
 
 HERE, PEER = "a.x", "b.x"
+LETTER, POST = Lane
 NUMBER = 7
 """Of the session, as the one who was dialled settles it."""
 
 
-class ChannelsAsPost(Channels):
+class DurableChannels(Channels):
     """Real channels of which all is durable."""
 
     def letters_after(self, receiver, number):
         return self.kept(receiver, after=number)
+
+
+def new_channels(lane=LETTER):
+    return DurableChannels(DurableState(), lane)
 
 
 def hello(*, server=PEER, session=NUMBER, start=5):
@@ -55,14 +62,19 @@ REFUSED = hello(server="stranger.x")
 REFUSAL = Goodbye(GoodbyeReason.NOT_A_PEER, "not a peer")
 
 
-def new_session(*, is_dialled_here, post=None, known=()):
+def limited(lane, **limits):
+    return {**LIMITS, lane: replace(LIMITS[lane], **limits)}
+
+
+def new_session(*, is_dialled_here, letters=None, posts=None, known=(), limits=LIMITS):
     return Session(
         is_dialled_here=is_dialled_here,
         introduce=lambda number: hello(server=HERE, session=number),
         judge=lambda greeting: REFUSAL if greeting == REFUSED else None,
         is_known_start=lambda greeting: greeting.start in known,
         numbers=SessionNumbers(),
-        post=post if post is not None else ChannelsAsPost(DurableState()),
+        outboxes={LETTER: letters or new_channels(), POST: posts or new_channels(POST)},
+        limits=limits,
     )
 
 
@@ -74,9 +86,9 @@ def frames(session):
     return sent
 
 
-def session_in(state, *, post=None, known=(), handled_through=0):
+def session_in(state, *, receipt=(0, 0), **keywords):
     """A session that was dialled here, but for LISTENING, with nothing left to send."""
-    session = new_session(is_dialled_here=state is not State.LISTENING, post=post, known=known)
+    session = new_session(is_dialled_here=state is not State.LISTENING, **keywords)
     frames(session)
     if state in (State.GREETING, State.LISTENING):
         return session
@@ -86,7 +98,7 @@ def session_in(state, *, post=None, known=(), handled_through=0):
     session.receive(hello())
     frames(session)
     if state is State.OPEN:
-        session.receive(Receipt(NUMBER, handled_through))
+        session.receive(Receipt(NUMBER, *receipt))
     assert session.state is state
     return session
 
@@ -94,6 +106,8 @@ def session_in(state, *, post=None, known=(), handled_through=0):
 GOOD = hello()
 LETTERS = Letters(NUMBER, 1, (b"one", b"two"), 0)
 PART = LetterPart(NUMBER, 1, b"half", False, 0)
+POSTS = Letters(NUMBER, 1, (b"une", b"deux"), 0, 0, POST)
+POST_PART = LetterPart(NUMBER, 1, b"demi", False, 0, 0, POST)
 RECEIPT = Receipt(NUMBER, 0)
 HEARTBEAT = Heartbeat(NUMBER, 3, 2, 100)
 RELAY = Relay(NUMBER, "c.x", HERE, 5, True, payload=b"inner")
@@ -101,7 +115,7 @@ MET = Acquaintances(NUMBER, (KnownServer("c.x", ("c.x",)),))
 LEAVING = Leaving(NUMBER)
 GOODBYE = Goodbye(GoodbyeReason.LEAVING, "shutting down")
 GARBAGE = Malformed("no frame")
-OPENED = [Opened(GOOD), ReceiptCame(0)]
+OPENED = [Opened(GOOD), ReceiptCame(0), ReceiptCame(0, POST)]
 GREETING, LISTENING, RESUMING, OPEN, ENDED = State
 
 OUT_OF_TURN = (ENDED, [Faulted(FaultKind.UNEXPECTED)], [GoodbyeReason.MALFORMED])
@@ -114,6 +128,8 @@ MEANING = {
     (GREETING, REFUSED): (ENDED, [], [GoodbyeReason.NOT_A_PEER]),
     (GREETING, LETTERS): OUT_OF_TURN,
     (GREETING, PART): OUT_OF_TURN,
+    (GREETING, POSTS): OUT_OF_TURN,
+    (GREETING, POST_PART): OUT_OF_TURN,
     (GREETING, RECEIPT): OUT_OF_TURN,
     (GREETING, HEARTBEAT): OUT_OF_TURN,
     (GREETING, RELAY): OUT_OF_TURN,
@@ -125,6 +141,8 @@ MEANING = {
     (LISTENING, REFUSED): (ENDED, [], [GoodbyeReason.NOT_A_PEER]),
     (LISTENING, LETTERS): OUT_OF_TURN,
     (LISTENING, PART): OUT_OF_TURN,
+    (LISTENING, POSTS): OUT_OF_TURN,
+    (LISTENING, POST_PART): OUT_OF_TURN,
     (LISTENING, RECEIPT): OUT_OF_TURN,
     (LISTENING, HEARTBEAT): OUT_OF_TURN,
     (LISTENING, RELAY): OUT_OF_TURN,
@@ -136,6 +154,8 @@ MEANING = {
     (RESUMING, REFUSED): OUT_OF_TURN,
     (RESUMING, LETTERS): (OPEN, [*OPENED, LettersCame(1, (b"one", b"two"))], []),
     (RESUMING, PART): (OPEN, OPENED, []),
+    (RESUMING, POSTS): (OPEN, [*OPENED, LettersCame(1, (b"une", b"deux"), POST)], []),
+    (RESUMING, POST_PART): (OPEN, OPENED, []),
     (RESUMING, RECEIPT): (OPEN, OPENED, []),
     (RESUMING, HEARTBEAT): OUT_OF_TURN,
     (RESUMING, RELAY): OUT_OF_TURN,
@@ -147,6 +167,8 @@ MEANING = {
     (OPEN, REFUSED): OUT_OF_TURN,
     (OPEN, LETTERS): (OPEN, [LettersCame(1, (b"one", b"two"))], []),
     (OPEN, PART): (OPEN, [], []),
+    (OPEN, POSTS): (OPEN, [LettersCame(1, (b"une", b"deux"), POST)], []),
+    (OPEN, POST_PART): (OPEN, [], []),
     (OPEN, RECEIPT): (OPEN, [], []),
     (OPEN, HEARTBEAT): (OPEN, [HeartbeatCame(HEARTBEAT)], []),
     (OPEN, RELAY): (OPEN, [RelayCame(RELAY)], []),
@@ -158,6 +180,8 @@ MEANING = {
     (ENDED, REFUSED): SILENCE,
     (ENDED, LETTERS): SILENCE,
     (ENDED, PART): SILENCE,
+    (ENDED, POSTS): SILENCE,
+    (ENDED, POST_PART): SILENCE,
     (ENDED, RECEIPT): SILENCE,
     (ENDED, HEARTBEAT): SILENCE,
     (ENDED, RELAY): SILENCE,
@@ -173,8 +197,10 @@ def kind_of(frame):
 
 
 def test_the_table_has_every_state_against_every_kind_of_frame():
-    kinds = {Hello, Letters, LetterPart, Receipt, Heartbeat, Relay, Acquaintances, Leaving, Goodbye, Malformed}
-    assert {(state, type(frame)) for state, frame in MEANING} == {(state, kind) for state in State for kind in kinds}
+    kinds = {(kind, None) for kind in (Hello, Receipt, Heartbeat, Relay, Acquaintances, Leaving, Goodbye, Malformed)}
+    kinds |= {(kind, lane) for kind in (Letters, LetterPart) for lane in Lane}
+    found = {(state, (type(frame), getattr(frame, "lane", None))) for state, frame in MEANING}
+    assert found == {(state, kind) for state in State for kind in kinds}
 
 
 @pytest.mark.parametrize(("state", "frame"), MEANING, ids=lambda value: getattr(value, "value", type(value).__name__))
@@ -226,7 +252,7 @@ def test_a_number_below_the_proposed_one_is_refused():
 @pytest.mark.parametrize(
     ("state", "kind"),
     [
-        *((state, kind) for state in (RESUMING, OPEN) for kind in ("letters", "part", "receipt")),
+        *((state, kind) for state in (RESUMING, OPEN) for kind in ("letters", "part", "posts", "post part", "receipt")),
         (OPEN, "heartbeat"),
         (OPEN, "relay"),
         (OPEN, "acquaintances"),
@@ -238,6 +264,8 @@ def test_a_frame_of_another_session_is_counted_and_dropped(number, state, kind):
     frame = {
         "letters": Letters(number, 1, (b"late",), 0),
         "part": LetterPart(number, 1, b"late", True, 0),
+        "posts": Letters(number, 1, (b"late",), 0, 0, POST),
+        "post part": LetterPart(number, 1, b"late", True, 0, 0, POST),
         "receipt": Receipt(number, 0),
         "heartbeat": Heartbeat(number, 1, 0, 0),
         "relay": Relay(number, "c.x", HERE, 5, True, payload=b"late"),
@@ -250,117 +278,235 @@ def test_a_frame_of_another_session_is_counted_and_dropped(number, state, kind):
     assert events[-1] == LettersCame(1, (b"one", b"two"))
 
 
-# -- letters that come
+# -- letters that come, in either lane
+
+in_each_lane = pytest.mark.parametrize("lane", Lane)
 
 
-def test_letters_that_come_again_are_counted_and_only_the_new_ones_handled():
+@in_each_lane
+def test_letters_that_come_again_are_counted_and_only_the_new_ones_handled(lane):
     session = session_in(OPEN)
-    session.receive(LETTERS)
-    assert session.receive(LETTERS) == [Faulted(FaultKind.REPEATED)]
-    overlapping = Letters(NUMBER, 2, (b"two", b"three"), 0)
-    assert session.receive(overlapping) == [Faulted(FaultKind.REPEATED), LettersCame(3, (b"three",))]
+    session.receive(Letters(NUMBER, 1, (b"one", b"two"), 0, 0, lane))
+    assert session.receive(Letters(NUMBER, 1, (b"one", b"two"), 0, 0, lane)) == [Faulted(FaultKind.REPEATED)]
+    overlapping = Letters(NUMBER, 2, (b"two", b"three"), 0, 0, lane)
+    assert session.receive(overlapping) == [Faulted(FaultKind.REPEATED), LettersCame(3, (b"three",), lane)]
 
 
 @pytest.mark.parametrize("frame", [Letters(NUMBER, 2, (b"two",), 0), LetterPart(NUMBER, 2, b"t", True, 0)])
-def test_a_gap_ends_the_session(frame):
+@in_each_lane
+def test_a_gap_ends_the_session(frame, lane):
     session = session_in(OPEN)
-    assert session.receive(frame) == [Faulted(FaultKind.OUT_OF_ORDER)]
+    assert session.receive(replace(frame, lane=lane)) == [Faulted(FaultKind.OUT_OF_ORDER)]
     assert session.ending.reason is GoodbyeReason.OUT_OF_ORDER
 
 
-def test_parts_make_up_a_letter():
+@in_each_lane
+def test_parts_make_up_a_letter(lane):
     session = session_in(OPEN)
-    assert session.receive(LetterPart(NUMBER, 1, b"a long ", False, 0)) == []
-    assert session.receive(LetterPart(NUMBER, 1, b"letter", True, 0)) == [LettersCame(1, (b"a long letter",))]
-    assert session.receive(LetterPart(NUMBER, 1, b"letter", True, 0)) == [Faulted(FaultKind.REPEATED)]
+    half = LetterPart(NUMBER, 1, b"a long ", False, 0, 0, lane)
+    whole = LetterPart(NUMBER, 1, b"letter", True, 0, 0, lane)
+    assert session.receive(half) == []
+    assert session.receive(whole) == [LettersCame(1, (b"a long letter",), lane)]
+    assert session.receive(whole) == [Faulted(FaultKind.REPEATED)]
 
 
-def test_other_letters_between_the_parts_of_one_are_refused():
+@in_each_lane
+def test_other_letters_of_the_lane_between_the_parts_of_one_are_refused(lane):
     session = session_in(OPEN)
-    session.receive(LetterPart(NUMBER, 1, b"half", False, 0))
-    assert session.receive(LETTERS) == [Faulted(FaultKind.UNEXPECTED)]
+    session.receive(LetterPart(NUMBER, 1, b"half", False, 0, 0, lane))
+    assert session.receive(replace(LETTERS, lane=lane)) == [Faulted(FaultKind.UNEXPECTED)]
     assert session.state is ENDED
 
 
-def test_a_letter_that_never_ends_is_refused(monkeypatch):
-    monkeypatch.setattr(session_module, "LETTER_BYTES_LIMIT", 10)
-    session = session_in(OPEN)
-    session.receive(LetterPart(NUMBER, 1, b"0123456789", False, 0))
-    assert session.receive(LetterPart(NUMBER, 1, b"0", False, 0)) == [Faulted(FaultKind.TOO_LARGE)]
+@in_each_lane
+def test_letters_of_the_other_lane_come_between_the_parts_of_one_and_each_lane_has_its_numbers(lane):
+    session, other = session_in(OPEN), Lane(1 - lane)
+    session.receive(LetterPart(NUMBER, 1, b"ha", False, 0, 0, lane))
+    assert session.receive(replace(LETTERS, lane=other)) == [LettersCame(1, (b"one", b"two"), other)]
+    assert session.receive(LetterPart(NUMBER, 3, b"th", False, 0, 0, other)) == []
+    assert session.receive(LetterPart(NUMBER, 1, b"lf", True, 0, 0, lane)) == [LettersCame(1, (b"half",), lane)]
+    assert session.receive(LetterPart(NUMBER, 3, b"ree", True, 0, 0, other)) == [LettersCame(3, (b"three",), other)]
+
+
+@in_each_lane
+def test_a_letter_that_never_ends_is_refused(lane):
+    session = session_in(OPEN, limits=limited(lane, letter_bytes=10))
+    session.receive(LetterPart(NUMBER, 1, b"0123456789", False, 0, 0, lane))
+    assert session.receive(LetterPart(NUMBER, 1, b"0", False, 0, 0, lane)) == [Faulted(FaultKind.TOO_LARGE)]
     assert session.state is ENDED
 
 
-def test_letters_before_this_end_has_told_where_to_go_on_are_refused():
+@in_each_lane
+def test_a_whole_letter_that_is_too_large_is_refused(lane):
+    session = session_in(OPEN, limits=limited(lane, letter_bytes=10))
+    letters = (b"0123456789", b"01234567890")
+    assert session.receive(Letters(NUMBER, 1, letters, 0, 0, lane)) == [Faulted(FaultKind.TOO_LARGE)]
+    assert session.ending.reason is GoodbyeReason.MALFORMED
+
+
+@in_each_lane
+def test_letters_before_this_end_has_told_where_to_go_on_are_refused(lane):
     session = new_session(is_dialled_here=True)
     frames(session)
     session.receive(hello())
-    assert session.receive(LETTERS) == [*OPENED, Faulted(FaultKind.UNEXPECTED)]
+    assert session.receive(replace(LETTERS, lane=lane)) == [*OPENED, Faulted(FaultKind.UNEXPECTED)]
     assert session.state is ENDED
 
 
-def test_a_session_goes_on_from_what_was_handled_before():
-    post = ChannelsAsPost(DurableState())
-    post.take(PEER, 1)
-    session = session_in(RESUMING, post=post)
+def test_a_session_goes_on_from_what_was_handled_before_in_each_lane():
+    letters, posts = new_channels(), new_channels(POST)
+    letters.take(PEER, 1)
+    for number in (1, 2, 3):
+        posts.take(PEER, number)
+    session = session_in(RESUMING, letters=letters, posts=posts)
     assert session.receive(Letters(NUMBER, 2, (b"two",), 0))[-1] == LettersCame(2, (b"two",))
+    assert session.receive(Letters(NUMBER, 4, (b"four",), 0, 0, POST)) == [LettersCame(4, (b"four",), POST)]
+
+
+def room_for(count, size):
+    """Limits for so many posts of a size that are not confirmed."""
+    return limited(POST, unconfirmed_bytes=count * (size + POST_OVERHEAD_BYTES))
+
+
+def test_more_posts_than_may_be_unconfirmed_are_refused():
+    session = session_in(OPEN, limits=room_for(2, 5))
+    assert session.receive(Letters(NUMBER, 1, (b"12345", b"12345"), 0, 0, POST)) != []
+    assert session.receive(Letters(NUMBER, 3, (b"1",), 0, 0, POST)) == [Faulted(FaultKind.TOO_MUCH)]
+    assert session.ending.reason is GoodbyeReason.MALFORMED
+
+
+def test_what_a_receipt_was_given_for_makes_room_for_more_posts():
+    posts = new_channels(POST)
+    session = session_in(OPEN, posts=posts, limits=room_for(2, 5))
+    session.receive(Letters(NUMBER, 1, (b"12345", b"12345"), 0, 0, POST))
+    posts.take(PEER, 1)
+    assert frames(session) == [Receipt(NUMBER, 0, 1)]
+    assert session.receive(Letters(NUMBER, 3, (b"12345",), 0, 0, POST)) == [LettersCame(3, (b"12345",), POST)]
+    assert session.receive(LetterPart(NUMBER, 4, b"1", True, 0, 0, POST)) == [Faulted(FaultKind.TOO_MUCH)]
 
 
 # -- letters that leave
 
 
-def post_with(*letters, receiver=PEER, is_met=True):
-    post = ChannelsAsPost(DurableState())
+def channels_with(*letters, receiver=PEER, is_met=True, lane=LETTER):
+    channels = new_channels(lane)
     if is_met:
-        post.met(receiver)
+        channels.met(receiver)
     for letter in letters:
-        post.send(receiver, letter)
-    return post
+        channels.send(receiver, letter)
+    return channels
 
 
-def test_letters_that_wait_leave_together_and_those_that_follow_with_the_next_frame():
-    post = post_with(b"one", b"two")
-    session = session_in(OPEN, post=post)
-    assert session.next_frame() == Letters(NUMBER, 1, (b"one", b"two"), 0)
+def outbox(lane, *letters, **keywords):
+    """As an argument of a session."""
+    return {"letters" if lane is LETTER else "posts": channels_with(*letters, lane=lane, **keywords)}
+
+
+def receipt_of(lane, through):
+    return Receipt(NUMBER, *((through, 0) if lane is LETTER else (0, through)))
+
+
+@in_each_lane
+def test_letters_that_wait_leave_together_and_those_that_follow_with_the_next_frame(lane):
+    channels = channels_with(b"one", b"two", lane=lane)
+    session = session_in(OPEN, **{"letters" if lane is LETTER else "posts": channels})
+    assert session.next_frame() == Letters(NUMBER, 1, (b"one", b"two"), 0, 0, lane)
     assert session.next_frame() is None
-    post.send(PEER, b"three")
-    assert session.next_frame() == Letters(NUMBER, 3, (b"three",), 0)
+    channels.send(PEER, b"three")
+    assert session.next_frame() == Letters(NUMBER, 3, (b"three",), 0, 0, lane)
 
 
-def test_no_letter_leaves_before_the_peer_has_told_where_to_go_on():
-    session = session_in(RESUMING, post=post_with(b"one"))
+@in_each_lane
+def test_no_letter_leaves_before_the_peer_has_told_where_to_go_on(lane):
+    session = session_in(RESUMING, **outbox(lane, b"one"))
     assert session.next_frame() is None
     session.receive(RECEIPT)
-    assert session.next_frame() == Letters(NUMBER, 1, (b"one",), 0)
+    assert session.next_frame() == Letters(NUMBER, 1, (b"one",), 0, 0, lane)
 
 
 def test_what_the_peer_has_handled_is_not_sent_again():
-    session = session_in(OPEN, post=post_with(b"one", b"two", b"three"), handled_through=2)
-    assert session.next_frame() == Letters(NUMBER, 3, (b"three",), 0)
+    letters, posts = channels_with(b"one", b"two", b"three"), channels_with(b"une", b"deux", lane=POST)
+    session = session_in(OPEN, letters=letters, posts=posts, receipt=(2, 1))
+    assert frames(session) == [Letters(NUMBER, 3, (b"three",), 0), Letters(NUMBER, 2, (b"deux",), 0, 0, POST)]
 
 
-def test_a_frame_has_a_limit_in_bytes_and_in_letters(monkeypatch):
-    monkeypatch.setattr(session_module, "FRAME_BYTES_LIMIT", 10)
-    monkeypatch.setattr(session_module, "FRAME_LETTERS_LIMIT", 3)
-    session = session_in(OPEN, post=post_with(b"12345", b"12345", b"1", b"2", b"3", b"4"))
+@in_each_lane
+def test_a_frame_has_a_limit_in_bytes_and_in_letters(lane):
+    limits = limited(lane, frame_bytes=10, frame_letters=3)
+    session = session_in(OPEN, limits=limits, **outbox(lane, b"12345", b"12345", b"1", b"2", b"3", b"4"))
     assert [frame.letters for frame in frames(session)] == [(b"12345", b"12345"), (b"1", b"2", b"3"), (b"4",)]
 
 
 @pytest.mark.parametrize("size", [11, 20, 21, 35])
-def test_a_letter_larger_than_a_frame_leaves_in_parts_in_its_place(monkeypatch, size):
-    monkeypatch.setattr(session_module, "FRAME_BYTES_LIMIT", 10)
+@in_each_lane
+def test_a_letter_larger_than_a_frame_leaves_in_parts_in_its_place(lane, size):
     large = bytes(range(size))
-    session, receiver = session_in(OPEN, post=post_with(b"before", large, b"after")), session_in(OPEN)
+    session = session_in(OPEN, limits=limited(lane, frame_bytes=10), **outbox(lane, b"before", large, b"after"))
+    receiver = session_in(OPEN)
     sent = frames(session)
     assert all(len(frame.part) <= 10 for frame in sent if isinstance(frame, LetterPart))
     came = [event for frame in sent for event in receiver.receive(frame)]
-    assert came == [LettersCame(1, (b"before",)), LettersCame(2, (large,)), LettersCame(3, (b"after",))]
+    expected = [(1, b"before"), (2, large), (3, b"after")]
+    assert came == [LettersCame(number, (letter,), lane) for number, letter in expected]
 
 
-def test_a_session_whose_next_letter_was_confirmed_on_another_one_ends_quietly():
-    post = post_with(b"one", b"two")
-    session = session_in(OPEN, post=post)
-    post.received(PEER, 1)
+@in_each_lane
+def test_a_session_whose_next_letter_was_confirmed_on_another_one_ends_quietly(lane):
+    channels = channels_with(b"one", b"two", lane=lane)
+    session = session_in(OPEN, **{"letters" if lane is LETTER else "posts": channels})
+    channels.received(PEER, 1)
     assert [kind_of(frame) for frame in frames(session)] == [GoodbyeReason.REPLACED]
+
+
+def test_posts_leave_when_no_letter_waits():
+    letters, posts = channels_with(b"12345", b"12345"), channels_with(b"une", lane=POST)
+    session = session_in(OPEN, letters=letters, posts=posts, limits=limited(LETTER, frame_bytes=5))
+    assert [(frame.lane, frame.letters) for frame in frames(session)] == [
+        (LETTER, (b"12345",)),
+        (LETTER, (b"12345",)),
+        (POST, (b"une",)),
+    ]
+
+
+def test_letters_leave_between_the_parts_of_a_post_and_the_receiver_tells_them_apart():
+    letters, posts = new_channels(), channels_with(b"a long post", lane=POST)
+    letters.met(PEER)
+    session = session_in(OPEN, letters=letters, posts=posts, limits=limited(POST, frame_bytes=4))
+    receiver = session_in(OPEN)
+    sent = [session.next_frame()]
+    letters.send(PEER, b"vote")
+    sent += frames(session)
+    assert [(type(frame), frame.lane) for frame in sent] == [
+        (LetterPart, POST),
+        (Letters, LETTER),
+        (LetterPart, POST),
+        (LetterPart, POST),
+    ]
+    came = [event for frame in sent for event in receiver.receive(frame)]
+    assert came == [LettersCame(1, (b"vote",)), LettersCame(1, (b"a long post",), POST)]
+
+
+def test_posts_beyond_the_window_wait_for_receipts_and_letters_do_not():
+    letters, posts = new_channels(), channels_with(*[b"12345"] * 5, lane=POST)
+    letters.met(PEER)
+    session = session_in(OPEN, letters=letters, posts=posts, limits=room_for(2, 5))
+    assert [len(frame.letters) for frame in frames(session)] == [2]
+    letters.send(PEER, b"vote")
+    assert frames(session) == [Letters(NUMBER, 1, (b"vote",), 0)]
+    session.receive(Receipt(NUMBER, 1, 1))
+    assert frames(session) == [Letters(NUMBER, 3, (b"12345",), 0, 0, POST)]
+    session.receive(Receipt(NUMBER, 1, 3))
+    assert frames(session) == [Letters(NUMBER, 4, (b"12345", b"12345"), 0, 0, POST)]
+
+
+def test_a_post_that_leaves_in_parts_counts_from_its_first_part_on_and_one_alone_always_leaves():
+    posts = channels_with(b"123456789", b"1", lane=POST)
+    limits = limited(POST, frame_bytes=4, unconfirmed_bytes=5)
+    session = session_in(OPEN, posts=posts, limits=limits)
+    assert [frame.part for frame in frames(session)] == [b"1234", b"5678", b"9"]
+    posts.received(PEER, 1)
+    session.receive(Receipt(NUMBER, 0, 1))
+    assert frames(session) == [Letters(NUMBER, 2, (b"1",), 0, 0, POST)]
 
 
 # -- receipts
@@ -390,90 +536,118 @@ def test_who_was_met_is_told_where_it_is_not_what_was_said_before():
     assert frames(session) == [Acquaintances(NUMBER, ())]
 
 
-def test_a_receipt_rides_on_letters_where_there_are_any():
-    post = ChannelsAsPost(DurableState())
-    session = session_in(OPEN, post=post)
-    post.take(PEER, 1)
-    post.send(PEER, b"answer")
-    assert frames(session) == [Letters(NUMBER, 1, (b"answer",), 1)]
+@in_each_lane
+def test_receipts_of_both_lanes_ride_on_letters_where_there_are_any(lane):
+    letters, posts = channels_with(lane=LETTER), channels_with(lane=POST)
+    session = session_in(OPEN, letters=letters, posts=posts)
+    letters.take(PEER, 1)
+    for number in (1, 2):
+        posts.take(PEER, number)
+    (letters if lane is LETTER else posts).send(PEER, b"answer")
+    assert frames(session) == [Letters(NUMBER, 1, (b"answer",), 1, 2, lane)]
 
 
-def test_a_receipt_leaves_alone_where_there_are_no_letters_and_once():
-    post = ChannelsAsPost(DurableState())
-    session = session_in(OPEN, post=post)
-    post.take(PEER, 1)
-    assert frames(session) == [Receipt(NUMBER, 1)]
+@in_each_lane
+def test_a_receipt_leaves_alone_where_there_are_no_letters_and_once(lane):
+    channels = new_channels(lane)
+    session = session_in(OPEN, **{"letters" if lane is LETTER else "posts": channels})
+    channels.take(PEER, 1)
+    assert frames(session) == [receipt_of(lane, 1)]
 
 
-def test_receipts_are_told_as_they_rise():
-    session = session_in(OPEN, post=post_with(b"one", b"two", b"three"))
+@in_each_lane
+def test_receipts_are_told_as_they_rise(lane):
+    session = session_in(OPEN, **outbox(lane, b"one", b"two", b"three"))
     frames(session)
-    assert session.receive(Receipt(NUMBER, 2)) == [ReceiptCame(2)]
-    assert session.receive(Receipt(NUMBER, 1)) == []
-    assert session.receive(Letters(NUMBER, 1, (b"answer",), 3)) == [ReceiptCame(3), LettersCame(1, (b"answer",))]
+    assert session.receive(receipt_of(lane, 2)) == [ReceiptCame(2, lane)]
+    assert session.receive(receipt_of(lane, 1)) == []
+    receipts = (3, 0) if lane is LETTER else (0, 3)
+    events = session.receive(Letters(NUMBER, 1, (b"answer",), *receipts))
+    assert events == [ReceiptCame(3, lane), LettersCame(1, (b"answer",))]
 
 
-def test_a_receipt_for_what_was_not_sent_is_counted_and_dropped():
-    post = post_with(b"one")
-    session = session_in(OPEN, post=post)
+@in_each_lane
+def test_a_receipt_for_what_was_not_sent_is_counted_and_dropped(lane):
+    session = session_in(OPEN, **outbox(lane, b"one"))
     frames(session)
-    assert session.receive(Receipt(NUMBER, 2)) == [Faulted(FaultKind.UNEARNED_RECEIPT)]
-    assert session.receive(Receipt(NUMBER, 1)) == [ReceiptCame(1)]
+    assert session.receive(receipt_of(lane, 2)) == [Faulted(FaultKind.UNEARNED_RECEIPT)]
+    assert session.receive(receipt_of(lane, 1)) == [ReceiptCame(1, lane)]
 
 
-def test_a_receipt_for_letters_of_the_session_before_is_no_fault_and_another_session_goes_on_from_there():
-    post = post_with(b"one", b"two")
-    session = session_in(OPEN, post=post)
-    assert session.receive(Receipt(NUMBER, 1)) == [ReceiptCame(1)]
-    post.received(PEER, 1)
+@in_each_lane
+def test_a_receipt_for_letters_of_the_session_before_is_no_fault_and_another_session_goes_on_from_there(lane):
+    channels = channels_with(b"one", b"two", lane=lane)
+    session = session_in(OPEN, **{"letters" if lane is LETTER else "posts": channels})
+    assert session.receive(receipt_of(lane, 1)) == [ReceiptCame(1, lane)]
+    channels.received(PEER, 1)
     assert [frame.reason for frame in frames(session)] == [GoodbyeReason.REPLACED]
 
 
-def test_a_peer_that_has_handled_what_was_never_sent_is_refused():
-    session = session_in(RESUMING, post=post_with(b"one"))
-    assert session.receive(Receipt(NUMBER, 2)) == []
+# -- databases that are older than they should be: one lane that shows it is enough
+
+
+@in_each_lane
+def test_a_peer_that_has_handled_what_was_never_sent_is_refused(lane):
+    both = outbox(LETTER, b"one") | outbox(POST, b"une")
+    session = session_in(RESUMING, **both)
+    assert session.receive(receipt_of(lane, 2)) == []
     assert session.ending.reason is GoodbyeReason.LETTERS_LOST
+    assert f"has handled {'letter' if lane is LETTER else 'post'} 2" in session.ending.message
 
 
-def test_a_peer_that_has_lost_what_it_confirmed_is_refused():
-    post = post_with(b"one", b"two")
-    post.received(PEER, 2)
-    session = session_in(RESUMING, post=post)
-    assert session.receive(Receipt(NUMBER, 1)) == []
-    assert session.ending.reason is GoodbyeReason.LETTERS_LOST
+def behind(lane):
+    """A lane whose letters were confirmed before this server started again."""
+    durable = DurableState()
+    channels = DurableChannels(durable, lane)
+    channels.met(PEER)
+    for letter in (b"one", b"two"):
+        channels.send(PEER, letter)
+    channels.received(PEER, 2)
+    rows = [row for row in durable.take_rows() if row.value is not None]
+    return {"letters" if lane is LETTER else "posts": DurableChannels(DurableState(rows), lane)}
 
 
-def test_whoever_has_handled_what_cannot_have_left_shows_that_this_server_has_gone_back():
-    session = session_in(RESUMING, post=post_with(b"written", b"but", b"not met", is_met=False))
-    assert session.receive(Receipt(NUMBER, 1)) == []
-    assert session.ending.has_gone_back
-    assert [frame.reason for frame in frames(session)] == [GoodbyeReason.GONE_BACK]
-
-
-def test_both_may_have_gone_back_and_each_learns_it_from_the_other():
-    post = post_with()
-    post.begin_again(PEER)
-    post.take(PEER, 1)
-    session = new_session(is_dialled_here=False, post=post)
-    session.receive(hello())
-    assert session.receive(Receipt(NUMBER, 3)) == []
-    assert session.ending.has_gone_back
-    # What it has had comes first: by that the other one learns whether it has gone back too.
-    assert frames(session)[0] == Receipt(NUMBER, 1)
-
-
-def test_whoever_has_lost_what_it_had_is_told_and_this_server_has_not_gone_back():
-    post = post_with(b"one", b"two")
-    post.received(PEER, 2)
-    session = session_in(RESUMING, post=post)
-    assert session.receive(Receipt(NUMBER, 1)) == []
+@in_each_lane
+def test_whoever_has_lost_what_it_had_is_told_and_this_server_has_not_gone_back(lane):
+    session = session_in(RESUMING, **behind(lane))
+    assert session.receive(receipt_of(lane, 1)) == []
     assert not session.ending.has_gone_back
     assert [frame.reason for frame in frames(session)] == [GoodbyeReason.LETTERS_LOST]
 
 
-def test_a_first_receipt_that_a_later_one_overtook_is_no_loss():
-    post = post_with(b"one", b"two")
-    post.received(PEER, 2)
-    session = session_in(RESUMING, post=post, known={5})
-    assert session.receive(Receipt(NUMBER, 1)) == []
+@in_each_lane
+def test_whoever_has_handled_what_cannot_have_left_shows_that_this_server_has_gone_back(lane):
+    session = session_in(RESUMING, **outbox(lane, b"written", b"but", b"not met", is_met=False))
+    assert session.receive(receipt_of(lane, 1)) == []
+    assert session.ending.has_gone_back
+    assert [frame.reason for frame in frames(session)] == [GoodbyeReason.GONE_BACK]
+
+
+@in_each_lane
+def test_both_may_have_gone_back_and_each_learns_it_from_the_other(lane):
+    channels = channels_with(lane=lane)
+    channels.begin_again(PEER)
+    channels.take(PEER, 1)
+    session = new_session(is_dialled_here=False, **{"letters" if lane is LETTER else "posts": channels})
+    session.receive(hello())
+    assert session.receive(receipt_of(lane, 3)) == []
+    assert session.ending.has_gone_back
+    # What it has had comes first: by that the other one learns whether it has gone back too.
+    assert frames(session)[0] == receipt_of(lane, 1)
+
+
+@in_each_lane
+def test_one_lane_may_show_that_the_peer_has_gone_back_and_the_other_that_this_server_has(lane):
+    session = session_in(RESUMING, **behind(lane))
+    one_behind_one_beyond = (1, 3) if lane is LETTER else (3, 1)
+    assert session.receive(Receipt(NUMBER, *one_behind_one_beyond)) == []
+    assert session.ending.has_gone_back
+    # The peer learns by this word that it has gone back too.
+    assert [frame.reason for frame in frames(session)] == [GoodbyeReason.LETTERS_LOST]
+
+
+@in_each_lane
+def test_a_first_receipt_that_a_later_one_overtook_is_no_loss(lane):
+    session = session_in(RESUMING, known={5}, **behind(lane))
+    assert session.receive(receipt_of(lane, 1)) == []
     assert session.ending.reason is GoodbyeReason.REPLACED

@@ -1,0 +1,171 @@
+"""Between the calls about messages and the run loop: events go in, answers come back when they are durable.
+
+call --event--> run loop --step--> core --answers--> batch --durable--> desk --> the futures that calls wait for
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+
+from pyroaring import BitMap
+
+from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, Settled, Subscribe
+from delivery.server import Server
+from namegraph import LogRecord, NodeId, Reason, RefusedError, ServerId, refuse
+from nameserver.deliveries.machine import MailboxState, Progress
+from nameserver.driver.run_loop import RunLoop
+from storage.store import LogWanted
+
+
+class Desk:
+    """The delivery half of this server, as calls use it. All methods belong to the thread of the event loop."""
+
+    def __init__(self, core: Server, run_loop: RunLoop, *, is_in_reach: Callable[[ServerId], bool]) -> None:
+        self._core = core
+        self._run_loop = run_loop
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        """Who waits for the first answer to an event, by ticket."""
+        self._settling: dict[int, asyncio.Future[Settled]] = {}
+        self._more_logged: asyncio.Future[None] | None = None
+        """Done when more of the log is durable; present while somebody waits for it."""
+        self._sorted: tuple[int, list[NodeId]] = (-1, [])
+        """The processes that have mailboxes, sorted, and the version of these."""
+        self.is_in_reach = is_in_reach
+        self.logged = core.delivery.log.last
+        """The last position of the log that is durable."""
+        run_loop.desk = self
+
+    @property
+    def server(self) -> ServerId:
+        """Whose it is."""
+        return self._core.server
+
+    @property
+    def incarnation(self) -> int:
+        """Of this server."""
+        return self._core.delivery.origin.incarnation
+
+    @property
+    def log_cut(self) -> int:
+        """The last position that was cut from the log."""
+        return self._core.delivery.log.cut
+
+    def new_ticket(self) -> int:
+        """A number for one event, never used again."""
+        return self._run_loop.new_ticket()
+
+    # -- what calls ask for
+
+    def carry_out_delivery(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> asyncio.Future[Answer]:
+        """Take the event at once; done with its first answer when that is durable.
+
+        Raises `RefusedError`, here or from the future, where nothing can be made durable, or the server is to end.
+        """
+        self._run_loop.require_accepting()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[event.ticket] = future
+        future.add_done_callback(lambda _: self._waiting.pop(event.ticket, None))
+        if isinstance(event, Send) and event.wants_settled:
+            self._settling[event.ticket] = asyncio.get_running_loop().create_future()
+        self._run_loop.take(event)
+        return future
+
+    def settled(self, ticket: int) -> asyncio.Future[Settled]:
+        """Done when the message of a `Send` that wants it is settled. To be asked once, right after it was taken."""
+        future = self._settling[ticket]
+        future.add_done_callback(lambda _: self._settling.pop(ticket, None))
+        return future
+
+    def acknowledge(self, event: Acknowledge) -> None:
+        """Take the event at once; nobody is answered."""
+        self._run_loop.take(event)
+
+    def progress(self, message_id: str) -> Progress | None:
+        """How far a message is that was accepted here; None where it is settled, or not known."""
+        found = self._core.delivery.origin.progress(message_id)
+        return None if found is None else Progress(*found)
+
+    async def until_durable(self) -> None:
+        """Wait until all that was taken by now is durable; raises `RefusedError` where the database fails."""
+        await self._run_loop.until_all_durable()
+
+    async def next_number(self, sender: str, addressed: NodeId) -> int:
+        """The number that the next message of a sender to this first target has, as far as that is durable."""
+        await self.until_durable()
+        return self._core.delivery.senders.next_number((sender, addressed))
+
+    def mailbox_of(self, process: NodeId) -> MailboxState | None:
+        """What is kept for a process; None: nothing is."""
+        mailboxes = self._core.delivery.mailboxes
+        number = mailboxes.numbers.get(process)
+        return None if number is None else MailboxState(process, number, mailboxes.subscriptions(process))
+
+    def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
+        """The mailboxes whose processes sort after a text, sorted, so many at most."""
+        mailboxes = self._core.delivery.mailboxes
+        if self._sorted[0] != mailboxes.version:
+            self._sorted = (mailboxes.version, sorted(mailboxes.numbers))
+        names = self._sorted[1]
+        first = bisect_right(names, process)
+        found = [self.mailbox_of(name) for name in names[first : first + limit]]
+        return [state for state in found if state is not None]
+
+    def next_logged(self) -> asyncio.Future[None]:
+        """Done once more of the log is durable, or none will be."""
+        if self._more_logged is None or self._more_logged.cancelled():
+            self._more_logged = asyncio.get_running_loop().create_future()
+        return asyncio.shield(self._more_logged)
+
+    async def read_log(self, after: int, through: int, bytes_limit: int) -> Sequence[LogRecord]:
+        """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""
+        return await self._run_loop.read_log(LogWanted(after, through, bytes_limit))
+
+    def audience(self, number: int) -> BitMap:
+        """The numbers of the mailboxes that an entry is for. The caller must not change it."""
+        return self._core.delivery.audiences.bitmap(number)
+
+    # -- what the run loop tells
+
+    def has_open(self) -> bool:
+        """Whether messages wait for the next parcel."""
+        return self._core.delivery.has_open
+
+    def answer(self, answers: Iterable[Answer]) -> None:
+        """Tell callers: what they are told is durable."""
+        for answer in answers:
+            if isinstance(answer, Settled):
+                settling = self._settling.get(answer.ticket)
+                if settling is not None and not settling.done():
+                    settling.set_result(answer)
+            else:
+                waiting = self._waiting.get(answer.ticket)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(answer)
+
+    def fail(self, answers: Iterable[Answer], why: str) -> None:
+        """Tell callers that it is not known when the database can be written."""
+        for answer in answers:
+            waiting = self._waiting.get(answer.ticket)
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(_unknown(why))
+
+    def logged_through(self, through: int) -> None:
+        """The log is durable through a position."""
+        self.logged = max(self.logged, through)
+        if self._more_logged is not None:
+            self._more_logged.set_result(None)
+            self._more_logged = None
+
+    def end(self) -> None:
+        """No more of the log will be durable: nobody waits for it any longer."""
+        self.logged_through(self.logged)
+
+
+def _unknown(why: str) -> RefusedError:
+    return refuse(
+        Reason.OUTCOME_UNKNOWN,
+        "the database cannot be written, so this message may or may not be kept; send it again by its number to learn: "
+        f"{why}",
+    )
