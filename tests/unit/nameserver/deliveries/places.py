@@ -25,6 +25,7 @@ class CoreMachine:
         self._settled = {}
         self._is_flushing = False
         self._logged = None
+        self.ending = asyncio.get_running_loop().create_future()
         self.is_failing = False
         self.reads = []
         """Which pieces of the log were read."""

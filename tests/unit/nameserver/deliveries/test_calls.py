@@ -8,6 +8,7 @@ import pytest
 
 import shadowtree
 from delivery.log import CUT_AT_LEAST
+from namegraph import Reason, refuse
 from nameserver.deliveries import log_tail, subscribe_calls
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
@@ -430,3 +431,27 @@ async def test_a_tail_that_is_full_forgets_its_oldest_entries(here, scene):
     assert found == [*range(1, 31)]
     assert tail._bytes <= 1_000
     assert [entry.position for entry in await tail.read(0)][:1] == [1]
+
+
+async def test_a_server_that_is_about_to_end_ends_its_streams_and_whoever_listened_is_told(here, there, scene):
+    """A listener waits for it to come back, and so does a sender, which finds its stream ended."""
+    await here.open_mailbox(ANN)
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        stub = DeliveryServiceStub(channel)
+
+        async def said(*requests):
+            for request in requests:
+                yield request
+            await asyncio.Event().wait()
+
+        begin = wire.SubscribeRequest.Begin
+        streams = [stub.Subscribe(said(wire.SubscribeRequest(begin=begin(name=name)))) for name in (ANN, BOB)]
+        message = wire.SendRequest.Message(targets=[wire.SendRequest.Target(name=STAFF)])
+        sending = stub.Send(said(wire.SendRequest(messages=[message])))
+        for stream in (*streams, sending):
+            await anext(aiter(stream))
+        scene[1].machine.ending.set_result(refuse(Reason.UNAVAILABLE, "shutting down").refusal)
+        for stream in streams:
+            with pytest.raises(grpc.aio.AioRpcError, match="shutting down"):
+                await anext(aiter(stream))
+        assert [response async for response in sending] == []
