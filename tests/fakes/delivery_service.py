@@ -29,6 +29,7 @@ CODES = {
     Reason.BACKLOG_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.TAKEN_OVER: grpc.StatusCode.ABORTED,
+    Reason.WRONG_KIND: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 
@@ -307,7 +308,9 @@ class FakeDeliveryService(DeliveryServiceServicer):
         with self._refusing(context):
             process = parse_name(request.process)
             if process in self._graph.groups:
-                raise self._refused_error(Reason.INVALID_REQUEST, f"{process} is a group, and has no mailbox")
+                raise self._refused_error(
+                    Reason.WRONG_KIND, f"{process} is a group, and has no mailbox", member=process
+                )
             is_new = process not in self._log.mailboxes
             self._mailbox(process)
             return self._told(process, is_new=is_new)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.pages import PageRun, blocks_of
 
-PAGES = ["README.md", "docs/cli.md", "docs/client.md", "docs/operators.md"]
+PAGES = ["README.md", "docs/cli.md", "docs/client.md", "docs/messages.md", "docs/operators.md"]
 
 NOT_RUN = {
     ("README.md", "it sets up an environment, and runs all tests"),
