@@ -110,13 +110,12 @@ class AdminCalls:
         return self._peer_list()
 
     async def _require_owner(self, subnet: Subnet, address: str) -> None:
-        """Raise `RefusedError` where another server than that of the subnet is at an address.
+        """Raise `RefusedError` where another server than that of the subnet is at an address, one of its name included.
 
         Nobody may be there yet: then the address is taken, unless a connected server would be looked for there.
         """
-        found = await identify(address)
+        found, link = await identify(address), self._transport.link_of_subnet(subnet)
         if found is None:
-            link = self._transport.link_of_subnet(subnet)
             if link is not None and link.is_connected and link.address != address:
                 raise refuse(
                     Reason.INVALID_REQUEST,
@@ -143,6 +142,17 @@ class AdminCalls:
                 address=address,
                 server=found.server,
             )
+        if link is not None and link.is_connected and link.address != address and link.server is not None:
+            met = self._transport.start_of(link.server)
+            if found.start is not None and found.start != met:
+                raise refuse(
+                    Reason.INVALID_REQUEST,
+                    f"the server {found.server} at {address} is another one than {link.server}, which is connected at "
+                    f"{link.address}; nothing was changed",
+                    field="address",
+                    address=address,
+                    server=found.server,
+                )
 
     async def remove_peer(self, request: messages.RemovePeerRequest, context: Context) -> messages.PeerList:
         """Take a subnet out of the table; with `force`, end all memberships between it and this server first."""

@@ -328,7 +328,7 @@ def _open(
     public.add_generic_rpc_handlers((relays,))
     add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE)
     add(public, DELIVERY_SERVICE, messages, DELIVERY_CALLS_AT_ONCE, PATIENT_METHODS)
-    add(public, PEER_SERVICE, {**peer_service_handlers(transport), **questions}, PEER_CALLS_AT_ONCE)
+    add(public, PEER_SERVICE, {**peer_service_handlers(reads, transport), **questions}, PEER_CALLS_AT_ONCE)
     add(public, ADMIN_SERVICE, admin.here, ADMIN_CALLS_AT_ONCE)
     services = (NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE, PEER_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
     for server in servers.all:

@@ -22,7 +22,7 @@ from spark_graph_jobs.compare.not_judged import in_words
 from spark_graph_jobs.engines.choice import WISHES, Choice, choose, jar_settings
 from spark_graph_jobs.engines.graphframes_jar import find_jar
 from spark_graph_jobs.engines.interface import EngineRefusedError
-from spark_graph_jobs.finding import Severity
+from spark_graph_jobs.finding import Severity, on_one_line
 from spark_graph_jobs.questions.asking import Wishes
 from spark_graph_jobs.questions.numbering import TooManyGroupsError
 from spark_graph_jobs.report.page import REPORT
@@ -98,13 +98,13 @@ def _choose(spark: SparkSession, engine: str, jar: Jar | NoJar) -> Choice:
 def _conclude(result: Result, out: Path) -> None:
     troubles = [finding for finding in result.findings if finding.severity is not Severity.INFO]
     for finding in troubles[:FINDINGS_SHOWN_LIMIT]:
-        print(f"{finding.severity.value}: {finding.subject}: {finding.message} [{finding.audit}]")  # noqa: T201
+        _tell(f"{finding.severity.value}: {finding.subject}: {finding.message} [{finding.audit}]")
     if len(troubles) > FINDINGS_SHOWN_LIMIT:
-        print(f"and {len(troubles) - FINDINGS_SHOWN_LIMIT} more, in {out / 'findings.jsonl'}")  # noqa: T201
-    print(f"report: {out / REPORT}")  # noqa: T201
+        _tell(f"and {len(troubles) - FINDINGS_SHOWN_LIMIT} more, in {out / 'findings.jsonl'}")
+    _tell(f"report: {out / REPORT}")
     for each in result.not_judged:
-        print(f"not judged: {each.server}, which has no snapshot that can be read: {in_words(each)}")  # noqa: T201
-    print(_IN_WORDS[result.verdict, result.is_partial])  # noqa: T201
+        _tell(f"not judged: {each.server}, which has no snapshot that can be read: {in_words(each)}")
+    _tell(_IN_WORDS[result.verdict, result.is_partial])
 
 
 _IN_WORDS = {
@@ -126,8 +126,12 @@ def _first_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def _tell(text: str) -> None:
+    print(on_one_line(text))  # noqa: T201
+
+
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    print(on_one_line(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def end_with_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

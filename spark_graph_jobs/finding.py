@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -48,6 +49,15 @@ FINDING: Final = types.StructType(
     ]
 )
 """Rows of findings, as every audit returns them."""
+
+
+def on_one_line(text: str) -> str:
+    """The text for a terminal: what servers wrote into a snapshot may act on one, or begin another line."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if _acts(character) else character for character in text)
+
+
+def _acts(character: str) -> bool:
+    return unicodedata.category(character) in {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
 
 
 def shell_line(*words: str, names: Sequence[str] = ()) -> str:

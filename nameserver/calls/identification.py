@@ -23,6 +23,8 @@ class Identity:
 
     server: ServerId | None
     subnets: tuple[Subnet, ...] = ()
+    start: int | None = None
+    """A number of its own each time that it is started; None where it does not tell one."""
 
 
 async def identify(address: str) -> Identity | None:
@@ -37,4 +39,4 @@ async def identify(address: str) -> Identity | None:
             return None if error.code() in _NOBODY_THERE else Identity(None)
         except DecodeError:
             return Identity(None)
-    return Identity(ServerId(answer.server), tuple(map(Subnet, answer.subnets)))
+    return Identity(ServerId(answer.server), tuple(map(Subnet, answer.subnets)), answer.start or None)

@@ -6,17 +6,26 @@ from typing import Any
 
 import grpc
 
-from nameserver.calls.adapters import Context, Handler
+from namegraph import CoreQueries
+from nameserver.calls.adapters import Context, Handler, unary_call
 from nameserver.transport.peer_streams import AcceptedStream
 from nameserver.transport.peer_transport import PeerTransport
+from shadowtree.v1 import peer_pb2 as messages
 
 
-def peer_service_handlers(transport: PeerTransport) -> dict[str, Handler]:
+def peer_service_handlers(core: CoreQueries, transport: PeerTransport) -> dict[str, Handler]:
     """The handler of each method, by its name."""
 
     async def converse(frames: Any, context: Context) -> None:
         del frames
         await transport.accept(AcceptedStream(context))
 
+    async def identify(request: messages.IdentifyRequest, context: Context) -> messages.IdentifyResponse:
+        del request, context
+        return messages.IdentifyResponse(server=core.server, subnets=sorted(core.subnets), start=transport.start)
+
     # Frames come and go as bytes: what is no frame is for the session to refuse.
-    return {"Converse": grpc.stream_stream_rpc_method_handler(converse)}
+    return {
+        "Converse": grpc.stream_stream_rpc_method_handler(converse),
+        "Identify": unary_call(identify, messages.IdentifyRequest),
+    }

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nameserver.config.regular_file import read_regular_file
+
 CONFIG_FILE_SIZE_LIMIT = 16 * 1024 * 1024
 """Room for some hundred thousand peers; a larger file is a mistake."""
 
@@ -31,14 +33,11 @@ class ConfigFile:
     def read(cls, path: Path) -> ConfigFile:
         """Read a file, or raise `ConfigFileError`."""
         try:
-            with path.open("rb") as file:
-                content = file.read(CONFIG_FILE_SIZE_LIMIT + 1)
+            content = read_regular_file(path, limit_bytes=CONFIG_FILE_SIZE_LIMIT)
         except OSError as error:
             raise ConfigFileError(f"{path}: {error.strerror}") from None
-        if len(content) > CONFIG_FILE_SIZE_LIMIT:
-            raise ConfigFileError(f"{path}: larger than {CONFIG_FILE_SIZE_LIMIT} bytes")
         try:
-            text = content.decode("utf-8")
+            text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
             raise ConfigFileError(f"{path}:{line}: not UTF-8") from None

@@ -6,8 +6,6 @@ that says where it stands, even where something else overrides it.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -18,6 +16,7 @@ from pathlib import Path
 from namegraph import CHANGES_KEPT, FORGET_EVERY, InvalidNameError, ServerId, Subnet, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
+from nameserver.config.regular_file import read_regular_file
 from nameserver.detector.phi import DetectorLimits
 from storage.errors import DatabaseUrlError
 from storage.urls import has_password, parse_database_url
@@ -384,16 +383,11 @@ class _LineOfFile(str):
 
 def _lines(path: Path) -> list[str]:
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _WrongValueError(f"{path} is no regular file", str(path))
-            content = file.read(SUBNET_FILE_SIZE_LIMIT + 1)
+        content = read_regular_file(path, limit_bytes=SUBNET_FILE_SIZE_LIMIT)
     except OSError as error:
         raise _WrongValueError(f"{path} cannot be read: {error.strerror}", str(path)) from None
-    if len(content) > SUBNET_FILE_SIZE_LIMIT:
-        raise _WrongValueError(f"{path} is larger than {SUBNET_FILE_SIZE_LIMIT} bytes", str(path))
     try:
-        lines = content.decode("utf-8").splitlines()
+        lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise _WrongValueError(f"{path} is not UTF-8", str(path)) from None
     return [

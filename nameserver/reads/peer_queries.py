@@ -39,11 +39,6 @@ class PeerQuestionCalls:
         self._checks = checks
         self._whole_groups = whole_groups
 
-    async def identify(self, request: messages.IdentifyRequest, context: Context) -> messages.IdentifyResponse:
-        """Who this server is."""
-        del request, context
-        return messages.IdentifyResponse(server=self._core.server, subnets=sorted(self._core.subnets))
-
     async def check_part(self, request: messages.CheckPartRequest, context: Context) -> messages.CheckPartResponse:
         """What is known here of each pair."""
         groups, members = list(request.groups), list(request.members)
@@ -134,7 +129,6 @@ def peer_question_handlers(
     )
     ready = directory.until_all_met
     return {
-        "Identify": unary_call(questions.identify, messages.IdentifyRequest),
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
         "ResolvePart": stream_call(
             read(questions.resolve_part, revisions, run_loop, filling, until_ready=ready), messages.ResolvePartRequest

@@ -166,7 +166,8 @@ class PeerTransport:
         self._faults = FaultCounts()
         self._outboxes = {lane: DurableOutbox(core.channels_of(lane), run_loop) for lane in Lane}
         self._numbers = SessionNumbers()
-        self._start = secrets.randbits(64)
+        self.start = secrets.randbits(64) or 1
+        """Another number whenever the server is started: by it others tell two servers of one name apart."""
         self._starts: dict[ServerId, int] = {}
         """Of the peers, as they were last met."""
         self._links = LinkTable(
@@ -381,6 +382,10 @@ class PeerTransport:
         """The way to the server of a subnet of the table."""
         return self._links.to_subnet(subnet)
 
+    def start_of(self, peer: ServerId) -> int | None:
+        """The number of the start of a peer, as it was last met."""
+        return self._starts.get(peer)
+
     async def until_change(self) -> None:
         """Wait until some link or session changes."""
         await self._changed.wait()
@@ -443,7 +448,7 @@ class PeerTransport:
             PROTOCOL_VERSION,
             core.server,
             core.subnets,
-            self._start,
+            self.start,
             number,
             addressed,
             incarnation,

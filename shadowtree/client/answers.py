@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from shadowtree import results
-from shadowtree.client.foreign_text import are_printable, printable
+from shadowtree.client.foreign_text import are_printable, cleaned, printable
 from shadowtree.errors import ServerFault, Unavailable
 from shadowtree.updates import Arc
 from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
@@ -266,6 +266,16 @@ def read_import_summary(message: name_service_pb2.ImportSummary) -> results.Impo
         skipped=(),
         revision=message.revision,
     )
+
+
+def read_processes(chunk: name_service_pb2.ResolveChunk) -> tuple[MemberId, ...]:
+    """The members in one message of a resolution."""
+    return cleaned(tuple(chunk.processes))
+
+
+def read_unreachable(chunk: name_service_pb2.ResolveChunk | name_service_pb2.ExportChunk) -> tuple[str, ...]:
+    """What one message of a stream says is out of reach."""
+    return cleaned(tuple(chunk.unreachable))
 
 
 def incomplete_export(unreachable: tuple[str, ...], *, file: str | None = None) -> Unavailable:

@@ -25,7 +25,7 @@ from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.messages import delivery_calls, sending
 from shadowtree.client.messages.async_streams import Listener, Sender, Way
 from shadowtree.client.messages.listening import Listening
-from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit
+from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
 from shadowtree.errors import ShadowtreeError
 from shadowtree.messages import DeadLetter, DeliveryPolicy, Mailbox, Sent
 from shadowtree.updates import Arc, Join, Leave
@@ -102,8 +102,8 @@ class Client:
         one, as long as that lasts. `on_wait` is told why, before each pause.
         """
         self._addresses = Addresses(address)
-        self._timeout = timeout
-        self._patience = patience
+        self._timeout = None if timeout is None else checked_seconds(timeout, "timeout")
+        self._patience = checked_seconds(patience, "patience")
         self._on_wait = on_wait
         self._lock = Lock()
         self._connections: dict[asyncio.AbstractEventLoop, dict[Address, _Connection]] = {}
@@ -300,9 +300,9 @@ class Client:
         stream = self._stream(*calls.processes(group, at_least_revision), self._limit(timeout))
         async with aclosing(stream) as chunks:
             async for chunk in chunks:
-                for process in chunk.processes:
+                for process in answers.read_processes(chunk):
                     yield process
-                unreachable += chunk.unreachable
+                unreachable += answers.read_unreachable(chunk)
                 in_transition = in_transition or chunk.in_transition
         if unreachable or in_transition:
             raise answers.incomplete_resolution(group, unreachable)
@@ -435,7 +435,7 @@ class Client:
             async for chunk in chunks:
                 for arc in answers.read_export_chunk(chunk):
                     yield arc
-                unreachable += tuple(chunk.unreachable)
+                unreachable += answers.read_unreachable(chunk)
         if unreachable:
             raise answers.incomplete_export(unreachable)
 
@@ -468,7 +468,7 @@ class Client:
                     lines += 1
                     if progress is not None and lines % 10_000 == 0:
                         progress(lines)
-                unreachable += tuple(chunk.unreachable)
+                unreachable += answers.read_unreachable(chunk)
             if unreachable and not (partial or is_stream(file)):
                 raise answers.incomplete_export(unreachable, file=file)
         return results.ExportSummary(lines, unreachable)
@@ -496,9 +496,11 @@ class Client:
         `on_caught_up` was called for every server. `progress` is told how many rows have come. Needs
         the extra ``audit``.
         """
+        from shadowtree.client.files.formats import checked_path
         from shadowtree.client.snapshots.files import write_tables
         from shadowtree.client.snapshots.tables import SnapshotCollector
 
+        place = Path(checked_path(folder))
         collector = SnapshotCollector()
         async with aclosing(self._snapshot(cut, timeout)) as chunks:
             async for chunk in chunks:
@@ -507,7 +509,7 @@ class Client:
                     on_caught_up()
                 if progress is not None:
                     progress(collector.rows)
-        return await asyncio.to_thread(write_tables, collector.finish(), Path(folder))
+        return await asyncio.to_thread(write_tables, collector.finish(), place)
 
     async def peers(self, *, timeout: Seconds | None = None) -> results.PeerList:
         """Ask the server which other servers it knows, and how the connections with them stand."""

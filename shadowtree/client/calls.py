@@ -59,10 +59,31 @@ def new_request_id() -> RequestId:
     return os.urandom(16).hex()
 
 
+def request_id_or_new(request_id: RequestId | None) -> RequestId:
+    """The request id, or a new one; raises `InvalidRequest` for an empty one.
+
+    The server would choose one in its place, and the write could not be repeated safely.
+    """
+    if request_id == "":
+        raise InvalidRequest(
+            "request_id is empty: give None, or 1 to 200 printable characters", {"field": "request_id"}
+        )
+    return new_request_id() if request_id is None else request_id
+
+
+def given(name: str | None, field: str) -> str:
+    """What a request says for a name that may be left out; raises `InvalidName` for an empty one: it would mean all."""
+    if name == "":
+        raise InvalidName("invalid name '': it is empty", {"name": "", "field": field})
+    return "" if name is None else name
+
+
 def create_group(group: GroupId, *, effects: bool, request_id: RequestId | None) -> UnaryCall[results.Change]:
     """Make a group without members."""
-    request_id = request_id or new_request_id()
-    request = message(name_service_pb2.CreateGroupRequest, group=group, report_control=effects, request_id=request_id)
+    request_id = request_id_or_new(request_id)
+    request = message_of(
+        name_service_pb2.CreateGroupRequest, group=group, report_control=effects, request_id=request_id
+    )
     return UnaryCall("CreateGroup", request, answers.read_change, request_id)
 
 
@@ -70,8 +91,8 @@ def delete_group(
     group: GroupId, *, force: bool, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Remove a group; `force` leaves its parents and children first."""
-    request_id = request_id or new_request_id()
-    request = message(
+    request_id = request_id_or_new(request_id)
+    request = message_of(
         name_service_pb2.DeleteGroupRequest, group=group, force=force, report_control=effects, request_id=request_id
     )
     return UnaryCall("DeleteGroup", request, answers.read_change, request_id)
@@ -81,8 +102,8 @@ def join(
     parent: GroupId, member: MemberId, *, kind: ChildKind, offline: bool, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Add the arc parent -> member; with `offline`, as soon as the servers of both are there."""
-    request_id = request_id or new_request_id()
-    request = message(
+    request_id = request_id_or_new(request_id)
+    request = message_of(
         name_service_pb2.JoinRequest,
         parent=parent,
         child=member,
@@ -98,8 +119,8 @@ def leave(
     parent: GroupId, member: MemberId, *, kind: ChildKind, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Remove the arc parent -> member."""
-    request_id = request_id or new_request_id()
-    request = message(
+    request_id = request_id_or_new(request_id)
+    request = message_of(
         name_service_pb2.LeaveRequest,
         parent=parent,
         child=member,
@@ -114,12 +135,12 @@ def apply(
     operations: Iterable[Join | Leave], *, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
     """Carry out all operations as one atomic update."""
-    request_id = request_id or new_request_id()
+    request_id = request_id_or_new(request_id)
     operations = list(all_of(operations, (Join, Leave), "operation"))
-    request = message(
+    request = message_of(
         name_service_pb2.ApplyUpdatesRequest,
         operations=[
-            message(
+            message_of(
                 name_service_pb2.ApplyUpdatesRequest.Operation,
                 leave=isinstance(operation, Leave),
                 parent=operation.parent,
@@ -138,7 +159,7 @@ def describe(
     group: GroupId, *, pathname_limit: int, at_least_revision: Revision | None
 ) -> UnaryCall[results.GroupDescription]:
     """Ask for one group and its place in the graph."""
-    request = message(
+    request = message_of(
         name_service_pb2.DescribeGroupRequest,
         group=group,
         at_least_revision=at_least_revision or "",
@@ -151,9 +172,9 @@ def list_groups(
     subnet: SubnetName | None, *, page_token: str, at_least_revision: Revision | None
 ) -> UnaryCall[name_service_pb2.ListGroupsResponse]:
     """Ask for one page of the groups."""
-    request = message(
+    request = message_of(
         name_service_pb2.ListGroupsRequest,
-        subnet=subnet or "",
+        subnet=given(subnet, "subnet"),
         page_size=PAGE_SIZE,
         page_token=page_token,
         at_least_revision=at_least_revision or "",
@@ -170,7 +191,7 @@ def resolve(
     at_least_revision: Revision | None,
 ) -> StreamCall[results.Resolution]:
     """Ask who is in a group."""
-    request = message(
+    request = message_of(
         name_service_pb2.ResolveRequest,
         group=group,
         groups=groups,
@@ -191,7 +212,7 @@ def check(
     group: GroupId, member: MemberId, *, explain: bool, at_least_revision: Revision | None
 ) -> UnaryCall[results.Check]:
     """Ask whether a member is in a group."""
-    request = message(
+    request = message_of(
         name_service_pb2.CheckRequest,
         group=group,
         member=member,
@@ -203,13 +224,17 @@ def check(
 
 def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamCall[results.Memberships]:
     """Ask which groups a member is in."""
-    request = message(name_service_pb2.ListMembershipsRequest, member=member, at_least_revision=at_least_revision or "")
+    request = message_of(
+        name_service_pb2.ListMembershipsRequest, member=member, at_least_revision=at_least_revision or ""
+    )
     return StreamCall("ListMemberships", request, partial(answers.MembershipsCollector, as_kept(member)))
 
 
 def export(subnet: SubnetName | None, at_least_revision: Revision | None) -> name_service_pb2.ExportRequest:
     """Ask for all groups and arcs."""
-    return message(name_service_pb2.ExportRequest, subnet=subnet or "", at_least_revision=at_least_revision or "")
+    return message_of(
+        name_service_pb2.ExportRequest, subnet=given(subnet, "subnet"), at_least_revision=at_least_revision or ""
+    )
 
 
 def status() -> UnaryCall[results.ServerStatus]:
@@ -219,12 +244,12 @@ def status() -> UnaryCall[results.ServerStatus]:
 
 def snapshot(cut: str) -> admin_pb2.ExportSnapshotRequest:
     """Ask for all that a server holds, at a cut or (an empty name) at an instant of its own."""
-    return message(admin_pb2.ExportSnapshotRequest, cut=cut)
+    return message_of(admin_pb2.ExportSnapshotRequest, cut=cut)
 
 
 def make_cut(name: str) -> UnaryCall[Revision]:
     """Ask for a cut of all servers."""
-    return UnaryCall("MakeCut", message(admin_pb2.MakeCutRequest, name=name), lambda message: message.revision)
+    return UnaryCall("MakeCut", message_of(admin_pb2.MakeCutRequest, name=name), lambda message: message.revision)
 
 
 def peers() -> UnaryCall[results.PeerList]:
@@ -234,19 +259,19 @@ def peers() -> UnaryCall[results.PeerList]:
 
 def add_peer(subnet: SubnetName, address: Address) -> UnaryCall[results.PeerList]:
     """Tell a server where that of another subnet is."""
-    request = message(admin_pb2.AddPeerRequest, subnet=subnet, address=address)
+    request = message_of(admin_pb2.AddPeerRequest, subnet=subnet, address=address)
     return UnaryCall("AddPeer", request, answers.read_peers)
 
 
 def remove_peer(subnet: SubnetName, *, force: bool) -> UnaryCall[results.PeerList]:
     """Tell a server that a subnet is nobody's any more."""
-    request = message(admin_pb2.RemovePeerRequest, subnet=subnet, force=force)
+    request = message_of(admin_pb2.RemovePeerRequest, subnet=subnet, force=force)
     return UnaryCall("RemovePeer", request, answers.read_peers)
 
 
 def drain(*, restart_grace: float | None) -> UnaryCall[bool]:
     """End a server as planned."""
-    request = message(admin_pb2.DrainRequest, restart_grace_seconds=restart_grace)
+    request = message_of(admin_pb2.DrainRequest, restart_grace_seconds=restart_grace)
     return UnaryCall("Drain", request, lambda answer: answer.is_finished)
 
 
@@ -286,8 +311,11 @@ DELIVERY_METHODS: Final = frozenset(
 Message = TypeVar("Message")
 
 
-def message(message_type: Callable[..., Message], /, **fields: object) -> Message:
-    """Build a message; text that is no Unicode (a command line in another encoding) is a bad name."""
+def message_of(message_type: Callable[..., Message], /, **fields: object) -> Message:
+    """Build a message; raises `InvalidRequest` naming each value of a wrong type.
+
+    Text that is no Unicode (a command line in another encoding) is a bad name.
+    """
     try:
         return message_type(**fields)
     except UnicodeEncodeError as error:
@@ -296,8 +324,25 @@ def message(message_type: Callable[..., Message], /, **fields: object) -> Messag
             f"invalid name {text[:80]!r}: character {error.start + 1} is no Unicode character", {"name": text[:80]}
         ) from None
     except (TypeError, ValueError):
-        given = ", ".join(f"{name}={str(value)[:80]!r} ({type(value).__name__})" for name, value in fields.items())
-        raise InvalidRequest(f"a value of the wrong type, or out of range: {given}") from None
+        wrong = {
+            _ARGUMENTS.get(name, name): value for name, value in fields.items() if not _fits(message_type, name, value)
+        }
+        told = ", ".join(f"{name}={value!r:.80} ({type(value).__name__})" for name, value in wrong.items())
+        raise InvalidRequest(
+            f"a value of the wrong type, or out of range: {told}", {"field": ", ".join(wrong)}
+        ) from None
+
+
+_ARGUMENTS: Final = {"child": "member", "report_control": "effects", "restart_grace_seconds": "restart_grace"}
+"""What callers know a field as."""
+
+
+def _fits(message_type: Callable[..., object], name: str, value: object) -> bool:
+    try:
+        message_type(**{name: value})
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 Item = TypeVar("Item")

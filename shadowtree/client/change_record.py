@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from shadowtree.client.foreign_text import cleaned
+from shadowtree.client.calls import given, message_of
+from shadowtree.client.foreign_text import cleaned, printable
 from shadowtree.client.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from shadowtree.errors import InvalidRequest, ShadowtreeError, Unavailable
 from shadowtree.results import RecordedChange, RecordedUpdate
@@ -41,11 +42,17 @@ def list_request(
     group: GroupId | None, subnet: SubnetName | None, since: datetime | None, after_revision: Revision | None
 ) -> messages.ListChangesRequest:
     """Ask for what is recorded; raises `InvalidRequest` for a time that could be any of many."""
+    if since is not None and not isinstance(since, datetime):
+        raise InvalidRequest(f"`since` is a datetime, not {since!r:.80}", {"field": "since"})
     if since is not None and since.tzinfo is None:
         raise InvalidRequest("`since` needs a time zone, such as datetime.UTC", {"field": "since"})
     told_from = 0 if since is None else max((since - _BEGIN) // timedelta(milliseconds=1), 0)
-    return messages.ListChangesRequest(
-        group=group or "", subnet=subnet or "", told_from_ms=told_from, after_revision=after_revision or ""
+    return message_of(
+        messages.ListChangesRequest,
+        group=given(group, "group"),
+        subnet=given(subnet, "subnet"),
+        told_from_ms=told_from,
+        after_revision=after_revision or "",
     )
 
 
@@ -53,7 +60,12 @@ def watch_request(
     group: GroupId | None, subnet: SubnetName | None, after_revision: Revision | None
 ) -> messages.WatchRequest:
     """Ask for what comes, or for what came after a revision."""
-    return messages.WatchRequest(group=group or "", subnet=subnet or "", after_revision=after_revision or "")
+    return message_of(
+        messages.WatchRequest,
+        group=given(group, "group"),
+        subnet=given(subnet, "subnet"),
+        after_revision=after_revision or "",
+    )
 
 
 def read_updates(chunk: messages.ChangesChunk) -> Iterator[RecordedUpdate]:
@@ -144,7 +156,7 @@ class ChangeStream(Iterator[RecordedUpdate]):
 
     def _take(self, chunk: messages.ChangesChunk) -> None:
         self._resumption.goes_on()
-        self.revision = self.revision or chunk.revision
+        self.revision = self.revision or printable(chunk.revision)
         self._pending = read_updates(chunk)
 
 
@@ -189,5 +201,5 @@ class AsyncChangeStream(AsyncIterator[RecordedUpdate]):
 
     def _take(self, chunk: messages.ChangesChunk) -> None:
         self._resumption.goes_on()
-        self.revision = self.revision or chunk.revision
+        self.revision = self.revision or printable(chunk.revision)
         self._pending = read_updates(chunk)

@@ -49,14 +49,18 @@ class Addresses:
 
 
 def checked_address(address: Address) -> Address:
-    """Return the address if it is ``HOST:PORT`` (``[v6]:PORT``), else raise `InvalidRequest`."""
+    """Return the address if it is ``HOST:PORT`` (``[v6]:PORT``) and can be called, else raise `InvalidRequest`."""
     if not isinstance(address, str):
         raise _no_address(address)
     address = address.strip()
     host, colon, port = address.rpartition(":")
-    if not colon or not host or "/" in address or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+    if not colon or not host or "/" in address or not _is_port(port):
         raise _no_address(address)
     return address
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) <= 65535
 
 
 def _no_address(given: object) -> InvalidRequest:

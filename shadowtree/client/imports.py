@@ -8,11 +8,11 @@ from os import PathLike
 
 from shadowtree import results
 from shadowtree.client.answers import read_import_summary
-from shadowtree.client.calls import all_of, new_request_id
+from shadowtree.client.calls import all_of, request_id_or_new
 from shadowtree.client.files.formats import checked_path, format_of
 from shadowtree.client.files.graph_reader import Skipped, read_graph
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
-from shadowtree.errors import InvalidRequest
+from shadowtree.errors import InvalidName, InvalidRequest, UnknownSubnet
 from shadowtree.updates import Arc
 from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import RequestId, SubnetName
@@ -62,9 +62,9 @@ def import_of_file(
     request_id: RequestId | None,
     progress: ImportProgress | None,
 ) -> ImportCall:
-    """Read and check a file; raises `BadFile`."""
-    path = checked_path(path)
-    columns = GraphColumns(subnets=set(subnets), only_subnet=only_subnet)
+    """Read and check a file; raises `BadFile`, and `UnknownSubnet` where nobody owns `only_subnet`."""
+    path, subnets = checked_path(path), set(subnets)
+    columns = GraphColumns(subnets=subnets, only_subnet=None if only_subnet is None else _known(only_subnet, subnets))
     skipped = read_graph(
         path,
         format_of(path, file_format),
@@ -72,7 +72,21 @@ def import_of_file(
         skip_bad=skip_bad,
         progress=None if progress is None else lambda done, total: progress("checking", done, total),
     )
-    return ImportCall(columns, skipped, request_id or new_request_id(), progress)
+    return ImportCall(columns, skipped, request_id_or_new(request_id), progress)
+
+
+def _known(subnet: SubnetName, subnets: set[SubnetName]) -> SubnetName:
+    from namegraph import InvalidNameError, parse_subnet
+
+    if not isinstance(subnet, str):
+        raise InvalidRequest(f"a subnet is a text, not {subnet!r:.80}", {"field": "subnet"})
+    try:
+        found = parse_subnet(subnet)
+    except InvalidNameError as error:
+        raise InvalidName(str(error), {"name": f"{subnet:.80}", "why": error.why, "field": "subnet"}) from None
+    if found not in subnets:
+        raise UnknownSubnet(f"no server is known to own the subnet {found}", {"subnet": found})
+    return found
 
 
 def import_of_arcs(
@@ -85,8 +99,10 @@ def import_of_arcs(
     """Check arcs; raises `InvalidRequest` naming the first bad one by its number, from 1."""
     columns = GraphColumns(subnets=set(subnets))
     for number, arc in enumerate(all_of(arcs, (Arc,), "arc"), start=1):
+        if not (isinstance(arc.parent, str) and isinstance(arc.child, str) and isinstance(arc.kind, str)):
+            raise InvalidRequest(f"arc {number} is not made of texts: {arc!r:.120}", {"arc": str(number)})
         try:
             columns.add(arc.parent, arc.child, _FILE_KINDS.get(arc.kind, arc.kind))
         except BadRowError as error:
             raise InvalidRequest(f"arc {number}: {error}", {"arc": str(number)}) from None
-    return ImportCall(columns, Skipped((), 0), request_id or new_request_id(), progress)
+    return ImportCall(columns, Skipped((), 0), request_id_or_new(request_id), progress)

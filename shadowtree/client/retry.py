@@ -40,12 +40,22 @@ class TimeLimit:
     def of(
         cls, *, now: Seconds, timeout: Seconds | None, otherwise: Seconds, patience: Seconds = PATIENCE_S
     ) -> TimeLimit:
-        """`timeout` is what the caller gave: then patience lasts as long. `otherwise` holds where it gave none."""
+        """`timeout` is what the caller gave: then patience lasts as long. `otherwise` holds where it gave none.
+
+        Raises `DeadlineExceeded` where it leaves no time at all: nothing is sent then.
+        """
         if timeout is None:
             return cls(now + otherwise, patience)
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or math.isnan(timeout):
-            raise InvalidRequest(f"timeout is a number of seconds, not {timeout!r}", {"timeout": repr(timeout)})
+        if checked_seconds(timeout, "timeout") <= 0:
+            raise DeadlineExceeded("the time given leaves none to ask in: nothing was sent", {"timeout": repr(timeout)})
         return cls(now + timeout, math.inf)
+
+
+def checked_seconds(seconds: Seconds, what: str) -> Seconds:
+    """Return what was given as a number of seconds; raises `InvalidRequest` where it is none."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
+        raise InvalidRequest(f"{what} is a number of seconds, not {seconds!r:.80}", {what: f"{seconds!r:.80}"})
+    return seconds
 
 
 class Attempts:

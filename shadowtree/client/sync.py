@@ -23,7 +23,7 @@ from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.messages import delivery_calls, sending
 from shadowtree.client.messages.listening import Listening
 from shadowtree.client.messages.sync_streams import Listener, Sender, Way
-from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit
+from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
 from shadowtree.errors import ShadowtreeError
 from shadowtree.messages import DeadLetter, DeliveryPolicy, Mailbox, Sent
 from shadowtree.updates import Arc, Join, Leave
@@ -100,8 +100,8 @@ class Client:
         one, as long as that lasts. `on_wait` is told why, before each pause.
         """
         self._addresses = Addresses(address)
-        self._timeout = timeout
-        self._patience = patience
+        self._timeout = None if timeout is None else checked_seconds(timeout, "timeout")
+        self._patience = checked_seconds(patience, "patience")
         self._on_wait = on_wait
         self._lock = Lock()
         self._connections: dict[Address, _Connection] = {}
@@ -286,8 +286,8 @@ class Client:
         """
         unreachable, in_transition = list[GroupId](), False
         for chunk in self._stream(*calls.processes(group, at_least_revision), self._limit(timeout)):
-            yield from chunk.processes
-            unreachable += chunk.unreachable
+            yield from answers.read_processes(chunk)
+            unreachable += answers.read_unreachable(chunk)
             in_transition = in_transition or chunk.in_transition
         if unreachable or in_transition:
             raise answers.incomplete_resolution(group, unreachable)
@@ -437,7 +437,7 @@ class Client:
         unreachable: tuple[str, ...] = ()
         for chunk in self._export(subnet, at_least_revision, timeout):
             yield from answers.read_export_chunk(chunk)
-            unreachable += tuple(chunk.unreachable)
+            unreachable += answers.read_unreachable(chunk)
         if unreachable:
             raise answers.incomplete_export(unreachable)
 
@@ -470,7 +470,7 @@ class Client:
                     lines += 1
                     if progress is not None and lines % 10_000 == 0:
                         progress(lines)
-                unreachable += tuple(chunk.unreachable)
+                unreachable += answers.read_unreachable(chunk)
             if unreachable and not (partial or is_stream(file)):
                 raise answers.incomplete_export(unreachable, file=file)
         return results.ExportSummary(lines, unreachable)
@@ -524,10 +524,12 @@ class Client:
         `on_caught_up` was called for every server. `progress` is told how many rows have come. Needs
         the extra ``audit``.
         """
+        from shadowtree.client.files.formats import checked_path
         from shadowtree.client.snapshots.files import write_snapshot
 
+        place = Path(checked_path(folder))
         chunks = self._snapshot(cut, timeout)
-        return write_snapshot(chunks, Path(folder), on_caught_up=on_caught_up, progress=progress)
+        return write_snapshot(chunks, place, on_caught_up=on_caught_up, progress=progress)
 
     # -- messages
 

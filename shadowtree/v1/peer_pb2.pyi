@@ -193,12 +193,14 @@ class IdentifyRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class IdentifyResponse(_message.Message):
-    __slots__ = ("server", "subnets")
+    __slots__ = ("server", "subnets", "start")
     SERVER_FIELD_NUMBER: _ClassVar[int]
     SUBNETS_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     server: str
     subnets: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ...) -> None: ...
+    start: int
+    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ...) -> None: ...
 
 class AwaitRevisionRequest(_message.Message):
     __slots__ = ("revision",)

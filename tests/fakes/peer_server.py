@@ -40,7 +40,7 @@ class FakeServer:
         self.directory = PeerDirectory(core=core, transport=self.transport)
         self.grpc_server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self.grpc_server.add_generic_rpc_handlers(
-            [grpc.method_handlers_generic_handler(PEER_SERVICE, peer_service_handlers(self.transport))]
+            [grpc.method_handlers_generic_handler(PEER_SERVICE, peer_service_handlers(core, self.transport))]
         )
         self.tasks = []
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import shadowtree
+from shadowtree import errors
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path
@@ -95,3 +98,28 @@ def test_the_files_of_a_database_are_moved_away_as_the_operators_are_told(shell,
     assert {path.name for path in (tmp_path / "broken").iterdir()} == files
     assert {path.name for path in tmp_path.iterdir()} == {"broken", "copy.db", "names.db"}
     assert (tmp_path / "names.db").read_text() == "copy.db"
+
+
+def test_the_page_of_the_client_names_every_error():
+    page = (ROOT / "docs/client.md").read_text()
+    public = {name for name in dir(errors) if isinstance(getattr(errors, name), type) and hasattr(shadowtree, name)}
+    assert len(public) > 15
+    assert sorted(name for name in public if f"`{name}`" not in page and f"shadowtree.{name}`" not in page) == []
+
+
+def words_of_the_programs():
+    """What the packages can say, with the texts that are split over lines put together again."""
+    packages = ("namegraph", "nameserver", "resolver", "shadowtree", "storage")
+    source = "\n".join(path.read_text() for package in packages for path in (ROOT / package).rglob("*.py"))
+    return re.sub(r'"\s*\n\s*f?"', "", source)
+
+
+def test_what_the_page_for_trouble_quotes_is_what_the_programs_say():
+    """Names of things stand in capitals there; between them are the words."""
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    quoting, _, _ = page.partition("| you want to |")
+    quoted = [text for row in re.findall(r"^\|([^|]*)\|", quoting, re.M) for text in re.findall(r"`([^`]+)`", row)]
+    assert len(quoted) > 15
+    said = words_of_the_programs()
+    pieces = [piece.strip() for text in quoted for piece in re.split(r"\b[A-Z]+\b", text)]
+    assert not [piece for piece in pieces if piece not in said]

@@ -52,11 +52,18 @@ def add_command(session: Session, peer: str) -> None:
     Example:
       shadowtree peers add sfu.example=127.0.0.1:7401
     """
-    subnet, equals, address = peer.partition("=")
-    if not equals:
+    from shadowtree.client.channel import checked_address
+    from shadowtree.errors import InvalidRequest
+
+    subnet, _, text = peer.partition("=")
+    try:
+        address = checked_address(text) if subnet.strip() else ""
+    except InvalidRequest:
+        address = ""
+    if not address:
         raise click.BadParameter(f"{peer!r} is not SUBNET=HOST:PORT", param_hint="SUBNET=HOST:PORT")
     with session.connect() as names:
-        _print_peers(names.add_peer(subnet.strip(), address.strip()), session)
+        _print_peers(names.add_peer(subnet.strip(), address), session)
 
 
 @peers_command.command("remove")

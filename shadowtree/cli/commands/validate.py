@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from typing import Final
 
 import click
 
@@ -11,6 +10,9 @@ from shadowtree.cli.render.output import print_json
 from shadowtree.cli.support.exit_codes import DONE, NO
 from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.errors import BadFile
+
+FILE_LIMIT_BYTES: Final = 64 * 1024 * 1024
+"""Of steps: some hundred thousand, which take a minute to read."""
 
 
 @click.command("validate")
@@ -57,7 +59,13 @@ def validate_command(session: Session, file: str) -> int:
 
 
 def _content(file: str) -> bytes:
+    from shadowtree.client.files.lines import opened
+
     try:
-        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        with opened(file) as (stream, _):
+            content = stream.read(FILE_LIMIT_BYTES + 1)
     except OSError as error:
         raise BadFile.at(file, None, f"cannot read it: {error.strerror or error}") from None
+    if len(content) > FILE_LIMIT_BYTES:
+        raise BadFile.at(file, None, f"there are more than {FILE_LIMIT_BYTES} bytes")
+    return content

@@ -119,8 +119,11 @@ def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
     return add
 
 
-def _remember_write(context: click.Context, _: click.Parameter, request_id: str | None) -> str | None:
+def _remember_write(context: click.Context, option: click.Parameter, request_id: str | None) -> str | None:
     context.find_root().ensure_object(Session).is_write = True
+    if request_id == "":
+        # Such as of a variable that is not set: the write could not be repeated safely, and nobody would notice.
+        raise click.BadParameter("the id is empty", context, option)
     return request_id
 
 

@@ -48,7 +48,7 @@ def read_line_blocks(
     """Yield all good lines of a file in order, in blocks; "-" is standard input."""
     name = shown_name(path)
     try:
-        with _open(path) as (raw, size):
+        with opened(path) as (raw, size):
             # `read1` hands over what stands before a fault; `read` would lose it, and with it the line number.
             read = gzip.GzipFile(fileobj=raw, mode="rb").read1 if is_compressed else raw.read
             splitter = _Splitter(on_bad_line)
@@ -76,7 +76,8 @@ def shown_name(path: str) -> str:
 
 
 @contextmanager
-def _open(path: str) -> Iterator[tuple[IO[bytes], int]]:
+def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
+    """A file or, for "-", standard input, and its size (0: not known); raises `BadFile` for a pipe, and `OSError`."""
     if path == STANDARD_STREAM:
         yield sys.stdin.buffer, 0
         return

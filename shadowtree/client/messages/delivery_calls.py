@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from shadowtree.client.calls import PAGE_SIZE, UnaryCall, as_it_is, choice, message
+from shadowtree.client.calls import PAGE_SIZE, UnaryCall, as_it_is, choice, message_of
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.errors import InvalidRequest, ServerFault
 from shadowtree.messages import DeadLetter, DeliveryPolicy, Mailbox, Subscription
@@ -43,17 +43,17 @@ def shown_time(milliseconds: int) -> str:
 
 def open_mailbox(process: MemberId) -> UnaryCall[Mailbox]:
     """Ask for messages to be kept for a process."""
-    return UnaryCall("OpenMailbox", message(wire.OpenMailboxRequest, process=process), read_mailbox)
+    return UnaryCall("OpenMailbox", message_of(wire.OpenMailboxRequest, process=process), read_mailbox)
 
 
 def close_mailbox(process: MemberId) -> UnaryCall[Mailbox]:
     """Ask for nothing to be kept any more."""
-    return UnaryCall("CloseMailbox", message(wire.CloseMailboxRequest, process=process), read_mailbox)
+    return UnaryCall("CloseMailbox", message_of(wire.CloseMailboxRequest, process=process), read_mailbox)
 
 
 def list_mailboxes(subnet: SubnetName | None, page_token: str) -> UnaryCall[wire.ListMailboxesResponse]:
     """Ask for a page of the mailboxes."""
-    request = message(wire.ListMailboxesRequest, subnet=subnet or "", page_size=PAGE_SIZE, page_token=page_token)
+    request = message_of(wire.ListMailboxesRequest, subnet=subnet or "", page_size=PAGE_SIZE, page_token=page_token)
     return UnaryCall("ListMailboxes", request, as_it_is)
 
 
@@ -61,7 +61,7 @@ def set_delivery(
     group: GroupId, *, quality_chosen: Quality | None, kept: Kept | None, senders: str | None
 ) -> UnaryCall[DeliveryPolicy]:
     """Say how messages to a group are handled."""
-    request = message(
+    request = message_of(
         wire.SetDeliveryRequest,
         group=group,
         quality=quality(quality_chosen),
@@ -73,12 +73,12 @@ def set_delivery(
 
 def get_delivery(group: GroupId) -> UnaryCall[DeliveryPolicy]:
     """Ask how messages to a group are handled."""
-    return UnaryCall("GetDelivery", message(wire.GetDeliveryRequest, group=group), read_policy)
+    return UnaryCall("GetDelivery", message_of(wire.GetDeliveryRequest, group=group), read_policy)
 
 
 def list_dead_letters(subnet: SubnetName | None, page_token: str) -> UnaryCall[wire.ListDeadLettersResponse]:
     """Ask for a page of the dead letters."""
-    request = message(wire.ListDeadLettersRequest, subnet=subnet or "", page_size=PAGE_SIZE, page_token=page_token)
+    request = message_of(wire.ListDeadLettersRequest, subnet=subnet or "", page_size=PAGE_SIZE, page_token=page_token)
     return UnaryCall("ListDeadLetters", request, as_it_is)
 
 
@@ -96,7 +96,7 @@ def _chosen(ids: Iterable[str] | None, subnet: SubnetName | None) -> Any:
     if isinstance(ids, str) or not (ids is None or isinstance(ids, Iterable)):
         raise InvalidRequest(f"a list of ids is wanted, not {ids!r:.80}")
     listed = [] if ids is None else list(ids)
-    return message(wire.DeadLettersRequest, subnet=subnet or "", ids=listed, all=ids is None)
+    return message_of(wire.DeadLettersRequest, subnet=subnet or "", ids=listed, all=ids is None)
 
 
 def read_mailbox(told: wire.Mailbox) -> Mailbox:

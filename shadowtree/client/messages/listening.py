@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from shadowtree.client.calls import message
+from shadowtree.client.calls import message_of
 from shadowtree.client.foreign_text import printable
 from shadowtree.client.messages.delivery_calls import quality, shown_time
 from shadowtree.errors import InvalidRequest, ServerFault
@@ -42,7 +42,7 @@ class Listening:
         if not isinstance(from_, str) or not from_:
             raise InvalidRequest(f"from_ is 'start', 'now' or a position, not {from_!r:.80}", {"field": "from"})
         is_start = from_ in _STARTS
-        self._begin: wire.SubscribeRequest.Begin = message(
+        self._begin: wire.SubscribeRequest.Begin = message_of(
             wire.SubscribeRequest.Begin,
             name=name,
             subscription="" if subscription is None else subscription,

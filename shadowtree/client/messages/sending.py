@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from shadowtree.client.calls import as_kept, choice, message, new_request_id
+from shadowtree.client.calls import as_kept, choice, message_of, new_request_id
 from shadowtree.client.failures import read_refusal
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.messages.delivery_calls import quality
@@ -69,12 +69,12 @@ def message_request(
             f"a payload has at most {PAYLOAD_BYTES} bytes, not {len(payload)}",
             {"limit": str(PAYLOAD_BYTES), "field": "payload"},
         )
-    request: wire.SendRequest.Message = message(
+    request: wire.SendRequest.Message = message_of(
         wire.SendRequest.Message,
-        targets=[message(wire.SendRequest.Target, name=name) for name in listed],
+        targets=[message_of(wire.SendRequest.Target, name=name) for name in listed],
         payload=bytes(payload),
         excluding=_names(excluding, "exception"),
-        headers=[message(wire.Header, name=name, value=value) for name, value in (headers or {}).items()],
+        headers=[message_of(wire.Header, name=name, value=value) for name, value in (headers or {}).items()],
         quality=quality(quality_chosen),
         deadline_ms=0 if deadline is None else _milliseconds(deadline),
     )
@@ -86,7 +86,7 @@ def single_request(
 ) -> tuple[wire.SendRequest, RequestId]:
     """A message that is sent alone: by its request id, which is returned too, it is accepted once."""
     request_id = request_id or new_request_id()
-    own = message(wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id)
+    own = message_of(wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id)
     request.MergeFrom(own)
     return wire.SendRequest(messages=[request]), request_id
 
@@ -150,7 +150,7 @@ class NumberedMessages:
     def __init__(self, sender: SenderId) -> None:
         if not isinstance(sender, str) or not sender:
             raise InvalidRequest(f"the id of a sender is a text, not {sender!r:.80}", {"field": "sender"})
-        self._sender = message(wire.SendRequest.Message, sender=sender).sender
+        self._sender = message_of(wire.SendRequest.Message, sender=sender).sender
         self._targets: dict[MemberId, _Target] = {}
         self._ready: dict[MemberId, _Target] = {}
         """Where there may be something to say."""

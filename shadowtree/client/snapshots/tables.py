@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 
+from shadowtree.client.foreign_text import printable
 from shadowtree.client.snapshots.schema import SCHEMA_VERSION, TABLES
 from shadowtree.errors import ServerFault
 from shadowtree.v1 import admin_pb2
@@ -44,9 +47,13 @@ class SnapshotCollector:
         self._end: admin_pb2.SnapshotChunk.End | None = None
 
     def add(self, chunk: admin_pb2.SnapshotChunk) -> None:
-        """Take the next chunk."""
-        for piece in chunk.pieces:
-            self.add(admin_pb2.SnapshotChunk.FromString(piece))
+        """Take the next chunk; raises `ServerFault` for one that makes no sense."""
+        with _told_as_a_fault():
+            for piece in chunk.pieces:
+                self._take(admin_pb2.SnapshotChunk.FromString(piece))
+            self._take(chunk)
+
+    def _take(self, chunk: admin_pb2.SnapshotChunk) -> None:
         nodes, arcs, sets = chunk.nodes, chunk.arcs, chunk.ancestor_sets
         if nodes.numbers:
             self._node_columns.append(_node_columns(nodes))
@@ -62,10 +69,14 @@ class SnapshotCollector:
         self.rows += len(nodes.numbers) + len(arcs.parents) + len(sets.representatives)
 
     def finish(self) -> SnapshotTables:
-        """The state of one instant; raises `ServerFault` where the last chunk did not come."""
+        """The state of one instant; raises `ServerFault` where the last chunk did not come, or nothing makes sense."""
         end = self._end
         if end is None:
             raise ServerFault("the server ended the snapshot before it was whole")
+        with _told_as_a_fault():
+            return self._tables(end)
+
+    def _tables(self, end: admin_pb2.SnapshotChunk.End) -> SnapshotTables:
         if not end.has_ancestor_sets:
             self._sets = {}
         arcs = self._arcs()
@@ -144,6 +155,15 @@ class SnapshotCollector:
             )
             for found in self._under_way
         ]
+
+
+@contextmanager
+def _told_as_a_fault() -> Iterator[None]:
+    """Columns that do not fit together are the server's fault, wherever it shows."""
+    try:
+        yield
+    except (DecodeError, ValueError, IndexError, OverflowError, pa.ArrowException) as error:
+        raise ServerFault(f"the server sent a snapshot that makes no sense: {printable(str(error))[:200]}") from None
 
 
 def _manifest(end: admin_pb2.SnapshotChunk.End) -> dict[str, Any]:

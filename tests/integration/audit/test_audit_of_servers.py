@@ -29,6 +29,7 @@ def test_what_real_servers_were_told_is_consistent_and_one_that_is_gone_is_named
     assert whole.returncode == 0, whole.stdout + whole.stderr
     assert not [finding for finding in findings(tmp_path / "whole") if finding["severity"] == "error"]
     assert (tmp_path / "whole" / "report.html").stat().st_size
+    assert not [file for file in (tmp_path / "whole").rglob("*") if file.stat().st_mode & 0o077]
 
     servers.kill(3)
     partial = audit(servers.address(0), tmp_path / "partial", "--", "--no-questions")

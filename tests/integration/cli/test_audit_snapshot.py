@@ -1,6 +1,8 @@
 """`shadowtree audit snapshot` against real servers, and what the clients say of snapshots."""
 
 import json
+import os
+import stat
 import subprocess
 import sys
 import threading
@@ -68,6 +70,19 @@ def test_one_address_suffices_for_the_snapshots_of_all_servers(servers, tmp_path
         pq.read_table(tmp_path / "out" / server / "virtual_nodes.parquet").to_pylist()[0]["vnid"] for server in SUBNETS
     }
     assert len(loops) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "file_mode", "folder_mode"), [((), 0o600, 0o700), (("--mode", "640"), 0o640, 0o750)]
+)
+def test_snapshots_are_their_users_alone_unless_they_are_opened(servers, tmp_path, options, file_mode, folder_mode):
+    out, before = tmp_path / "out", os.umask(0)
+    try:
+        assert snapshot(servers.address(0), out, *options).returncode == 0
+    finally:
+        os.umask(before)
+    modes = {(found.is_dir(), stat.S_IMODE(found.stat().st_mode)) for found in (out, *out.rglob("*"))}
+    assert modes == {(False, file_mode), (True, folder_mode)}
 
 
 def test_a_server_that_is_gone_is_named_and_snapshots_of_before_do_not_pass_for_its_own(own_servers, tmp_path):

@@ -5,11 +5,14 @@ import os
 import pty
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
 
 import pytest
+
+from shadowtree import Client
 
 PATIENCE_SECONDS = 60
 PROGRAM = [sys.executable, "-m", "shadowtree"]
@@ -300,6 +303,19 @@ def test_a_server_ends_in_good_order_on_sigterm(serve, tmp_path):
     assert process.returncode == 0
     events = [line.split()[3] for line in errors.splitlines()]
     assert events == ["starting", "settings", "serving", "draining", "ended"]
+
+
+def test_the_files_of_a_server_are_its_users_alone(serve, tmp_path):
+    database, before = tmp_path / "names.db", os.umask(0)
+    try:
+        process = serve("--subnet", "x.example", "--listen", "127.0.0.1:0", "--database", f"sqlite:///{database}")
+        address = process.stdout.readline().split(" on ")[1].strip()
+    finally:
+        os.umask(before)
+    with Client(address) as names:
+        names.create_group("a@x.example")
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes == dict.fromkeys([f"names.db{end}" for end in ("", "-wal", "-shm", ".lock", ".mark")], 0o600)
 
 
 @pytest.mark.parametrize(("arguments", "limit_seconds"), [(("--help",), 0.25), (("check", "s@x.example", "p@z"), 0.4)])

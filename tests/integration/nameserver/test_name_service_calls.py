@@ -350,7 +350,7 @@ def test_every_method_of_the_contract_is_served():
     methods = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods
     assert set(admin.here) == set(admin.anywhere) == {method.name for method in methods}
     between_servers = {
-        **peer_service_handlers(None),
+        **peer_service_handlers(None, None),
         **peer_question_handlers(**built, run_loop=None, directory=directory),
     }
     methods = peer_pb2.DESCRIPTOR.services_by_name["PeerService"].methods

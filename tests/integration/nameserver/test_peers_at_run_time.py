@@ -73,6 +73,26 @@ def test_an_address_at_which_another_server_is_is_refused_and_named_and_nothing_
     assert a.join("top@a.x", "ann@b.x").revision
 
 
+def test_another_server_of_the_same_name_takes_the_place_of_none_that_is_connected(servers, start, tmp_path):
+    """A copy that somebody tries out beside the server, say. What is there of the server itself moves as before."""
+    clients = servers({"a.x": ["a.x"], "b.x": ["b.x"]}, {"a.x": [], "b.x": []})
+    a, b = clients["a.x"], clients["b.x"]
+    copy = start(tmp_path / "copy.db", subnets=["b.x"])
+    a.add_peer("b.x", b.address)
+    b.add_peer("a.x", a.address)
+    wait_until(lambda: {peer.state for peer in a.peers()} == {"connected"}, "b.x")
+    why = f"the server b.x at {copy.address} is another one than b.x, which is connected at {b.address}"
+    with pytest.raises(shadowtree.InvalidRequest, match=re.escape(why)):
+        a.add_peer("b.x", copy.address)
+    b.create_group("top@b.x")
+    b.join("top@b.x", "ann@b.x")
+    assert a.resolve("top@b.x").processes == ("ann@b.x",)
+    elsewhere = b.address.replace("127.0.0.1", "localhost")
+    assert [peer.address for peer in a.add_peer("b.x", elsewhere)] == [elsewhere]
+    wait_until(lambda: {peer.state for peer in a.peers()} == {"connected"}, "b.x at its other address")
+    assert a.resolve("top@b.x").processes == ("ann@b.x",)
+
+
 def test_a_wrong_subnet_that_was_added_while_nobody_answered_cuts_nobody_off(start, tmp_path):
     (port,) = unused_ports(1)
     first = start(tmp_path / "a.db", subnets=["a.x"])

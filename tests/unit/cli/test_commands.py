@@ -378,8 +378,33 @@ def test_a_bad_line_refuses_the_file_and_skipping_lists_it(shadowtree, graph, tm
 def test_only_one_subnet_is_imported_where_so_asked(shadowtree, graph, tmp_path):
     file = tmp_path / "graph.tsv"
     file.write_text(f"{A}\tann@z\tmember\nb@y.example\tann@z\tmember\n")
-    assert shadowtree("import", file, "--subnet", "y.example").status == 0
+    assert shadowtree("import", file, "--subnet", "Y.example").status == 0
     assert graph.arcs == {("b@y.example", "ann@z"): 2}
+    nobodys = shadowtree("import", file, "--subnet", "q.example")
+    assert (nobodys.status, nobodys.out) == (4, "")
+    assert nobodys.err == "shadowtree: no server is known to own the subnet q.example\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("group", "list", "--subnet"),
+        ("export", "-", "--subnet"),
+        ("import", "graph.tsv", "--subnet"),
+        ("changes", "--subnet"),
+        ("changes", "--group"),
+        ("watch", "--subnet"),
+        ("watch",),
+    ],
+    ids=" ".join,
+)
+def test_a_name_that_is_empty_is_not_taken_for_all(shadowtree, loop, tmp_path, monkeypatch, command):
+    """Such as of a variable that is not set."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "graph.tsv").touch()
+    found = shadowtree(*command, "")
+    assert (found.status, found.out, found.err.count("\n")) == (2, "", 1)
+    assert found.err.startswith("shadowtree: invalid name ''")
 
 
 @pytest.mark.parametrize("command", ["import", "export"])
@@ -457,7 +482,7 @@ def test_peers_are_shown_added_and_removed(shadowtree):
 
 def test_a_peer_that_is_no_subnet_and_address_is_wrong_usage(shadowtree):
     assert shadowtree("peers", "add", "z.example").status == 2
-    assert shadowtree("peers", "add", "z.example=here").status == 4
+    assert shadowtree("peers", "add", "z.example=here").status == 2
     assert shadowtree("peers", "add").status == 2
     assert shadowtree("peers", "prune").status == 2
 

@@ -92,6 +92,11 @@ def test_a_revision_is_asked_for(shadowtree, graph, monkeypatch):
         ("status", "--server", "host:99999"),
         ("completion", "tcsh"),
         ("describe", A, "--pathnames", "0"),
+        ("join", A, ANN, "--request-id", ""),
+        ("peers", "add", "y.example"),
+        ("peers", "add", "y.example=nowhere"),
+        ("peers", "add", "y.example=host:0"),
+        ("peers", "add", "=host:1"),
     ],
 )
 def test_wrong_usage_has_status_2_and_prints_nothing_on_standard_output(shadowtree, arguments):

@@ -1,7 +1,10 @@
 """Files of steps and expectations: what they may hold, and what is told when the server does otherwise."""
 
+import os
+
 import pytest
 
+from shadowtree.cli.commands import validate as validate_of_cli
 from shadowtree.cli.validation.steps_file import read_steps
 from shadowtree.errors import BadFile
 
@@ -37,6 +40,15 @@ steps:
   - {op: expect_direct, group: all@x.example, want: [empty@x.example]}
   - {op: create_group, group: staff@x.example}
 """
+
+
+def test_what_is_no_file_of_steps_is_refused_in_one_line(shadowtree, tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    found = shadowtree("validate", tmp_path / "pipe")
+    assert (found.status, found.err.count("\n")) == (4, 1)
+    assert "it is no regular file; give - for what comes from a pipe" in found.err
+    monkeypatch.setattr(validate_of_cli, "FILE_LIMIT_BYTES", 10)
+    assert "there are more than 10 bytes" in shadowtree("validate", "-", stdin=b"steps: []  #").err
 
 
 @pytest.fixture

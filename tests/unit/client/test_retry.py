@@ -95,6 +95,12 @@ def test_a_timeout_that_is_no_number_is_refused(wrong):
         TimeLimit.of(now=0.0, timeout=wrong, otherwise=1.0)
 
 
+@pytest.mark.parametrize("timeout", [0, 0.0, -1, -math.inf])
+def test_a_timeout_that_leaves_no_time_is_over_before_anything_is_sent(timeout):
+    with pytest.raises(DeadlineExceeded, match="nothing was sent"):
+        TimeLimit.of(now=0.0, timeout=timeout, otherwise=1.0)
+
+
 def test_all_servers_are_tried_before_the_first_pause_and_between_two():
     attempts = Attempts(now=0.0, timeout=10.0, servers=3)
     pauses = [attempts.pause_after(NEVER_SENT, 0.0) for _ in range(9)]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from shadowtree import Client, InvalidRequest, Join, ShadowtreeError
+from shadowtree import Arc, Client, InvalidRequest, Join, ShadowtreeError, aio
+from shadowtree.client.imports import import_of_arcs
 
 
 @pytest.fixture
@@ -12,7 +13,7 @@ def names():
         yield client
 
 
-@pytest.mark.parametrize("address", [None, 5, b"127.0.0.1:7400", [7400]])
+@pytest.mark.parametrize("address", [None, 5, b"127.0.0.1:7400", [7400], "host:0", "host:065535", "host:65536"])
 def test_an_address_is_a_text(address):
     with pytest.raises(InvalidRequest, match="HOST:PORT"):
         Client(address)
@@ -53,12 +54,38 @@ def test_a_check_is_of_pairs_of_texts(names, pairs):
         lambda names: names.add_peer(1, 2),
         lambda names: names.export_file(3),
         lambda names: names.export_file(b"file.tsv"),
+        lambda names: names.watch(5),
+        lambda names: names.watch(after_revision=7),
+        lambda names: list(names.changes(subnet=5)),
+        lambda names: list(names.changes(since="yesterday")),
+        lambda names: names.snapshot(5),
+        lambda names: names.drain(restart_grace="soon"),
+        lambda names: names.create_group("g@b.c", request_id=""),
+        lambda names: import_of_arcs([Arc("g@b.c", 3, "group")], subnets=(), request_id=None, progress=None),
+        lambda names: import_of_arcs([Arc(None, "a@b.c", "group")], subnets=(), request_id=None, progress=None),
+        lambda names: import_of_arcs([Arc("g@b.c", "a@b.c", ["group"])], subnets=(), request_id=None, progress=None),
+        lambda names: import_of_arcs([], subnets=(), request_id="", progress=None),
     ],
 )
 def test_every_call_refuses_what_it_cannot_send(names, call):
     with pytest.raises(InvalidRequest) as caught:
         call(names)
     assert "\n" not in str(caught.value)
+
+
+def test_the_value_that_is_wrong_is_named_as_the_caller_knows_it(names):
+    with pytest.raises(InvalidRequest, match=r"out of range: member=5 \(int\)$"):
+        names.join("g@b.c", 5)
+    with pytest.raises(InvalidRequest, match=r"out of range: effects='yes' \(str\), request_id=7 \(int\)$"):
+        names.leave("g@b.c", "a@b.c", effects="yes", request_id=7)
+
+
+@pytest.mark.parametrize("client", [Client, aio.Client])
+@pytest.mark.parametrize("wrong", ["5", float("nan"), True, [5]], ids=repr)
+@pytest.mark.parametrize("option", ["timeout", "patience"])
+def test_a_client_is_not_made_with_times_that_are_none(client, option, wrong):
+    with pytest.raises(InvalidRequest, match=f"^{option} is a number of seconds"):
+        client("127.0.0.1:1", **{option: wrong})
 
 
 @pytest.mark.parametrize("path", [None, 3, b"file.tsv"])

@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import time
+import tracemalloc
 import zlib
 
 import pytest
@@ -47,6 +49,22 @@ def test_a_file_that_swells_beyond_all_measure_is_given_up(tmp_path, monkeypatch
     path.write_bytes(gzip.compress(b"a@x\tb@x\tmember\n" * 1_000_000))
     with pytest.raises(BadFile, match="there are more than 10000000 bytes"):
         read(path)
+
+
+def test_a_file_that_repeats_one_line_costs_some_bytes_a_line_and_little_time(tmp_path):
+    path, lines = tmp_path / "graph.tsv.gz", 200_000
+    path.write_bytes(gzip.compress(b"a@x\tb@x\tmember\n" * lines))
+    assert path.stat().st_size < 20_000
+    began = time.process_time()
+    tracemalloc.start()
+    try:
+        columns = GraphColumns()
+        read_graph(str(path), format_of(str(path)), columns)
+        assert tracemalloc.get_traced_memory()[1] < 20 * lines + 30_000_000
+    finally:
+        tracemalloc.stop()
+    assert columns.arc_count == lines
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("reader", [read, lambda path: read_updates(str(path))], ids=["import", "apply"])

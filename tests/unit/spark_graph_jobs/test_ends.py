@@ -4,6 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from spark_graph_jobs.__main__ import _conclude, _say
+from spark_graph_jobs.compare.not_judged import NotJudged
+from spark_graph_jobs.finding import Finding, Severity
+from spark_graph_jobs.results import Result, Verdict
+
 CRASH = """
 import sys
 from spark_graph_jobs.__main__ import end_with_failure
@@ -17,3 +22,18 @@ def test_a_crash_is_never_taken_for_a_verdict():
     ended = subprocess.run([sys.executable, "-c", CRASH], capture_output=True, text=True, check=False, cwd=root)
     assert ended.returncode == 4
     assert "KeyError: 'lost'" in ended.stderr
+
+
+ESCAPE = "\x1b]0;PWNED\x07\x1b[2J\u202e\nconsistent: every invariant holds"
+
+
+def test_what_servers_wrote_into_snapshots_acts_on_no_terminal_and_forges_no_verdict(capsys, tmp_path):
+    finding = Finding("graph", Severity.ERROR, f"g@a.x -> {ESCAPE}", f"is there twice: {ESCAPE}")
+    result = Result(Verdict.ERRORS, (), (finding,), (NotJudged(ESCAPE, (ESCAPE,), 2, 1, 0),), is_partial=True)
+    _conclude(result, tmp_path)
+    _say(f"the audit failed: {ESCAPE}")
+    told, progress = capsys.readouterr()
+    assert len(told.splitlines()) == 4
+    assert len(progress.splitlines()) == 1
+    assert not any(character in told + progress for character in "\x1b\x07\u202e")
+    assert "\N{REPLACEMENT CHARACTER}[2J" in told

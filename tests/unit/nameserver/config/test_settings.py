@@ -163,11 +163,26 @@ def test_a_wrong_variable_or_option_is_named():
         load_settings(None, {**base, "subnets": ["@/nowhere/at-all"]}, {})
 
 
-@pytest.mark.parametrize("kind", ["missing", "folder"])
+@pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "device"])
 def test_a_file_that_cannot_be_read_is_refused_in_one_line(tmp_path, kind):
-    path = tmp_path / "no.toml" if kind == "missing" else tmp_path
-    with pytest.raises(SettingsError, match=r": (No such file or directory|Is a directory)$"):
-        load_settings(path, {}, {})
+    path = {"missing": tmp_path / "no.toml", "folder": tmp_path, "pipe": tmp_path / "pipe", "device": Path("/dev/zero")}
+    if kind == "pipe":
+        os.mkfifo(path[kind])
+    with pytest.raises(SettingsError, match=r": (No such file or directory|Is a directory|it is no regular file)$"):
+        load_settings(path[kind], {}, {})
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_files_of_other_systems_are_read_alike(tmp_path, end, mark):
+    listed, file = tmp_path / "subnets", tmp_path / "names.toml"
+    listed.write_bytes(f"{mark}b.c{end}d.e{end}".encode())
+    lines = ('database = "sqlite:///n.db"', f"subnets = ['a.b', '@{listed}']", "listen = 3")
+    file.write_bytes((mark + end.join(lines[:2])).encode())
+    assert load_settings(file, {}, {}).subnets == ("a.b", "b.c", "d.e")
+    file.write_bytes((mark + end.join(lines)).encode())
+    with pytest.raises(SettingsError, match=r"names\.toml:3: listen"):
+        load_settings(file, {}, {})
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:secret@h/d", "postgresql://me@h/d?password=secret"])
