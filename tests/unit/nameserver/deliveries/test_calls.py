@@ -44,6 +44,13 @@ def numbers(count):
     return [b"%d" % number for number in range(count)]
 
 
+async def and_no_more(*requests):
+    """Says this, and leaves its side open."""
+    for request in requests:
+        yield request
+    await asyncio.Event().wait()
+
+
 async def heard(client, name, count, **options):
     found = []
     async with client.listen(name, **options) as messages:
@@ -225,10 +232,9 @@ async def test_a_listener_that_comes_back_is_handed_what_it_was_not_and_acknowle
     first = (await heard(here, ANN, 1))[0]
     async with grpc.aio.insecure_channel(scene[1].address) as channel:
         begin = wire.SubscribeRequest.Begin(name=ANN, handed_out=first.position)
-        stream = DeliveryServiceStub(channel).Subscribe(
-            iter([wire.SubscribeRequest(begin=begin, credit_messages=1, credit_bytes=1)])
-        )
-        opening, told = [response async for response in stream][:2]
+        request = wire.SubscribeRequest(begin=begin, credit_messages=1, credit_bytes=1)
+        responses = aiter(DeliveryServiceStub(channel).Subscribe(and_no_more(request)))
+        opening, told = await anext(responses), await anext(responses)
     assert opening.position == first.position
     assert [message.payload for message in told.messages] == [b"1"]
     assert await payloads(here, ANN, 4) == numbers(4)
@@ -331,13 +337,18 @@ async def test_no_more_is_sent_than_there_is_credit_for(here, scene):
 
 async def test_bytes_are_credit_too_and_the_message_that_exceeds_them_still_comes(here, scene):
     await here.open_mailbox(ANN)
-    for _ in range(3):
-        await here.send(STAFF, bytes(100))
-    request = wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN), credit_messages=100, credit_bytes=150)
+    for payload in numbers(3):
+        await here.send(STAFF, payload * 100)
+    begin = wire.SubscribeRequest.Begin(name=ANN)
+    request = wire.SubscribeRequest(begin=begin, credit_messages=100, credit_bytes=150)
     async with grpc.aio.insecure_channel(scene[1].address) as channel:
-        stream = DeliveryServiceStub(channel).Subscribe(iter([request]))
-        got = [message async for response in stream for message in response.messages]
-    assert len(got) <= 2
+        responses = aiter(DeliveryServiceStub(channel).Subscribe(and_no_more(request)))
+        got = []
+        while len(got) < 2:
+            got += (await anext(responses)).messages
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(responses), 0.2)
+    assert [message.payload for message in got] == [b"0" * 100, b"1" * 100]
 
 
 @pytest.mark.parametrize(
@@ -439,15 +450,10 @@ async def test_a_server_that_is_about_to_end_ends_its_streams_and_whoever_listen
     async with grpc.aio.insecure_channel(scene[1].address) as channel:
         stub = DeliveryServiceStub(channel)
 
-        async def said(*requests):
-            for request in requests:
-                yield request
-            await asyncio.Event().wait()
-
         begin = wire.SubscribeRequest.Begin
-        streams = [stub.Subscribe(said(wire.SubscribeRequest(begin=begin(name=name)))) for name in (ANN, BOB)]
+        streams = [stub.Subscribe(and_no_more(wire.SubscribeRequest(begin=begin(name=name)))) for name in (ANN, BOB)]
         message = wire.SendRequest.Message(targets=[wire.SendRequest.Target(name=STAFF)])
-        sending = stub.Send(said(wire.SendRequest(messages=[message])))
+        sending = stub.Send(and_no_more(wire.SendRequest(messages=[message])))
         for stream in (*streams, sending):
             await anext(aiter(stream))
         scene[1].machine.ending.set_result(refuse(Reason.UNAVAILABLE, "shutting down").refusal)
