@@ -7,10 +7,11 @@ of the server of a subnet, or of the one that is asked   ListMailboxes
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
-from namegraph import CoreQueries, Reason, refuse
+from namegraph import CoreQueries, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context, Handler, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.deliveries.endpoints import Endpoints
@@ -45,7 +46,7 @@ def delivery_service_handlers(
     )
     mailboxes = MailboxCalls(machine=machine, known=known, routing=routing, endpoints=endpoints)
     homes = HomeDispatch(routing=routing, forwarder=forwarder, service=DELIVERY_SERVICE)
-    anywhere = _SubscribeAnywhere(subscriptions, routing=routing, forwarder=forwarder)
+    anywhere = _SubscribeAnywhere(subscriptions, machine=machine, routing=routing, forwarder=forwarder)
     open_mailbox = homes.unary("OpenMailbox", _process, mailboxes.open_mailbox, changes=True)
     close_mailbox = homes.unary("CloseMailbox", _process, mailboxes.close_mailbox, changes=True)
     list_mailboxes = homes.unary("ListMailboxes", _subnet, mailboxes.list_mailboxes, changes=False)
@@ -61,8 +62,11 @@ def delivery_service_handlers(
 class _SubscribeAnywhere:
     """Passes the stream of a process of another server on to that server, as it is."""
 
-    def __init__(self, here: SubscribeCalls, *, routing: Routing, forwarder: Forwarder) -> None:
+    def __init__(
+        self, here: SubscribeCalls, *, machine: DeliveryMachine, routing: Routing, forwarder: Forwarder
+    ) -> None:
         self._here = here
+        self._machine = machine
         self._routing = routing
         self._forwarder = forwarder
 
@@ -83,9 +87,20 @@ class _SubscribeAnywhere:
         home, path = await routing.home_of(of), f"/{DELIVERY_SERVICE}/Subscribe"
         seconds = working_seconds(context)
         answers = self._forwarder.converse(home, path, _serialized(first, requests), seconds=seconds, changes=False)
-        async with aclosing(answers):
-            async for answer in answers:
-                await context.write(answer)
+        passing_on = asyncio.create_task(_pass_on(answers, context))
+        try:
+            await asyncio.wait((passing_on, self._machine.ending), return_when=asyncio.FIRST_COMPLETED)
+            if not passing_on.done():
+                raise RefusedError(self._machine.ending.result())
+            await passing_on
+        finally:
+            passing_on.cancel()
+
+
+async def _pass_on(answers: AsyncGenerator[bytes, None], context: Context) -> None:
+    async with aclosing(answers):
+        async for answer in answers:
+            await context.write(answer)
 
 
 async def _serialized(

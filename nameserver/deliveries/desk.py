@@ -13,7 +13,7 @@ from pyroaring import BitMap
 
 from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, Settled, Subscribe
 from delivery.server import Server
-from namegraph import LogRecord, NodeId, Reason, RefusedError, ServerId, refuse
+from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.deliveries.machine import MailboxState, Progress
 from nameserver.driver.run_loop import RunLoop
 from storage.store import LogWanted
@@ -35,6 +35,8 @@ class Desk:
         self.is_in_reach = is_in_reach
         self.logged = core.delivery.log.last
         """The last position of the log that is durable."""
+        self.ending: asyncio.Future[Refusal] = asyncio.get_running_loop().create_future()
+        """Done once the server is about to end."""
         run_loop.desk = self
 
     @property
@@ -113,7 +115,7 @@ class Desk:
         return [state for state in found if state is not None]
 
     def next_logged(self) -> asyncio.Future[None]:
-        """Done once more of the log is durable, or none will be."""
+        """Done once more of the log is durable."""
         if self._more_logged is None or self._more_logged.cancelled():
             self._more_logged = asyncio.get_running_loop().create_future()
         return asyncio.shield(self._more_logged)
@@ -158,9 +160,10 @@ class Desk:
             self._more_logged.set_result(None)
             self._more_logged = None
 
-    def end(self) -> None:
-        """No more of the log will be durable: nobody waits for it any longer."""
-        self.logged_through(self.logged)
+    def end(self, refusal: Refusal) -> None:
+        """The server is about to end: streams that would go on are ended."""
+        if not self.ending.done():
+            self.ending.set_result(refusal)
 
 
 def _unknown(why: str) -> RefusedError:

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 
 from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, Settled, Subscribe
 from delivery.model import Position
-from namegraph import LogRecord, NodeId, ServerId
+from namegraph import LogRecord, NodeId, Refusal, ServerId
 
 
 class Progress(NamedTuple):
@@ -43,6 +43,10 @@ class DeliveryMachine(Protocol):
     @property
     def incarnation(self) -> int:
         """Of this server: its log begins anew where it goes on from an older copy of its database."""
+
+    @property
+    def ending(self) -> asyncio.Future[Refusal]:
+        """Done once the server is about to end, with what whoever listens is told. Nobody may cancel it."""
 
     def new_ticket(self) -> int:
         """A number for one event, never used again."""
@@ -87,7 +91,7 @@ class DeliveryMachine(Protocol):
         """The last position that was cut from it."""
 
     def next_logged(self) -> asyncio.Future[None]:
-        """Done once more of the log is durable, or none will be."""
+        """Done once more of the log is durable."""
 
     async def read_log(self, after: int, through: int, bytes_limit: int) -> Sequence[LogRecord]:
         """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""

@@ -13,6 +13,7 @@ Source: delivery.md sections 5, 11, 16.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
@@ -22,7 +23,7 @@ from delivery.events import Accepted, Answer, DeliveryRefused, Send, Settled
 from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
-from nameserver.deliveries.machine import DeliveryMachine
+from nameserver.deliveries.machine import DeliveryMachine, Progress
 from nameserver.deliveries.send_lanes import HomeLane
 from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -33,6 +34,9 @@ REQUEST_MESSAGES_LIMIT: Final = 1_000
 UNANSWERED_MESSAGES_LIMIT: Final = 1_000
 UNANSWERED_BYTES_LIMIT: Final = 4 * 1024 * 1024
 """Of one stream."""
+
+TAKEN_AT_ONCE: Final = 100
+"""Messages after which others are served: some milliseconds."""
 
 LOOK_SECONDS: Final = 0.5
 """How often it is looked whether all that a message waits for is out of reach."""
@@ -99,6 +103,7 @@ class _SendStream:
     async def run(self, requests: AsyncIterator[wire.SendRequest]) -> None:
         """Until all is answered."""
         reader = self._begin(self._read(requests))
+        self._machine.ending.add_done_callback(self._wake)
         while True:
             self._changed.clear()
             response = self._collect()
@@ -108,11 +113,18 @@ class _SendStream:
                 # Raises what was wrong with the requests, after all answers before it.
                 await reader
                 return
+            elif self._machine.ending.done() and not self._unanswered:
+                # The caller goes on at a server that is there. Whoever waits for more has heard what is accepted.
+                return
             else:
                 await self._changed.wait()
 
+    def _wake(self, _: object) -> None:
+        self._changed.set()
+
     def cancel(self) -> None:
         """Give up all that is under way."""
+        self._machine.ending.remove_done_callback(self._wake)
         for task in self._tasks:
             task.cancel()
         for lane in self._lanes.values():
@@ -147,7 +159,9 @@ class _SendStream:
                     limit=str(REQUEST_MESSAGES_LIMIT),
                     field="messages",
                 )
-            for message in request.messages:
+            for place, message in enumerate(request.messages, start=1):
+                if place % TAKEN_AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 while self._unanswered and (
                     len(self._unanswered) >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
                 ):
@@ -167,7 +181,7 @@ class _SendStream:
             answer.set_result(message_wire.refused_by(number, error))
         self._bytes += size
         self._unanswered.append(_Unanswered(number, size, answer))
-        answer.add_done_callback(lambda _: self._changed.set())
+        answer.add_done_callback(self._wake)
 
     async def _answer_to(
         self, message: wire.SendRequest.Message, number: int
@@ -246,27 +260,29 @@ class _SendStream:
         machine, state = self._machine, wire.SendResponse
         seconds = working_seconds(self._context)
         loop = asyncio.get_running_loop()
-        deadline = None if seconds is None else loop.time() + seconds
-        while not settled.done():
-            left = LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, deadline - loop.time())
-            await asyncio.wait((settled,), timeout=max(0.0, left))
-            progress = None if settled.done() else machine.progress(message_id)
-            if progress is None:
-                continue
-            is_late = deadline is not None and loop.time() >= deadline
-            if is_late or not any(map(machine.is_in_reach, progress.pending)):
-                self._settled(
-                    number,
-                    state.Answer(
+        deadline = math.inf if seconds is None else loop.time() + seconds
+        answer: wire.SendResponse.Answer | None = None
+        try:
+            while answer is None:
+                left = min(LOOK_SECONDS, deadline - loop.time())
+                await asyncio.wait((settled,), timeout=max(0.0, left))
+                if settled.done():
+                    answer = message_wire.settled(number, settled.result())
+                    continue
+                is_late = loop.time() >= deadline
+                progress = machine.progress(message_id) or Progress(0, 0, ())
+                is_all_that_is_there = progress.pending and not any(map(machine.is_in_reach, progress.pending))
+                if is_late or is_all_that_is_there:
+                    answer = state.Answer(
                         state=state.STATE_ACCEPTED if is_late else state.STATE_SETTLED,
                         id=message_id,
                         mailboxes=progress.mailboxes,
                         servers=progress.servers,
                         pending=progress.pending,
-                    ),
-                )
-                return
-        self._settled(number, message_wire.settled(number, settled.result()))
+                    )
+        finally:
+            settled.cancel()
+        self._settled(number, answer)
 
     def _settled(self, number: int, answer: wire.SendResponse.Answer) -> None:
         answer.message = number
@@ -281,5 +297,5 @@ class _SendStream:
     def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(lambda _: self._changed.set())
+        task.add_done_callback(self._wake)
         return task

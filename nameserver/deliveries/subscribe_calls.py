@@ -64,6 +64,12 @@ class SubscribeCalls:
         self._endpoints.begin(endpoint)
         acknowledging = _Acknowledging(self._machine, endpoint)
         reader = asyncio.create_task(self._read(first, requests, endpoint, acknowledging))
+        ending = self._machine.ending
+
+        def end(_: object) -> None:
+            endpoint.end(ending.result())
+
+        ending.add_done_callback(end)
         try:
             token = PositionToken(self._machine.server, self._machine.incarnation, cursor)
             await context.write(wire.SubscribeResponse(position=str(token)).SerializeToString())
@@ -71,6 +77,7 @@ class SubscribeCalls:
             await reader
             await acknowledging.finish()
         finally:
+            ending.remove_done_callback(end)
             reader.cancel()
             acknowledging.cancel()
             self._endpoints.leave(endpoint)
@@ -115,7 +122,7 @@ class SubscribeCalls:
                     raise refuse(Reason.INVALID_REQUEST, "only the first request begins", field="begin")
                 self._take(request, endpoint, acknowledging)
         except RefusedError as error:
-            endpoint.end(error)
+            endpoint.end(error.refusal)
         endpoint.is_leaving = True
         endpoint.changed.set()
 

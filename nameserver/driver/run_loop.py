@@ -149,6 +149,9 @@ class DeliveryDesk(Protocol):
     def logged_through(self, through: int) -> None:
         """The log is durable through a position."""
 
+    def end(self, refusal: Refusal) -> None:
+        """The server is about to end: streams that would go on are ended."""
+
 
 class DurableStore(Protocol):
     """The part of a store that the loop uses."""
@@ -458,6 +461,8 @@ class RunLoop:
         """Take no update from now on; those taken are finished, reads go on."""
         self._refuses_updates_because = refusal
         self._tell_changes()
+        if self.desk is not None:
+            self.desk.end(refusal)
 
     def finish(self) -> None:
         """Let `flush_forever` return once everything taken is durable."""

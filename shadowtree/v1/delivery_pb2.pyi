@@ -155,7 +155,7 @@ class SubscribeRequest(_message.Message):
 class SubscribeResponse(_message.Message):
     __slots__ = ("position", "messages")
     class Message(_message.Message):
-        __slots__ = ("id", "group", "sender", "headers", "payload", "position", "sent_at_ms", "gap")
+        __slots__ = ("id", "group", "sender", "headers", "payload", "position", "sent_at_ms", "gap", "late")
         ID_FIELD_NUMBER: _ClassVar[int]
         GROUP_FIELD_NUMBER: _ClassVar[int]
         SENDER_FIELD_NUMBER: _ClassVar[int]
@@ -164,6 +164,7 @@ class SubscribeResponse(_message.Message):
         POSITION_FIELD_NUMBER: _ClassVar[int]
         SENT_AT_MS_FIELD_NUMBER: _ClassVar[int]
         GAP_FIELD_NUMBER: _ClassVar[int]
+        LATE_FIELD_NUMBER: _ClassVar[int]
         id: str
         group: str
         sender: str
@@ -172,7 +173,8 @@ class SubscribeResponse(_message.Message):
         position: str
         sent_at_ms: int
         gap: int
-        def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ...) -> None: ...
+        late: bool
+        def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ..., late: _Optional[bool] = ...) -> None: ...
     POSITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     position: str

@@ -28,6 +28,7 @@ CODES = {
     Reason.BACKLOG_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.TAKEN_OVER: grpc.StatusCode.ABORTED,
+    Reason.WRONG_KIND: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
 

@@ -36,7 +36,9 @@ def print_json(value: Any) -> None:
 
 def print_json_line(value: Any) -> None:
     """Print one of many results as one line of JSON, at once."""
-    click.echo(json.dumps(as_json(value), ensure_ascii=False))
+    text = json.dumps(as_json(value), ensure_ascii=False)
+    # What would act on a terminal is left as it was sent, but escaped.
+    click.echo(text if text.isprintable() else json.dumps(as_json(value)))
 
 
 def as_json(value: Any) -> Any:

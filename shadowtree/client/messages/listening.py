@@ -125,6 +125,7 @@ class Listening:
             headers={printable(header.name): printable(header.value) for header in told.headers},
             id=printable(told.id),
             sent_at=shown_time(told.sent_at_ms),
+            late=told.late,
             gap=told.gap,
             _acknowledge=self.acknowledge,
         )

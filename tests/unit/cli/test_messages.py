@@ -156,6 +156,10 @@ def test_text_of_others_does_not_reach_the_terminal_as_it_is(shadowtree, log, an
     shadowtree("send", STAFF, stdin=b"\xff\x00")
     found = shadowtree("listen", ANN, "--from", "0", "--count", "1", "--format", "json")
     assert (found.json["payload"], found.json["payload_base64"]) == (None, "/wA=")
+    shadowtree("send", STAFF, stdin="\x9b31m\u202e\u00e9".encode())
+    found = shadowtree("listen", ANN, "--from", "1", "--count", "1", "--format", "json")
+    assert found.json["payload"] == "\x9b31m\u202e\u00e9"
+    assert found.out.rstrip("\n").isprintable()
 
 
 def test_a_person_sees_what_is_there(shadowtree, log, ann, monkeypatch):

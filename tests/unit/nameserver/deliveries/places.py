@@ -1,0 +1,204 @@
+"""Servers with both halves in one process, each behind a real port: the calls about messages, and no run loop.
+
+A step is durable at once, and posts arrive when the loop comes to it; what is held, as `Servers.held` says, waits.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager, nullcontext
+
+import grpc
+
+from delivery.events import CloseParcels, Send, Settled
+from namegraph import Reason, ServerId, refuse
+from nameserver.calls.places import Places, RequestBytes, guarded
+from nameserver.deliveries.machine import MailboxState, Progress
+from nameserver.delivery_service import DELIVERY_SERVICE, PATIENT_METHODS, delivery_service_handlers
+from tests.unit.delivery.servers import Servers
+
+
+class CoreMachine:
+    """What the calls need, by a real core that is stepped when somebody asks."""
+
+    def __init__(self, servers, server):
+        self._servers, self.server = servers, ServerId(server)
+        self._answers = {}
+        self._settled = {}
+        self._is_flushing = False
+        self._logged = None
+        self.ending = asyncio.get_running_loop().create_future()
+        self.is_failing = False
+        self.reads = []
+        """Which pieces of the log were read."""
+        self.flushes = 0
+
+    @property
+    def core(self):
+        return self._servers.servers[self.server].delivery
+
+    @property
+    def incarnation(self):
+        return self.core.origin.incarnation
+
+    def new_ticket(self):
+        return self._servers.ticket()
+
+    def carry_out_delivery(self, event):
+        if self.is_failing:
+            raise refuse(Reason.UNAVAILABLE, "the database cannot be written")
+        found = self._answers[event.ticket] = asyncio.get_running_loop().create_future()
+        if isinstance(event, Send) and event.wants_settled:
+            self._settled[event.ticket] = asyncio.get_running_loop().create_future()
+        self._servers.step(self.server, event)
+        self._flush_soon()
+        return found
+
+    def settled(self, ticket):
+        return self._settled[ticket]
+
+    def progress(self, message_id):
+        origin = self.core.origin
+        for row in origin._parcels.values():
+            pending = tuple(sorted(server for server, count in row.posted.items() if count == -1))
+            served = [count for count in (row.mailboxes, *row.posted.values()) if count > 0]
+            if pending:
+                return Progress(sum(served), len(served), pending)
+        return None
+
+    def is_in_reach(self, server):
+        return (self.server, server) not in self._servers.held
+
+    def acknowledge(self, event):
+        self._servers.step(self.server, event)
+
+    async def until_durable(self):
+        self.flushes += 1
+        await asyncio.sleep(0)
+
+    async def next_number(self, sender, addressed):
+        return self.core.senders.next_number((sender, addressed))
+
+    def mailbox_of(self, process):
+        mailboxes = self.core.mailboxes
+        if process not in mailboxes.numbers:
+            return None
+        return MailboxState(process, mailboxes.numbers[process], mailboxes.subscriptions(process))
+
+    def mailboxes_after(self, process, limit):
+        names = sorted(name for name in self.core.mailboxes.numbers if name > process)
+        return [self.mailbox_of(name) for name in names[:limit]]
+
+    @property
+    def logged(self):
+        return self.core.log.last
+
+    @property
+    def log_cut(self):
+        return self.core.log.cut
+
+    def next_logged(self):
+        if self._logged is None or self._logged.done():
+            self._logged = asyncio.get_running_loop().create_future()
+            self._logged_from = self.logged
+        return asyncio.shield(self._logged)
+
+    async def read_log(self, after, through, bytes_limit):
+        self.reads.append((after, through))
+        await asyncio.sleep(0)
+        found, size = [], 0
+        log = self._servers.disks[self.server].log
+        for position in range(after + 1, through + 1):
+            if position in log and size < bytes_limit:
+                found.append(log[position])
+                size += len(log[position].encoded)
+        return found
+
+    def audience(self, number):
+        return self.core.audiences.bitmap(number)
+
+    def _flush_soon(self):
+        if not self._is_flushing:
+            self._is_flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self):
+        self._is_flushing = False
+        self._servers.step(self.server, CloseParcels())
+        self._servers.run()
+        for machine in self._servers.machines:
+            machine.tell()
+
+    def tell(self):
+        """Tell callers what was answered, and listeners of what was logged."""
+        for ticket in [*self._answers, *self._settled]:
+            for answer in self._servers.answers.pop(ticket, ()):
+                waiting = self._settled if isinstance(answer, Settled) else self._answers
+                waiting.pop(ticket).set_result(answer)
+        if self._logged is not None and not self._logged.done() and self.logged != self._logged_from:
+            self._logged.set_result(None)
+
+
+class Directory:
+    """The other servers, by the ports that they have here."""
+
+    def __init__(self, servers, server):
+        self._servers, self._server = servers, server
+        self.lost = set()
+        self.comebacks = 0
+
+    def others(self):
+        return sorted(set(self._servers.disks) - {self._server})
+
+    def heard_owners(self):
+        return {}
+
+    def is_coming_back(self, server):
+        return False
+
+    def heard_that_it_leaves(self, server):
+        raise AssertionError(server)
+
+    def under_way(self, server, call):
+        return nullcontext()
+
+    async def home_of_subnet(self, subnet):
+        return ServerId(subnet)
+
+    async def channel_to(self, server):
+        if server in self.lost:
+            raise refuse(Reason.UNAVAILABLE, f"the server {server} is out of reach", unreachable=server, server=server)
+        return self._servers.channels[server]
+
+
+class Place:
+    """One server of the scene."""
+
+    def __init__(self, machine, directory, address):
+        self.machine, self.directory, self.address = machine, directory, address
+
+
+@asynccontextmanager
+async def places(*subnets):
+    """The servers of these subnets, all met; gives `Servers` and a `Place` for each."""
+    servers = Servers(*subnets)
+    servers.machines = [CoreMachine(servers, subnet) for subnet in subnets]
+    servers.channels = {}
+    found, running = [], []
+    for machine in servers.machines:
+        directory = Directory(servers, machine.server)
+        core = servers.servers[machine.server]
+        handlers = delivery_service_handlers(core=core, machine=machine, directory=directory)
+        server = grpc.aio.server()
+        kept = guarded(handlers, places=Places(100), request_bytes=RequestBytes(), patient=PATIENT_METHODS)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(DELIVERY_SERVICE, kept),))
+        address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        await server.start()
+        running.append(server)
+        servers.channels[machine.server] = grpc.aio.insecure_channel(address)
+        found.append(Place(machine, directory, address))
+    try:
+        yield servers, found
+    finally:
+        for channel in servers.channels.values():
+            await channel.close()
+        for server in running:
+            await server.stop(None)

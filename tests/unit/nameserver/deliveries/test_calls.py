@@ -1,0 +1,463 @@
+"""The calls about messages over real cores and real streams: one server, and two that forward to each other."""
+
+import asyncio
+import itertools
+
+import grpc
+import pytest
+
+import shadowtree
+from delivery.log import CUT_AT_LEAST
+from namegraph import Reason, refuse
+from nameserver.deliveries import log_tail, subscribe_calls
+from shadowtree.v1 import delivery_pb2 as wire
+from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
+from tests.unit.nameserver.deliveries.places import places
+
+STAFF, LAB, ANN, BOB, CY = "staff@a.x", "lab@b.x", "ann@a.x", "bob@b.x", "cy@a.x"
+
+
+@pytest.fixture
+async def scene():
+    """Staff (at a.x) are ann and the lab; the lab (at b.x) is bob."""
+    async with places("a.x", "b.x") as (servers, found):
+        servers.create(STAFF, LAB)
+        servers.join(STAFF, ANN)
+        servers.join(STAFF, LAB)
+        servers.join(LAB, BOB)
+        yield servers, *found
+
+
+@pytest.fixture
+async def here(scene):
+    async with shadowtree.aio.Client(scene[1].address) as client:
+        yield client
+
+
+@pytest.fixture
+async def there(scene):
+    async with shadowtree.aio.Client(scene[2].address) as client:
+        yield client
+
+
+def numbers(count):
+    return [b"%d" % number for number in range(count)]
+
+
+async def and_no_more(*requests):
+    """Says this, and leaves its side open."""
+    for request in requests:
+        yield request
+    await asyncio.Event().wait()
+
+
+async def heard(client, name, count, **options):
+    found = []
+    async with client.listen(name, **options) as messages:
+        async for message in messages:
+            found.append(message)
+            if len(found) == count:
+                break
+    return found
+
+
+async def payloads(client, name, count, **options):
+    return [message.payload for message in await heard(client, name, count, **options)]
+
+
+async def test_a_message_reaches_everybody_below_on_all_servers_whichever_is_asked(here, there):
+    await here.open_mailbox(ANN)
+    await here.open_mailbox(BOB)
+    for client in (here, there):
+        sent = await client.send(STAFF, b"hello", wait="settled", headers={"kind": "note"})
+        assert (sent.state, sent.mailboxes, sent.servers, sent.pending) == ("settled", 2, 2, ())
+    for client, name in itertools.product((here, there), (ANN, BOB)):
+        messages = await heard(client, name, 2)
+        assert [message.payload for message in messages] == [b"hello"] * 2
+        first = messages[0]
+        assert (first.group, first.headers, first.gap, first.late) == (STAFF, {"kind": "note"}, 0, False)
+        assert first.sent_at and first.position.endswith(f"@{name.partition('@')[2]}#{first.position[-1]}")
+
+
+async def test_one_stream_may_have_messages_for_several_homes_and_each_is_one_sequence(here, there, scene):
+    await here.open_mailbox(ANN)
+    await there.open_mailbox(BOB)
+    async with here.sender("billing") as out:
+        for payload in numbers(900):
+            await out.send(LAB if int(payload) % 3 else STAFF, payload)
+    staff = [payload for payload in numbers(900) if not int(payload) % 3]
+    lab = [payload for payload in numbers(900) if int(payload) % 3]
+    assert await payloads(here, ANN, len(staff)) == staff
+    messages = await heard(there, BOB, 900)
+    assert [message.payload for message in messages if message.group == LAB] == lab
+    assert [message.payload for message in messages if message.group == STAFF] == staff
+    async with there.sender("billing") as out:
+        assert (await out.next_number(STAFF), await out.next_number(LAB)) == (301, 601)
+
+
+async def test_exceptions_are_of_one_target_or_of_all(here, there):
+    await here.open_mailbox(ANN)
+    await there.open_mailbox(BOB)
+    assert (await here.send(STAFF, b"", excluding=[LAB], wait="settled")).mailboxes == 1
+    assert (await here.send([STAFF, BOB], b"", wait="settled")).mailboxes == 2
+
+
+async def test_a_refusal_is_of_one_message_and_the_stream_goes_on(scene):
+    message = wire.SendRequest.Message
+    target = wire.SendRequest.Target
+
+    def to(*names, **more):
+        return message(targets=[target(name=name) for name in names], **more)
+
+    wanted = [
+        (to("nobody@a.x"), "TARGET_NOT_FOUND"),
+        (to("nobody@b.x"), "TARGET_NOT_FOUND"),
+        (to("no name"), "INVALID_NAME"),
+        (to(), "INVALID_REQUEST"),
+        (to(STAFF, number=1), "INVALID_REQUEST"),
+        (to(STAFF, number=1, sender="s", request_id="r"), "INVALID_REQUEST"),
+        (to(STAFF, sender="\n"), "INVALID_REQUEST"),
+        (to(STAFF, number=2, sender="s"), "OUT_OF_SEQUENCE"),
+        (to(LAB, number=2, sender="s"), "OUT_OF_SEQUENCE"),
+        (to(STAFF, headers=[wire.Header(name="a", value="\x1b")]), "INVALID_REQUEST"),
+        (to(STAFF, headers=[wire.Header(name="a"), wire.Header(name="a")]), "INVALID_REQUEST"),
+        (to(STAFF, headers=[wire.Header(name="")]), "INVALID_REQUEST"),
+        (to(STAFF, payload=bytes(1024 * 1024 + 1)), "LIMIT_EXCEEDED"),
+        (to(STAFF, quality=9), "INVALID_REQUEST"),
+        (to(STAFF, excluding=["x"]), "INVALID_NAME"),
+        (to(STAFF), ""),
+        (to(LAB), ""),
+    ]
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        requests = [wire.SendRequest(messages=[each for each, _ in wanted])]
+        responses = [response async for response in DeliveryServiceStub(channel).Send(iter(requests))]
+    answers = [answer for response in responses for answer in response.answers]
+    assert [answer.message for answer in answers] == [*range(1, len(wanted) + 1)]
+    assert [answer.refused.reason for answer in answers] == [reason for _, reason in wanted]
+    assert answers[0].refused.code == grpc.StatusCode.NOT_FOUND.value[0]
+    assert {fact.name: fact.value for fact in answers[7].refused.facts}["expected"] == "1"
+
+
+async def test_too_many_messages_in_one_request_end_the_stream(scene):
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        request = wire.SendRequest(messages=[wire.SendRequest.Message()] * 1_001)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            [response async for response in DeliveryServiceStub(channel).Send(iter([request]))]
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_server_that_is_away_is_pending_and_one_that_stays_silent_is_told_at_the_deadline(here, scene):
+    servers, place, _ = scene
+    await here.open_mailbox(ANN)
+    servers.held.add(("a.x", "b.x"))
+    sent = await here.send(STAFF, b"", wait="settled")
+    assert (sent.state, sent.mailboxes, sent.servers, sent.pending) == ("settled", 1, 1, ("b.x",))
+    place.machine.is_in_reach = lambda server: True
+    sent = await here.send(STAFF, b"", wait="settled", timeout=1)
+    assert (sent.state, sent.pending) == ("accepted", ("b.x",))
+
+
+async def test_a_home_out_of_reach_is_unavailable_and_nothing_was_sent(here, there, scene):
+    scene[1].directory.lost.add("b.x")
+    for ask in (
+        lambda: here.send(LAB, b""),
+        lambda: here.open_mailbox(BOB),
+        lambda: heard(here, BOB, 1),
+    ):
+        with pytest.raises(shadowtree.Unavailable) as caught:
+            await ask()
+        assert caught.value.unreachable == ("b.x",)
+    assert (await here.send(STAFF, b"")).state == "accepted"
+
+
+async def test_a_lane_that_breaks_leaves_the_outcome_unknown_and_a_sender_goes_on(here, there, scene):
+    servers = scene[0]
+    await there.open_mailbox(BOB)
+    async with here.sender("billing") as out:
+        await out.send(LAB, b"0")
+        await out.flush()
+        channel, servers.channels["b.x"] = servers.channels["b.x"], grpc.aio.insecure_channel(scene[2].address)
+        await channel.close()
+        for payload in numbers(50)[1:]:
+            await out.send(LAB, payload)
+    assert await payloads(there, BOB, 50) == numbers(50)
+
+
+async def test_a_database_that_fails_refuses_each_message(here, scene):
+    scene[1].machine.is_failing = True
+    with pytest.raises(shadowtree.Unavailable, match="cannot be written"):
+        await here.send(STAFF, b"")
+
+
+async def test_what_is_acknowledged_is_durable_when_the_stream_ends_and_does_not_come_again(here, scene):
+    await here.open_mailbox(ANN)
+    for payload in numbers(4):
+        await here.send(STAFF, payload)
+    async with here.listen(ANN) as messages:
+        await anext(messages)
+        (await anext(messages)).acknowledge()
+    mailbox = [one async for one in here.mailboxes()]
+    assert [one.process for one in mailbox] == [ANN]
+    assert await payloads(here, ANN, 2) == numbers(4)[2:]
+
+
+async def test_acknowledgements_go_together_while_the_database_is_written(here, scene):
+    await here.open_mailbox(ANN)
+    async with here.sender("s") as out:
+        for payload in numbers(500):
+            await out.send(STAFF, payload)
+    gate = asyncio.Event()
+    machine = scene[1].machine
+    flush = machine.until_durable
+
+    async def until_durable():
+        await gate.wait()
+        await flush()
+
+    machine.until_durable = until_durable
+    async with here.listen(ANN) as messages:
+        async for message in messages:
+            message.acknowledge()
+            if message.payload == b"499":
+                gate.set()
+                break
+    assert machine.flushes < 10
+    assert machine.core.mailboxes.subscriptions(ANN)[""].item >= 0
+
+
+async def test_a_listener_that_comes_back_is_handed_what_it_was_not_and_acknowledges_nothing_by_that(here, scene):
+    await here.open_mailbox(ANN)
+    for payload in numbers(4):
+        await here.send(STAFF, payload)
+    first = (await heard(here, ANN, 1))[0]
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        begin = wire.SubscribeRequest.Begin(name=ANN, handed_out=first.position)
+        request = wire.SubscribeRequest(begin=begin, credit_messages=1, credit_bytes=1)
+        responses = aiter(DeliveryServiceStub(channel).Subscribe(and_no_more(request)))
+        opening, told = await anext(responses), await anext(responses)
+    assert opening.position == first.position
+    assert [message.payload for message in told.messages] == [b"1"]
+    assert await payloads(here, ANN, 4) == numbers(4)
+
+
+async def test_a_position_is_where_a_subscription_goes_on(here, scene):
+    await here.open_mailbox(ANN)
+    async with here.sender("s") as out:
+        for payload in numbers(10):
+            await out.send(STAFF, payload)
+    stored = (await heard(here, ANN, 4))[3].position
+    assert await payloads(here, ANN, 6, from_=stored) == numbers(10)[4:]
+
+
+@pytest.mark.parametrize(
+    "position",
+    ["made up", "1.0@b.x#1", "99999.0@a.x#0", "1.0@a.x#77", "-1.0@a.x#0", "1.0@a.x", "1" * 40 + ".0@a.x#0"],
+)
+async def test_a_position_of_another_log_or_made_up_is_refused(here, position):
+    await here.open_mailbox(ANN)
+    with pytest.raises(shadowtree.InvalidRequest):
+        await heard(here, ANN, 1, from_=position)
+
+
+async def test_a_subscription_from_now_on_gets_what_comes(here):
+    async with here.listen(ANN, subscription="desk", from_="now") as messages:
+        await here.send(STAFF, b"after")
+        assert (await anext(messages)).payload == b"after"
+
+
+async def test_whoever_listens_later_takes_over(here, there):
+    await here.open_mailbox(ANN)
+    first = here.listen(ANN)
+    await first.open()
+    second = there.listen(ANN)
+    await second.open()
+    with pytest.raises(shadowtree.TakenOver) as caught:
+        await anext(first)
+    assert caught.value.facts == {"process": ANN, "subscription": ""}
+    await here.send(STAFF, b"0")
+    assert (await anext(second)).payload == b"0"
+    await second.close()
+    assert await payloads(here, ANN, 1) == [b"0"]
+
+
+async def test_a_mailbox_that_is_closed_ends_who_listens(here):
+    messages = here.listen(ANN)
+    await messages.open()
+    assert [one.is_listening for one in (await here.open_mailbox(ANN))] == [True]
+    assert (await here.close_mailbox(ANN)).process == ANN
+    with pytest.raises(shadowtree.MailboxNotFound):
+        await anext(messages)
+    with pytest.raises(shadowtree.MailboxNotFound):
+        await here.close_mailbox(ANN)
+
+
+async def test_mailboxes_are_those_of_one_server_in_pages(here, there, scene):
+    for number in range(5):
+        await here.open_mailbox(f"p{number}@b.x")
+    assert [one.process async for one in here.mailboxes()] == []
+    names = [f"p{number}@b.x" for number in range(5)]
+    assert [one.process async for one in here.mailboxes("b.x")] == names
+    async with grpc.aio.insecure_channel(scene[2].address) as channel:
+        page = await DeliveryServiceStub(channel).ListMailboxes(wire.ListMailboxesRequest(page_size=2))
+    assert ([one.process for one in page.mailboxes], page.next_page_token) == (names[:2], names[1])
+    with pytest.raises(shadowtree.UnknownSubnet):
+        [one async for one in here.mailboxes("nobody.x")]
+    with pytest.raises(shadowtree.WrongKind):
+        await here.open_mailbox(STAFF)
+
+
+async def test_no_more_is_sent_than_there_is_credit_for(here, scene):
+    await here.open_mailbox(ANN)
+    async with here.sender("s") as out:
+        for payload in numbers(20):
+            await out.send(STAFF, payload)
+    said = asyncio.Queue()
+
+    async def requests():
+        while (request := await said.get()) is not None:
+            yield request
+
+    request = wire.SubscribeRequest
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        stream = DeliveryServiceStub(channel).Subscribe(requests())
+        responses = aiter(stream)
+        said.put_nowait(request(begin=request.Begin(name=ANN), credit_messages=3, credit_bytes=1_000))
+        assert not (await anext(responses)).messages
+        got = []
+        while len(got) < 3:
+            got += (await anext(responses)).messages
+        said.put_nowait(request(credit_messages=100, credit_bytes=0))
+        got += (await anext(responses)).messages
+        while len(got) < 20:
+            got += (await anext(responses)).messages
+        said.put_nowait(None)
+        assert [response async for response in responses] == []
+    assert [message.payload for message in got] == numbers(20)
+
+
+async def test_bytes_are_credit_too_and_the_message_that_exceeds_them_still_comes(here, scene):
+    await here.open_mailbox(ANN)
+    for payload in numbers(3):
+        await here.send(STAFF, payload * 100)
+    begin = wire.SubscribeRequest.Begin(name=ANN)
+    request = wire.SubscribeRequest(begin=begin, credit_messages=100, credit_bytes=150)
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        responses = aiter(DeliveryServiceStub(channel).Subscribe(and_no_more(request)))
+        got = []
+        while len(got) < 2:
+            got += (await anext(responses)).messages
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(responses), 0.2)
+    assert [message.payload for message in got] == [b"0" * 100, b"1" * 100]
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        [],
+        [wire.SubscribeRequest(credit_messages=1)],
+        [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name="no name"))],
+        [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN, subscription="a\n"))],
+        [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN))] * 2,
+        [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN, quality=9))],
+        [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN, handed_out="made up"))],
+        [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN)), wire.SubscribeRequest(acknowledged="x")],
+    ],
+)
+async def test_what_makes_no_sense_ends_the_stream_and_says_why(scene, requests):
+    async def said():
+        for request in requests:
+            yield request
+        await asyncio.sleep(0.2)
+
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            [response async for response in DeliveryServiceStub(channel).Subscribe(said())]
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_message_past_its_deadline_is_handed_to_nobody(here, scene, monkeypatch):
+    await here.open_mailbox(ANN)
+    await here.send(STAFF, b"short", deadline=0.001)
+    await here.send(STAFF, b"long", deadline=1_000)
+    await asyncio.sleep(0.01)
+    assert await payloads(here, ANN, 1) == [b"long"]
+
+
+async def test_what_was_cut_before_it_was_read_is_told_with_the_next_message(here, scene):
+    servers, place, _ = scene
+    async with here.listen(ANN):
+        pass
+    for payload in numbers(CUT_AT_LEAST + 5):
+        await here.send(STAFF, payload)
+    log = place.machine.core.log
+    log.cut_through(CUT_AT_LEAST)
+    for position in range(1, CUT_AT_LEAST + 1):
+        del servers.disks["a.x"].log[position]
+    messages = await heard(here, ANN, 5)
+    assert [message.payload for message in messages] == numbers(CUT_AT_LEAST + 5)[CUT_AT_LEAST:]
+    assert [message.gap for message in messages] == [CUT_AT_LEAST, 0, 0, 0, 0]
+
+
+async def test_listeners_at_the_tail_read_each_entry_from_the_disk_once(here, scene):
+    machine = scene[1].machine
+    listeners = [here.listen(ANN, subscription=f"s{number}", from_="now") for number in range(8)]
+    for listener in listeners:
+        await listener.open()
+    machine.reads.clear()
+    for payload in numbers(20):
+        await here.send(STAFF, payload)
+        assert [(await anext(listener)).payload for listener in listeners] == [payload] * 8
+    assert len(machine.reads) == len(set(machine.reads)) == 20
+    for listener in listeners:
+        await listener.close()
+
+
+async def test_a_listener_far_behind_reads_the_disk_piece_by_piece_and_then_the_tail(here, scene, monkeypatch):
+    monkeypatch.setattr(log_tail, "READ_BYTES", 2_000)
+    monkeypatch.setattr(subscribe_calls, "RESPONSE_BYTES", 1_000)
+    await here.open_mailbox(ANN)
+    async with here.sender("s") as out:
+        for payload in numbers(2_000):
+            await out.send(STAFF, payload + bytes(50))
+            if int(payload) % 100 == 0:
+                await out.flush()
+    async with here.listen(ANN) as messages:
+        got = [(await anext(messages)).payload.rstrip(b"\0") for _ in range(2_000)]
+        await here.send(STAFF, b"new")
+        assert (await anext(messages)).payload == b"new"
+    assert got == numbers(2_000)
+
+
+async def test_a_tail_that_is_full_forgets_its_oldest_entries(here, scene):
+    machine = scene[1].machine
+    await here.open_mailbox(ANN)
+    tail = log_tail.LogTail(machine, bytes_limit=1_000)
+    for payload in numbers(30):
+        await here.send(STAFF, payload + bytes(100))
+    found, after = [], 0
+    while entries := await tail.read(after):
+        found += [entry.position for entry in entries]
+        after = found[-1]
+    assert found == [*range(1, 31)]
+    assert tail._bytes <= 1_000
+    assert [entry.position for entry in await tail.read(0)][:1] == [1]
+
+
+async def test_a_server_that_is_about_to_end_ends_its_streams_and_whoever_listened_is_told(here, there, scene):
+    """A listener waits for it to come back, and so does a sender, which finds its stream ended."""
+    await here.open_mailbox(ANN)
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        stub = DeliveryServiceStub(channel)
+
+        begin = wire.SubscribeRequest.Begin
+        streams = [stub.Subscribe(and_no_more(wire.SubscribeRequest(begin=begin(name=name)))) for name in (ANN, BOB)]
+        message = wire.SendRequest.Message(targets=[wire.SendRequest.Target(name=STAFF)])
+        sending = stub.Send(and_no_more(wire.SendRequest(messages=[message])))
+        for stream in (*streams, sending):
+            await anext(aiter(stream))
+        scene[1].machine.ending.set_result(refuse(Reason.UNAVAILABLE, "shutting down").refusal)
+        for stream in streams:
+            with pytest.raises(grpc.aio.AioRpcError, match="shutting down"):
+                await anext(aiter(stream))
+        assert [response async for response in sending] == []

@@ -1,0 +1,142 @@
+"""What clients rely on, of the real calls and of the fake that the tests of the client and of the commands use."""
+
+import contextlib
+
+import pytest
+
+import shadowtree
+from tests.fakes.name_service import FakeGraph, serve_fake
+from tests.unit.nameserver.deliveries.places import places
+
+STAFF, LAB, ANN, BOB = "staff@a.x", "lab@a.x", "ann@a.x", "bob@a.x"
+
+
+@contextlib.asynccontextmanager
+async def fake():
+    graph = FakeGraph(subnets=("a.x",), groups={STAFF, LAB})
+    graph.arcs = {(STAFF, ANN): 2, (STAFF, LAB): 1, (LAB, BOB): 2}
+    with serve_fake(graph) as address:
+        yield address
+
+
+@contextlib.asynccontextmanager
+async def real():
+    async with places("a.x") as (servers, (place,)):
+        servers.create(STAFF, LAB)
+        for parent, child in ((STAFF, ANN), (STAFF, LAB), (LAB, BOB)):
+            servers.join(parent, child)
+        yield place.address
+
+
+@pytest.fixture(params=[fake, real], ids=["fake", "real"])
+async def names(request):
+    """Staff are ann and the lab, the lab is bob."""
+    async with request.param() as address, shadowtree.aio.Client(address) as client:
+        yield client
+
+
+async def heard(names, count, **options):
+    found = []
+    async with names.listen(ANN, **options) as messages:
+        async for message in messages:
+            found.append(message)
+            if len(found) == count:
+                break
+    return found
+
+
+async def payloads(names, count, **options):
+    return [message.payload for message in await heard(names, count, **options)]
+
+
+async def test_a_message_is_accepted_and_settled_for_who_has_a_mailbox(names):
+    assert (await names.send(STAFF, b"")).state == "accepted"
+    await names.open_mailbox(ANN)
+    await names.open_mailbox(BOB)
+    sent = await names.send(STAFF, b"", wait="settled")
+    assert (sent.state, sent.mailboxes, sent.servers, sent.pending, sent.unreachable) == ("settled", 2, 1, (), ())
+    assert (await names.send(STAFF, b"", wait="settled", excluding=[LAB])).mailboxes == 1
+    assert (await names.send([ANN, STAFF], b"", wait="settled")).mailboxes == 2
+
+
+async def test_a_request_id_names_a_message(names):
+    first = await names.send(STAFF, b"", request_id="mine")
+    assert (await names.send(STAFF, b"", request_id="mine")).id == first.id
+    assert (await names.send(STAFF, b"", request_id="another")).id != first.id
+
+
+@pytest.mark.parametrize(
+    ("target", "error"),
+    [("nobody@a.x", shadowtree.TargetNotFound), ("no name", shadowtree.InvalidName)],
+)
+async def test_what_is_refused_has_its_reason(names, target, error):
+    with pytest.raises(error):
+        await names.send(target, b"")
+    async with names.sender("s") as out:
+        await out.next_number(STAFF)
+    with pytest.raises(error):
+        async with names.sender("s") as out:
+            await out.send(target, b"")
+
+
+async def test_a_sender_numbers_its_messages_to_each_target(names):
+    async with names.sender("s") as out:
+        for number in range(300):
+            await out.send(LAB if number % 3 else STAFF, b"")
+    async with names.sender("s") as out:
+        assert (await out.next_number(STAFF), await out.next_number(LAB)) == (101, 201)
+    async with names.sender("another") as out:
+        assert await out.next_number(STAFF) == 1
+
+
+async def test_a_listener_gets_what_was_sent_in_order_and_what_it_did_not_acknowledge_again(names):
+    await names.open_mailbox(ANN)
+    async with names.sender("s") as out:
+        for number in range(300):
+            await out.send(STAFF, b"%d" % number, headers={"n": str(number)})
+    messages = await heard(names, 300)
+    assert [message.payload for message in messages] == [b"%d" % number for number in range(300)]
+    first = messages[0]
+    assert (first.group, first.sender, first.headers) == (STAFF, "s", {"n": "0"})
+    assert first.sent_at and (first.late, first.place, first.gap) == (False, "", 0)
+    assert len({message.id for message in messages}) == len({message.position for message in messages}) == 300
+    async with names.listen(ANN) as again:
+        for _ in range(100):
+            (await anext(again)).acknowledge()
+    assert await payloads(names, 1) == [b"100"]
+    assert await payloads(names, 1, from_=messages[199].position) == [b"200"]
+    assert await payloads(names, 1) == [b"200"]
+
+
+async def test_a_subscription_begins_where_it_is_told(names):
+    await names.open_mailbox(ANN)
+    await names.send(STAFF, b"before")
+    async with names.listen(ANN, subscription="desk", from_="now") as desk:
+        await names.send(STAFF, b"after")
+        assert (await anext(desk)).payload == b"after"
+    assert await payloads(names, 2, subscription="other") == [b"before", b"after"]
+    (mailbox,) = [one async for one in names.mailboxes()]
+    assert {"desk", "other"} <= {one.name for one in mailbox}
+    assert not any(one.is_listening for one in mailbox)
+
+
+async def test_of_two_listeners_the_later_one_goes_on(names):
+    first, second = names.listen(ANN), names.listen(ANN)
+    await first.open()
+    await second.open()
+    with pytest.raises(shadowtree.TakenOver) as caught:
+        await anext(first)
+    assert caught.value.facts == {"process": ANN, "subscription": ""}
+    await names.send(STAFF, b"0")
+    assert (await anext(second)).payload == b"0"
+    await second.close()
+
+
+async def test_mailboxes_are_opened_once_listed_and_closed(names):
+    assert [(await names.open_mailbox(name)).is_new for name in (ANN, BOB, BOB)] == [True, True, False]
+    assert [one.process async for one in names.mailboxes()] == [ANN, BOB]
+    assert (await names.close_mailbox(BOB)).process == BOB
+    with pytest.raises(shadowtree.MailboxNotFound):
+        await names.close_mailbox(BOB)
+    with pytest.raises(shadowtree.WrongKind):
+        await names.open_mailbox(STAFF)
