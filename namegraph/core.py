@@ -205,7 +205,8 @@ class ServerCore(CoreQueries):
                 self._take_letter(event, now)
             case PeerReceived(peer, through):
                 self.channels.received(peer, through)
-            case PeerMet(peer, subnets):
+            case PeerMet(peer, subnets, version):
+                self._context.versions[peer] = version
                 self.channels.met(peer)
                 self.peers.met(peer, subnets)
                 self._views.met(peer)

@@ -5,12 +5,14 @@ Whole seeds that forget at once are among those of `shadowtree simulate`, with f
 
 import pytest
 
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId
+from namegraph.events import PeerMet, UpdateCommand
+from namegraph.model.names import NodeId, Subnet
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.protocol_versions import FORGETTING_VERSION, OLDEST_PROTOCOL_VERSION
 from namegraph.model.rows import RequestId
 from namegraph.wire.update_messages import Commit
 from namegraph.wire.view_messages import ForgetLeft, HintedOutcome, LeftForgotten
+from simulation.cluster.networks import Arrival
 from tests.simulation.scene import A, B, C, G, H, Scene
 
 ANN = NodeId(f"ann@{B}")
@@ -39,6 +41,12 @@ class ForgettingScene(Scene):
             name = NodeId(f"passing@{server}")
             self.done(server, JoinArc(H[server], name, ChildKind.PROCESS))
             self.done(server, LeaveArc(H[server], name))
+
+    def meets_again(self, server, peer, version):
+        """A server introduces itself to another one, in a version of the protocol."""
+        met = PeerMet(peer, (Subnet(peer),), version)
+        self.cluster.take(Arrival(self.cluster.now, server, met, None))
+        self.cluster.run()
 
     def tombstones(self):
         """How many there are at each server."""
@@ -74,6 +82,18 @@ def test_both_homes_forget_an_arc_that_was_left_and_the_name_of_its_child(scene)
     assert scene.tombstones() == [0, 0, 0]
     scene.stir()
     assert scene.knows(ANN) == []
+    scene.check()
+
+
+def test_a_server_that_does_not_understand_it_is_not_asked_to_forget_until_it_is_upgraded(scene):
+    scene.meets_again(A, B, OLDEST_PROTOCOL_VERSION)
+    scene.done(A, JoinArc(G[A], ANN, ChildKind.PROCESS), JoinArc(G[A], H[C], ChildKind.GROUP))
+    scene.done(A, LeaveArc(G[A], ANN), LeaveArc(G[A], H[C]))
+    assert {sent.receiver for sent in scene.sent(ForgetLeft)} == {C}
+    assert scene.tombstones() == [1, 1, 0]
+    scene.meets_again(A, B, FORGETTING_VERSION)
+    scene.stir()
+    assert scene.tombstones() == [0, 0, 0]
     scene.check()
 
 

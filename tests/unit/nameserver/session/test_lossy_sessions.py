@@ -5,10 +5,11 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from namegraph import PROTOCOL_VERSION
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.reliable_channels import Channels
 from nameserver.session import session as session_module
-from nameserver.session.frames import PROTOCOL_VERSION, Hello, decode, encode
+from nameserver.session.frames import Hello, decode, encode
 from nameserver.session.session import Faulted, LettersCame, Opened, ReceiptCame, Session, State
 from nameserver.session.session_tiebreak import SessionNumbers
 

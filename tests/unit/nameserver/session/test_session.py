@@ -2,11 +2,11 @@
 
 import pytest
 
+from namegraph.model.protocol_versions import PROTOCOL_VERSION
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.reliable_channels import Channels
 from nameserver.session import session as session_module
 from nameserver.session.frames import (
-    PROTOCOL_VERSION,
     Acquaintances,
     Goodbye,
     GoodbyeReason,
