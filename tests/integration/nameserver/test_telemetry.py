@@ -63,6 +63,11 @@ def test_what_a_server_holds_is_read_when_it_is_asked_for(measured):
     assert value(after, "shadowtree_peer_up", peer="b.x") == 1
     assert value(after, "shadowtree_peers", life="up") == 1
     assert value(after, "shadowtree_event_loop_answers") == 1
+    a.leave(TOP, "ann@a.x")
+    left = scraped(address)
+    assert [value(found, "shadowtree_tombstones") for found in (after, left)] == [0, 1]
+    assert value(left, "shadowtree_node_numbers") == value(after, "shadowtree_node_numbers") == 2
+    assert value(left, "shadowtree_free_node_numbers") == 0
     assert value(after, "process_resident_memory_bytes") > 10e6
 
 
