@@ -92,8 +92,7 @@ def test_a_peer_that_is_lost_is_told_by_metrics_and_by_the_log(measured):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", said["peer_lost"]["time"])
 
 
-def test_the_settings_in_force_are_told_without_passwords(start):
-    """The database is out of reach, so it is the refusal that must not name the password either."""
+def test_that_a_database_is_out_of_reach_is_told_without_its_password(start):
     server = start("postgresql://somebody:secret@127.0.0.1:1/names", wait=False, log_level="info")
     status, errors = server.outcome()
     assert status == 4
