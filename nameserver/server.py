@@ -422,7 +422,7 @@ def _bind(server: grpc.aio.Server, listen: str) -> str:
 
 
 def _reload_at_hang_up(event_loop: asyncio.AbstractEventLoop, log: Log, reload: Callable[[], Settings]) -> None:
-    """Once for however many signals. A handler of the event loop's own would end with it, and SIGHUP then the process."""
+    """Once for however many signals. A handler of the event loop's own would end before the process does."""
     is_to_come = False
 
     def read_again() -> None:

@@ -53,7 +53,6 @@ from namegraph.wire.view_messages import (
     ViewReconciled,
 )
 
-
 ORDERS_LIMIT = 2 * COORDINATED_LIMIT
 """Updates of one coordinator that are not over here: those of its clients, and those that it needs itself."""
 

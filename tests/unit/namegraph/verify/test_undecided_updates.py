@@ -1,4 +1,4 @@
-"""However many updates a coordinator asks for and never decides, what is kept of them has a limit; it keeps to one too."""
+"""However many updates a coordinator asks for and never decides, what is kept of them has a limit; it keeps to one."""
 
 import pytest
 
