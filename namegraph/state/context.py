@@ -291,9 +291,10 @@ class ServerContext:
         home = self.table.home_of(self.graph.ids[node])
         return home is None or home == self.server
 
-    def owned(self, start: int = 0) -> bytearray:
-        """Of each node from a number on, in their order: 1 where it lives here, else 0."""
-        return bytearray(home is None or home == self.server for home in self.table.find_homes(self.graph.ids[start:]))
+    def owned(self, nodes: range) -> bytearray:
+        """Of each node of these numbers, as far as they were given, in their order: 1 where it lives here, else 0."""
+        ids = self.graph.ids[nodes.start : nodes.stop]
+        return bytearray(home is None or home == self.server for home in self.table.find_homes(ids))
 
     def id_of(self, node: NodeIndex) -> NodeId:
         """The id of a node."""

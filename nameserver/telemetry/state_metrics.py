@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from namegraph import CoreQueries
 from nameserver.detector.liveness import Life
+from nameserver.reads.counting import counted
 from nameserver.transport.peer_report import PeerReport
 from resolver.census import Census
 
@@ -97,8 +98,8 @@ class StateCollector(Collector):
         yield from found
 
     async def _read(self) -> list[Metric]:
+        counts = await counted(self._census)
         core, run_loop = self._core, self._run_loop
-        counts = self._census.counts()
         waiting, rejected = core.suspended_counts()
         reports = self._peers.reports()
         suspended = GaugeMetricFamily("shadowtree_suspended_arcs", "Arcs that are suspended.", labels=["state"])
