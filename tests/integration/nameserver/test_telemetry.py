@@ -8,6 +8,7 @@ import pytest
 
 import shadowtree
 from shadowtree.cli.support.free_ports import unused_ports
+from shadowtree.v1 import name_service_pb2
 from tests.fakes.trace_collector import TraceCollector
 from tests.integration.nameserver.server_process import wait_until
 from tests.integration.nameserver.telling import lines_of, scraped, value
@@ -155,6 +156,20 @@ def test_one_trace_follows_a_resolve_over_servers_and_an_update_through_its_phas
     assert phases[0] == "order"
     assert phases[-1] == "decided"
     assert {span.trace for span in spans if span.parent == update.number} == {call.trace}
+
+
+def test_a_check_is_traced_as_a_part_of_its_callers_trace_alone(start, collector):
+    """It takes hardly longer than a span."""
+    server = start(subnets=["a.x"], traces_endpoint=collector.address)
+    with shadowtree.Client(server.address) as client:
+        client.create_group(TOP)
+        assert client.check(TOP, "ann@a.x").is_member is False
+    trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    request = name_service_pb2.CheckRequest(group=TOP, member="ann@a.x")
+    server.names.Check(request, metadata=[("traceparent", f"00-{trace}-{caller}-01")])
+    assert server.terminate() == (0, "")
+    checks = [span for span in collector.spans if span.name.endswith("/Check")]
+    assert [(span.trace, span.parent) for span in checks] == [(trace, caller)]
 
 
 def test_a_collector_that_is_not_there_holds_nobody_up(start):
