@@ -1,6 +1,6 @@
 """What clients of other servers feel when one server is lost, and when it is restarted as planned.
 
-Three servers. `s0` is asked throughout. One group of its own has members of `s0` and `s1` below it, another of `s2` too.
+Three servers, one is asked. One group of its own has members of `s0` and `s1` below it, another one of `s2` too.
 
     before the loss:   checks of outside addresses in the first group
     s2 is killed:      the same checks, once it counts as lost; it is started again
