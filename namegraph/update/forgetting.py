@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from namegraph.model.names import NodeId, ServerId, subnet_of
+from namegraph.model.priorities import Priority
 from namegraph.model.protocol_versions import FORGETTING_VERSION
 from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
@@ -61,7 +62,7 @@ class Forgetting:
     def advance(self) -> None:
         """Forget some of what can be, at the end of a step."""
         graph = self._graph
-        waiting = len(graph.buried) + len(graph.idle) - self._stuck
+        waiting = len(graph.buried) + len(graph.idle) - self._stuck + len(self._context.group_versions)
         if waiting < self.begins_at and not any(map(self._may_ask, self._shared)):
             return
         if graph.is_held or not self._records.is_settled or not self._is_whole:
@@ -70,6 +71,7 @@ class Forgetting:
         if sum(len(entry.ends) + len(entry.entry_nodes) for entry in under_way) > NAMES_COVERED_LIMIT:
             return
         self._forget_own_arcs()
+        self._forget_group_times()
         for server in self._shared:
             if self._may_ask(server):
                 self._ask(server)
@@ -154,6 +156,17 @@ class Forgetting:
                 shared[ends] = None
         if own:
             self._forget(context.server, own)
+
+    def _forget_group_times(self) -> None:
+        """Forget when groups of this server were deleted: no update from before that can still come.
+
+        Each that concerns them had its entry here; what comes later is given a higher priority by this server's vote.
+        """
+        versions, before = self._context.group_versions, self._before
+        if versions:
+            after_all = self._context.counter + 1
+            bound = after_all if before is None else min(before, after_all)
+            versions.forget_some(Priority(bound, ServerId("")), looked_at=LOOKED_AT_ONCE)
 
     def _server_told_by(self, ends: ArcKey) -> ServerId | None:
         """The server that is to forget an arc from here before this one does; this one, where none is.
