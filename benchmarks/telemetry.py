@@ -42,7 +42,7 @@ def measure(*, quick: bool) -> list[Figure]:
         Figure(what, _ratio(seconds[name], without), limit, "x without", note=_note(seconds[name], without))
         for what, name, limit in (
             ("check with logs and metrics, one client", "on", 1.05),
-            ("check with logs, metrics and a trace of every call, one client", "traced", 1.5),
+            ("check with logs, metrics and traces, one client", "traced", 1.05),
         )
     ]
 

@@ -85,6 +85,10 @@ if TYPE_CHECKING:
     from namegraph.model.priorities import Priority as Priority
     from namegraph.model.priorities import Revision as Revision
     from namegraph.model.priorities import parse_revision as parse_revision
+    from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION as OLDEST_PROTOCOL_VERSION
+    from namegraph.model.protocol_versions import POSTS_VERSION as POSTS_VERSION
+    from namegraph.model.protocol_versions import PROTOCOL_VERSION as PROTOCOL_VERSION
+    from namegraph.model.protocol_versions import agreed_version as agreed_version
     from namegraph.model.refusals import Reason as Reason
     from namegraph.model.refusals import Refusal as Refusal
     from namegraph.model.refusals import RefusedError as RefusedError
@@ -164,6 +168,12 @@ _PUBLIC_NAMES = {
         "RetirePeer",
         "Tick",
         "UpdateCommand",
+    ),
+    "namegraph.model.protocol_versions": (
+        "OLDEST_PROTOCOL_VERSION",
+        "PROTOCOL_VERSION",
+        "POSTS_VERSION",
+        "agreed_version",
     ),
     "namegraph.model.operations": (
         "ChildKind",

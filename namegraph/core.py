@@ -224,7 +224,8 @@ class ServerCore(CoreQueries):
                     self._take_post(event)
             case PeerReceived(peer, through, lane):
                 self.channels_of(lane).received(peer, through)
-            case PeerMet(peer, subnets):
+            case PeerMet(peer, subnets, version):
+                self._context.versions[peer] = version
                 self.channels.met(peer)
                 self.posts.met(peer)
                 self.peers.met(peer, subnets)
@@ -287,6 +288,7 @@ class ServerCore(CoreQueries):
         if command.deadline is not None and now > command.deadline:
             raise _deadline_passed()
         if not self._context.is_alone and not self._concerns_this_server_alone(command):
+            self._coordinator.require_room()
             plan = _plan_of(command, self._context)
             update_id = self._coordinator.start(plan, request_id=command.request_id, deadline=command.deadline)
             self._requests.begin(update_id, Asked(command.request_id, digest, [command.ticket]))
@@ -330,6 +332,7 @@ class ServerCore(CoreQueries):
                 raise _deadline_passed()
             if self._context.home_of(group) != self.server:
                 raise not_for_this_server(self._context, group)
+            self._coordinator.require_room()
         except RefusedError as error:
             effects.replies.append(Reply(command.ticket, error.refusal))
             return

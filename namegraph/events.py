@@ -12,6 +12,7 @@ from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import Operation
 from namegraph.model.outcomes import Outcome
 from namegraph.model.priorities import Priority
+from namegraph.model.protocol_versions import PROTOCOL_VERSION
 from namegraph.model.rows import Records, RequestId
 
 
@@ -139,6 +140,8 @@ class PeerMet:
 
     peer: ServerId
     subnets: tuple[Subnet, ...]
+    version: int = PROTOCOL_VERSION
+    """Of the protocol, as it is spoken with this server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,9 +209,9 @@ class CoreQueries:
         """Whether a node that is known here lives here."""
         return self._context.owns(node)
 
-    def owned(self, *, start: int) -> bytearray:
-        """Of each node from a number on, in their order: 1 where it lives here, else 0."""
-        return self._context.owned(start)
+    def owned(self, nodes: range) -> bytearray:
+        """Of each node of these numbers, as far as they were given, in their order: 1 where it lives here, else 0."""
+        return self._context.owned(nodes)
 
     @property
     def ownership_changes(self) -> int:

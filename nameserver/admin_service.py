@@ -13,6 +13,7 @@ from nameserver.config.addresses import InvalidAddressError, is_loopback, parse_
 from nameserver.config.settings import RESTART_GRACE_SECONDS_LIMIT
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
+from nameserver.reads.counting import counted
 from nameserver.snapshots.live_snapshot import STALLED_SECONDS, SnapshotCalls
 from nameserver.transport.peer_transport import PeerTransport
 from nameserver.wire import conversion
@@ -50,12 +51,12 @@ class AdminCalls:
     async def get_status(self, request: messages.GetStatusRequest, context: Context) -> messages.ServerStatus:
         """What this server is, holds and knows of its peers; while the database fails, that it does, and why."""
         del request, context
-        status = self._status()
-        return self._status() if await self._fails_meanwhile() else status
+        status = await self._status()
+        return await self._status() if await self._fails_meanwhile() else status
 
-    def _status(self) -> messages.ServerStatus:
+    async def _status(self) -> messages.ServerStatus:
+        counts = await counted(self._census)
         core = self._reads
-        counts = self._census.counts()
         return messages.ServerStatus(
             server=core.server,
             subnets=core.subnets,

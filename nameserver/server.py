@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
+from types import FrameType
 from typing import Any, NamedTuple
 
 import grpc
@@ -164,6 +165,8 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
     try:
         return asyncio.run(serve(settings, announce=_announce, log=log, reload=reload or (lambda: settings)))
     finally:
+        # A handler is gone before the process is.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         log.end()
 
 
@@ -179,7 +182,7 @@ async def serve(
     planned_end = PlannedEnd(settings.detector.restart_grace_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, planned_end.begin)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload_log, log, reload)
+    _reload_at_hang_up(asyncio.get_running_loop(), log, reload)
     servers = Servers.of(settings)
     address = _bind(servers.public, settings.listen)
     if servers.admin is not None and settings.admin_listen is not None:
@@ -445,6 +448,25 @@ def _bind(server: grpc.aio.Server, listen: str) -> str:
     except (ListenError, RuntimeError) as error:
         raise StartError(str(error)) from None
     return f"{listen.rpartition(':')[0]}:{port}"
+
+
+def _reload_at_hang_up(event_loop: asyncio.AbstractEventLoop, log: Log, reload: Callable[[], Settings]) -> None:
+    """Once for however many signals. A handler of the event loop's own would end before the process does."""
+    is_to_come = False
+
+    def read_again() -> None:
+        nonlocal is_to_come
+        is_to_come = False
+        _reload_log(log, reload)
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        nonlocal is_to_come
+        if not is_to_come and not event_loop.is_closed():
+            is_to_come = True
+            event_loop.call_soon_threadsafe(read_again)
+
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 def _reload_log(log: Log, reload: Callable[[], Settings]) -> None:

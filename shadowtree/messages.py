@@ -50,7 +50,7 @@ class Message:
     place: str = ""
     """In the one order of updates: empty, for messages of quality `fifo` have none."""
     late: bool = False
-    """Whether something that the order puts after it was handed over before: never, for quality `fifo`."""
+    """Whether a later message of the sequence may have been handed over before: a server in between was away."""
     id: MessageId = ""
     sent_at: str = ""
     """When it was accepted, on the clock of that server: ``2026-03-01T08:30:00.000Z``; empty where it is not known."""

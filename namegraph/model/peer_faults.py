@@ -16,6 +16,7 @@ class PeerFault(StrEnum):
     LEAP = "sends a number that leaps too far"
     NOT_ONE_UPDATE = "mixes kinds of operation in one update"
     NOT_ITS_UPDATE = "acts as coordinator of another server's update"
+    TOO_MANY_UPDATES = "coordinates too many updates at once"
     NOT_OUR_UPDATE = "answers this server about another coordinator's update"
     NOT_ITS_NODE = "speaks for a node it does not own"
     NOT_OUR_NODE = "asks this server about a node of another server"

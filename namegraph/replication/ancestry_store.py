@@ -447,7 +447,7 @@ class AncestryStore:
         self._rows_of.restore()
         if context.is_alone:
             return
-        owned = context.owned()
+        owned = context.owned(range(len(context.graph.ids)))
         for number, is_owned in enumerate(owned):
             node = NodeIndex(number)
             if is_owned:

@@ -14,6 +14,7 @@ from namegraph.model.names import NodeId, ServerId
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority
+from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION
 from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import ArcRecord, NodeIndex
 from namegraph.state.change_log import ChangeLog
@@ -76,6 +77,8 @@ class ServerContext:
         """What other servers did wrong, as it is found in this step where their messages fit together or do not."""
         self.lost: dict[ServerId, str] = {}
         """Servers out of reach, and why."""
+        self.versions: dict[ServerId, int] = {}
+        """Of the protocol, by the servers that were met since this one started."""
         self.retired: dict[ServerId, None] = {}
         """Of these, those that are gone for good, as an operator says."""
         self.view: ViewId = FIRST_VIEW
@@ -130,6 +133,10 @@ class ServerContext:
     def is_in_view(self, server: ServerId) -> bool:
         """Whether updates may involve a server."""
         return self.view == FIRST_VIEW or server in self.members
+
+    def speaks(self, server: ServerId, version: int) -> bool:
+        """Whether a server is known to understand what came with a version of the protocol."""
+        return self.versions.get(server, OLDEST_PROTOCOL_VERSION) >= version
 
     def is_away(self, server: ServerId) -> bool:
         """Whether a server is out of reach, or in another view."""
@@ -284,9 +291,10 @@ class ServerContext:
         home = self.table.home_of(self.graph.ids[node])
         return home is None or home == self.server
 
-    def owned(self, start: int = 0) -> bytearray:
-        """Of each node from a number on, in their order: 1 where it lives here, else 0."""
-        return bytearray(home is None or home == self.server for home in self.table.find_homes(self.graph.ids[start:]))
+    def owned(self, nodes: range) -> bytearray:
+        """Of each node of these numbers, as far as they were given, in their order: 1 where it lives here, else 0."""
+        ids = self.graph.ids[nodes.start : nodes.stop]
+        return bytearray(home is None or home == self.server for home in self.table.find_homes(ids))
 
     def id_of(self, node: NodeIndex) -> NodeId:
         """The id of a node."""

@@ -4,8 +4,9 @@ Healing asks this in two cases. A coordinator offers a missed outcome that conce
 change here? The home of an arc's other end knows an arc that was joined before the group was deleted: then the arc is
 gone. The version of the group's ancestry record cannot tell: suspending and joining arcs above the group changes it.
 
-The times are forgotten once a view of all servers is healed. Every outcome from before that view was delivered by then;
-if one is offered again, the sender went back to an older copy of its database.
+The times are forgotten once a view of all servers is healed, and while it lasts. By then every outcome from before that
+view was delivered, and of those since, each that is older than all that is under way here. If one is offered again, its
+sender has not heard that it is done, or went back to an older copy of its database.
 
 Source: protocol.md section 7, *Heal*: a group that is deleted and created again does not get its old arcs back.
 """
@@ -13,6 +14,7 @@ Source: protocol.md section 7, *Heal*: a group that is deleted and created again
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from namegraph.model.names import NodeId
 from namegraph.model.priorities import Priority
@@ -66,6 +68,17 @@ class GroupVersions:
         """Whether a group was deleted after an update of this counter; it may have been created again."""
         deleted_at = self._deleted_at.get(group)
         return deleted_at is not None and deleted_at.counter > counter
+
+    def __len__(self) -> int:
+        """How many groups are noted."""
+        return len(self._changed_at)
+
+    def forget_some(self, before: Priority, *, looked_at: int) -> None:
+        """Look at so many times, and forget those before this priority: all updates before it are over here."""
+        for times in (self._changed_at, self._deleted_at):
+            for group in [group for group in islice(times, looked_at) if times[group] < before]:
+                del times[group]
+        self._known_before[""] = max([before, *self._known_before.values()])
 
     def forget_all(self, before: Priority) -> None:
         """Forget all times: every server has the outcomes of all updates before this priority."""

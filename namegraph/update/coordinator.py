@@ -29,7 +29,7 @@ from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveA
 from namegraph.model.outcomes import Committed, ImportCounts
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority, revision_of
-from namegraph.model.refusals import Reason, Refusal
+from namegraph.model.refusals import Reason, Refusal, RefusedError
 from namegraph.model.rows import NodeKind, RequestId
 from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import UPDATES, DurableMap
@@ -75,6 +75,10 @@ OWN_PART_LATER_FROM = 10_000
 """Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
 a second or more, in which the others can work too."""
 
+COORDINATED_LIMIT = 1_000
+"""Updates of clients, over several servers, that are under way at once: each is compared with those before it wherever
+they affect common nodes."""
+
 ROOTS_LIMIT = 100
 """Up to so many entry nodes of an update are named to every server that it leads to. An update with more of them, as an
 import or a settlement of arcs, finds its participants where arcs lead; its messages stay as small as its parts."""
@@ -94,6 +98,12 @@ class Coordinator:
         """What became of the updates of clients in this step, in the order in which it did."""
         self.own_events: list[BegunAgain | Ended | Over] = []
         """The same of the updates that this server does by itself."""
+
+    def require_room(self) -> None:
+        """Raise `RefusedError` where too many updates are under way for another one of a client."""
+        if len(self._running) >= COORDINATED_LIMIT:
+            text = f"{COORDINATED_LIMIT} updates over several servers are under way here; nothing was done, try again"
+            raise RefusedError(Refusal(Reason.UNAVAILABLE, text))
 
     def start(
         self,

@@ -22,6 +22,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from namegraph.model.names import NodeId, ServerId, subnet_of
+from namegraph.model.priorities import Priority
+from namegraph.model.protocol_versions import FORGETTING_VERSION
 from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
@@ -60,8 +62,8 @@ class Forgetting:
     def advance(self) -> None:
         """Forget some of what can be, at the end of a step."""
         graph = self._graph
-        waiting = len(graph.buried) + len(graph.idle) - self._stuck
-        if waiting < self.begins_at and not any(len(arcs) >= self.begins_at for arcs in self._shared.values()):
+        waiting = len(graph.buried) + len(graph.idle) - self._stuck + len(self._context.group_versions)
+        if waiting < self.begins_at and not any(map(self._may_ask, self._shared)):
             return
         if graph.is_held or not self._records.is_settled or not self._is_whole:
             return
@@ -69,8 +71,9 @@ class Forgetting:
         if sum(len(entry.ends) + len(entry.entry_nodes) for entry in under_way) > NAMES_COVERED_LIMIT:
             return
         self._forget_own_arcs()
-        for server, arcs in self._shared.items():
-            if len(arcs) >= self.begins_at and self._asked.get(server) != self._context.view:
+        self._forget_group_times()
+        for server in self._shared:
+            if self._may_ask(server):
                 self._ask(server)
         if any(entry.sinks is not None for entry in under_way):
             return  # They are remembered by number.
@@ -154,6 +157,17 @@ class Forgetting:
         if own:
             self._forget(context.server, own)
 
+    def _forget_group_times(self) -> None:
+        """Forget when groups of this server were deleted: no update from before that can still come.
+
+        Each that concerns them had its entry here; what comes later is given a higher priority by this server's vote.
+        """
+        versions, before = self._context.group_versions, self._before
+        if versions:
+            after_all = self._context.counter + 1
+            bound = after_all if before is None else min(before, after_all)
+            versions.forget_some(Priority(bound, ServerId("")), looked_at=LOOKED_AT_ONCE)
+
     def _server_told_by(self, ends: ArcKey) -> ServerId | None:
         """The server that is to forget an arc from here before this one does; this one, where none is.
 
@@ -169,11 +183,19 @@ class Forgetting:
         tombstone = self._graph.tombstones[ends]
         return LeftArc(ArcId(ids[parent], ids[child]), tombstone.version, tombstone.writer)
 
+    def _may_ask(self, server: ServerId) -> bool:
+        """Whether there is enough to ask the home of children for, and it would understand and answer."""
+        context = self._context
+        return (
+            len(self._shared[server]) >= self.begins_at
+            and self._asked.get(server) != context.view
+            and not context.is_away(server)
+            and context.speaks(server, FORGETTING_VERSION)
+        )
+
     def _ask(self, server: ServerId) -> None:
         """Ask the home of children to forget what was left."""
         context, shared = self._context, self._shared[server]
-        if server in context.lost or not context.is_in_view(server):
-            return
         taken = list(islice(shared, LOOKED_AT_ONCE))
         asked = tuple(self._to_ask(server, taken))
         for ends in taken:

@@ -16,10 +16,11 @@ from namegraph.model.names import ServerId
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
+from namegraph.update.coordinator import COORDINATED_LIMIT
 from namegraph.update.order_queue import Entries, EntryPhase
 from namegraph.wire.codec import InView, Message
 from namegraph.wire.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcColumns, KnownArc, LeftArc, ReconcileArc
+from namegraph.wire.message_parts import ArcChange, ArcColumns, KnownArc, LeftArc, ReconcileArc, UpdateId
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -52,6 +53,9 @@ from namegraph.wire.view_messages import (
     ViewReconciled,
 )
 
+ORDERS_LIMIT = 2 * COORDINATED_LIMIT
+"""Updates of one coordinator that are not over here: those of its clients, and those that it needs itself."""
+
 
 def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entries: Entries) -> PeerFault | None:
     """The fault in a message of another server; None where there is none."""
@@ -65,7 +69,9 @@ def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entr
                 return PeerFault.NOT_ONE_UPDATE
             if not all(_can_be(step) for _, step in update.operations if isinstance(step, ReconcileArc)):
                 return PeerFault.NO_ARC
-            return _unless(update.update_id.coordinator == sender, PeerFault.NOT_ITS_UPDATE)
+            if update.update_id.coordinator != sender:
+                return PeerFault.NOT_ITS_UPDATE
+            return _unless(_has_room(update.update_id, entries), PeerFault.TOO_MANY_UPDATES)
         case Final(update_id) | Abort(update_id):
             return _unless(update_id.coordinator == sender, PeerFault.NOT_ITS_UPDATE)
         case Drop(update_id):
@@ -185,6 +191,14 @@ def _may_change(server: ServerId, change: ArcChange, *, context: ServerContext) 
     return context.home_of(arc.child) == server and (
         change.is_suspended or context.has_diverged(context.home_of(arc.parent))
     )
+
+
+def _has_room(update_id: UpdateId, entries: Entries) -> bool:
+    """Whether a coordinator may ask for an update, with those of its updates that are not over here."""
+    asked = entries.updates
+    if update_id in asked or len(asked) < ORDERS_LIMIT:
+        return True
+    return sum(other.coordinator == update_id.coordinator for other in asked) < ORDERS_LIMIT
 
 
 def _unless(is_right: bool, fault: PeerFault) -> PeerFault | None:

@@ -12,11 +12,8 @@ from typing import NamedTuple, assert_never
 
 from google.protobuf.message import DecodeError
 
-from namegraph import InvalidNameError, Lane, ServerId, Subnet, parse_subnet
+from namegraph import InvalidNameError, Lane, ServerId, Subnet, agreed_version, parse_subnet
 from shadowtree.v1 import peer_pb2
-
-PROTOCOL_VERSION = 6
-"""Servers of different versions do not talk to one another."""
 
 TEXT_LIMIT = 500
 """Characters of a reason that are kept: it is shown to operators, whoever wrote it."""
@@ -86,6 +83,7 @@ class Hello:
     """A server introduces itself."""
 
     protocol_version: int
+    """The oldest that it speaks."""
     server: ServerId
     subnets: tuple[Subnet, ...]
     start: int
@@ -96,6 +94,13 @@ class Hello:
     """Drawn when it last found that its database is an older copy; durable."""
     known: tuple[KnownServer, ...] = ()
     """The other servers that it has met."""
+    newest_version: int = 0
+    """That it speaks; 0: none but the oldest."""
+
+    @property
+    def agreed_version(self) -> int | None:
+        """The version that is spoken with it; None where there is none."""
+        return agreed_version(oldest=self.protocol_version, newest=max(self.protocol_version, self.newest_version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +215,11 @@ def encode(frame: Frame) -> bytes:
     """The bytes of a frame."""
     message = peer_pb2.PeerFrame
     match frame:
-        case Hello(version, server, subnets, start, session, addressed_subnets, incarnation, known):
+        case Hello(version, server, subnets, start, session, addressed_subnets, incarnation, known, newest):
             wire = message(
                 hello=message.Hello(
                     protocol_version=version,
+                    newest_protocol_version=newest,
                     server=server,
                     subnets=subnets,
                     start=start,
@@ -340,9 +346,12 @@ def _letter_part(wire: peer_pb2.PeerFrame.LetterPart, lane: Lane) -> LetterPart 
 
 
 def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
-    if hello.protocol_version != PROTOCOL_VERSION:
+    versions_alone = Hello(
+        hello.protocol_version, ServerId(""), (), 0, 0, (), newest_version=hello.newest_protocol_version
+    )
+    if versions_alone.agreed_version is None:
         # What else another version says cannot be judged here.
-        return Hello(hello.protocol_version, ServerId(""), (), 0, 0, ())
+        return versions_alone
     if max(len(hello.subnets), len(hello.addressed_subnets)) > OWN_SUBNETS_LIMIT:
         return Malformed(f"a hello with more than {OWN_SUBNETS_LIMIT} subnets")
     if _are_too_many(hello.known):
@@ -365,6 +374,7 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
         addressed_subnets,
         hello.incarnation,
         known,
+        hello.newest_protocol_version,
     )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from namegraph import ServerId, Subnet
-from nameserver.session.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
+from namegraph import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION, ServerId, Subnet
+from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 
 
 class SubnetKnowledge(Protocol):
@@ -44,11 +44,11 @@ def judge(hello: Hello, known: SubnetKnowledge, *, expected: Iterable[Subnet] = 
 
     `expected` are the subnets for which it was dialled.
     """
-    if hello.protocol_version != PROTOCOL_VERSION:
+    if hello.agreed_version is None:
         return Goodbye(
             GoodbyeReason.OTHER_VERSION,
-            f"version {PROTOCOL_VERSION} of the protocol is spoken here, not version {hello.protocol_version}: "
-            "both servers must run one version",
+            f"of the protocol, {_versions(OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION)} spoken here, "
+            f"{_versions(hello.protocol_version, hello.newest_version)} spoken there: upgrade the older server",
         )
     if hello.server == known.server:
         return Goodbye(
@@ -60,6 +60,10 @@ def judge(hello: Hello, known: SubnetKnowledge, *, expected: Iterable[Subnet] = 
         or _wrongly_addressed(hello, known)
         or _stranger(hello, known)
     )
+
+
+def _versions(oldest: int, newest: int) -> str:
+    return f"versions {oldest} to {newest} are" if newest > oldest else f"version {oldest} is"
 
 
 def _claims_of_others(hello: Hello, known: SubnetKnowledge) -> Goodbye | None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import assert_never
 
-from namegraph import Lane, ServerId
+from namegraph import POSTS_VERSION, Lane, ServerId
 from nameserver.session.frames import (
     Acquaintances,
     Frame,
@@ -180,7 +180,14 @@ class Session:
         """Those that may leave: posts only where there are no letters."""
         letters, posts = self._lanes.values()
         frame = letters.next_frame(self.number, receipts)
-        return frame if frame is not None or self.ending is not None else posts.next_frame(self.number, receipts)
+        if frame is not None or self.ending is not None or not self._takes_posts():
+            return frame
+        return posts.next_frame(self.number, receipts)
+
+    def _takes_posts(self) -> bool:
+        """Whether the peer knows what posts are; else they wait until it is upgraded."""
+        version = None if self.hello is None else self.hello.agreed_version
+        return version is not None and version >= POSTS_VERSION
 
     # -- what comes
 

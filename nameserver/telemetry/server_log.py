@@ -107,8 +107,8 @@ class ServerLog(Observer):
     def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         """Tell of servers that came or went, of views, of repeated requests, and of steps that took long."""
         match event:
-            case PeerMet(peer):
-                say(logging.INFO, "peer_met", f"{peer} is there", peer=peer)
+            case PeerMet(peer, _, version):
+                say(logging.INFO, "peer_met", f"{peer} is there", peer=peer, protocol=version)
             case PeerLeaving(peer, why):
                 say(logging.INFO, "peer_leaving", f"{peer} says: {why}", peer=peer, why=why)
             case PeerLost(peer, why):

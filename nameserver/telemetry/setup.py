@@ -96,6 +96,7 @@ def shown_settings(settings: Settings) -> dict[str, object]:
     limits = settings.detector
     return {
         "listen": settings.listen,
+        "admin_listen": settings.admin_listen,
         "database": show_url(parse_database_url(settings.database)),
         "subnets": _few(settings.subnets),
         "peers": _few([f"{subnet}={address}" for subnet, address in settings.peers.items()]),
@@ -109,6 +110,7 @@ def shown_settings(settings: Settings) -> dict[str, object]:
         "log_level": settings.log.level.value,
         "metrics_listen": settings.metrics_listen,
         "traces_endpoint": settings.traces_endpoint,
+        "changes_kept": settings.changes_kept,
     }
 
 

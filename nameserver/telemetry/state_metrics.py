@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from namegraph import CoreQueries
 from nameserver.detector.liveness import Life
+from nameserver.reads.counting import counted
 from nameserver.transport.peer_report import PeerReport
 from resolver.census import Census
 
@@ -97,8 +98,8 @@ class StateCollector(Collector):
         yield from found
 
     async def _read(self) -> list[Metric]:
+        counts = await counted(self._census)
         core, run_loop = self._core, self._run_loop
-        counts = self._census.counts()
         waiting, rejected = core.suspended_counts()
         reports = self._peers.reports()
         suspended = GaugeMetricFamily("shadowtree_suspended_arcs", "Arcs that are suspended.", labels=["state"])
@@ -121,6 +122,9 @@ class StateCollector(Collector):
             _gauge("processes", "Processes of this server.", counts.processes),
             _gauge("arcs", "Arcs of this server's groups.", counts.arcs),
             _gauge("virtual_nodes", "Loops whose smallest group is here.", counts.virtual_nodes),
+            _gauge("tombstones", "Arcs that were left and are remembered.", len(core.graph.tombstones)),
+            _gauge("node_numbers", "Numbers that nodes have, the free ones included.", len(core.graph.ids)),
+            _gauge("free_node_numbers", "Numbers that the next new names get.", core.graph.free_count),
             _gauge("calls_under_way", "Calls that are being carried out.", self._calls_under_way()),
             _gauge("updates_waiting", "Callers whose update is under way.", run_loop.callers_waiting),
             phases,

@@ -1,4 +1,4 @@
-"""Traces for OpenTelemetry: one for each call of a client, with the calls that it causes at other servers.
+"""Traces for OpenTelemetry: one for each call of a client but checks, with the calls that it causes at other servers.
 
     call --span-->  calls of other servers carry its context as metadata --spans there, in the same trace-->
       |
@@ -34,6 +34,9 @@ EXPORT_SECONDS = 2
 
 UNTRACED = frozenset(("Converse", "Watch"))
 """Streams that last as long as a server does."""
+
+PARTS_ALONE = frozenset(("Check", "CheckBulk", "CheckPart"))
+"""Traced only as parts of a trace that the caller, or another server, has begun: a span takes a fifth of a `Check`."""
 
 _SPAN: ContextVar[Span | None] = ContextVar("span", default=None)
 """Of the call that a task carries out."""
@@ -128,6 +131,7 @@ class MethodTraces:
         self._tracer = tracer
         self._name = f"{service}/{method}"
         self._is_traced = method not in UNTRACED
+        self._begins_traces = method not in PARTS_ALONE
         self._attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
 
     def began(self, context: Context) -> None:
@@ -136,6 +140,8 @@ class MethodTraces:
             return
         metadata = context.invocation_metadata() or ()
         carried = {key: str(value) for key, value in metadata if key in TRACE_KEYS}
+        if not (carried or self._begins_traces):
+            return
         span = self._tracer.start_span(
             self._name, context=_CARRIED.extract(carried), kind=SpanKind.SERVER, attributes=self._attributes
         )

@@ -23,6 +23,8 @@ from contextlib import suppress
 from typing import Protocol, assert_never
 
 from namegraph import (
+    OLDEST_PROTOCOL_VERSION,
+    PROTOCOL_VERSION,
     Channels,
     Event,
     Incarnations,
@@ -41,7 +43,7 @@ from nameserver.detector.liveness_table import LivenessTable
 from nameserver.detector.phi import DetectorLimits
 from nameserver.detector.write_health import Writing
 from nameserver.session.durable_outbox import DurableOutbox, UndurableLetters
-from nameserver.session.frames import PROTOCOL_VERSION, Goodbye, GoodbyeReason, Hello
+from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 from nameserver.session.handshake_policy import judge
 from nameserver.session.heartbeats import Pulse
 from nameserver.session.session import Ending, Session
@@ -255,7 +257,7 @@ class PeerTransport:
                 continue
             if any(self._core.owner_of(subnet) is None for subnet in hello.subnets):
                 # It is learnt that it owns those that are new here too.
-                self._run_loop.take(PeerMet(hello.server, hello.subnets))
+                self._run_loop.take(_met(hello))
             self._mark_connected(conversation)
         others = frozenset(self.others())
         self._watches.forget_all_but(others)
@@ -445,7 +447,7 @@ class PeerTransport:
         addressed = () if link is None else link.subnets
         incarnation = core.incarnations.own
         return Hello(
-            PROTOCOL_VERSION,
+            OLDEST_PROTOCOL_VERSION,
             core.server,
             core.subnets,
             self.start,
@@ -453,6 +455,7 @@ class PeerTransport:
             addressed,
             incarnation,
             servers_known(core),
+            PROTOCOL_VERSION,
         )
 
     def _judge(self, hello: Hello, link: Link | None) -> Goodbye | None:
@@ -525,7 +528,7 @@ class PeerTransport:
         self._watches.heard(peer)
         self._confirmed(conversation)
         if is_met:
-            self._run_loop.take(PeerMet(peer, hello.subnets))
+            self._run_loop.take(_met(hello))
         if self._is_leaving:
             conversation.leave(self._leaving_grace_ms)
         self._mark_connected(conversation)
@@ -607,7 +610,7 @@ class PeerTransport:
         if cannot_write:
             self._run_loop.take(PeerLost(hello.server, cannot_write))
         else:
-            self._run_loop.take(PeerMet(hello.server, hello.subnets))
+            self._run_loop.take(_met(hello))
         self._notify()
 
     def _look_at_own_writing(self) -> None:
@@ -699,3 +702,9 @@ def _standing(conversation: SessionRunner) -> Standing:
     session = conversation.session
     assert session.hello is not None
     return Standing(session.hello.start, conversation.via is None, session.is_dialled_here, session.number)
+
+
+def _met(hello: Hello) -> PeerMet:
+    version = hello.agreed_version
+    assert version is not None  # It was judged.
+    return PeerMet(hello.server, hello.subnets, version)

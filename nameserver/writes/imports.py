@@ -121,7 +121,7 @@ class ImportCalls:
         first = first_parent(command)
         if routing.is_alone or first is None:
             return routing.server
-        for subnet in subnets_in(command):
+        for subnet in await asyncio.to_thread(subnets_in, command):
             if routing.owner_kind(subnet) is not OwnerKind.UNOWNED:
                 # All must have been met before an update can name them.
                 await routing.home_of(subnet)

@@ -18,7 +18,7 @@ class PeerFrame(_message.Message):
         subnets: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ...) -> None: ...
     class Hello(_message.Message):
-        __slots__ = ("protocol_version", "server", "subnets", "start", "session", "addressed_subnets", "incarnation", "known")
+        __slots__ = ("protocol_version", "server", "subnets", "start", "session", "addressed_subnets", "incarnation", "known", "newest_protocol_version")
         PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
         SERVER_FIELD_NUMBER: _ClassVar[int]
         SUBNETS_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class PeerFrame(_message.Message):
         ADDRESSED_SUBNETS_FIELD_NUMBER: _ClassVar[int]
         INCARNATION_FIELD_NUMBER: _ClassVar[int]
         KNOWN_FIELD_NUMBER: _ClassVar[int]
+        NEWEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
         protocol_version: int
         server: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
@@ -35,7 +36,8 @@ class PeerFrame(_message.Message):
         addressed_subnets: _containers.RepeatedScalarFieldContainer[str]
         incarnation: int
         known: _containers.RepeatedCompositeFieldContainer[PeerFrame.KnownServer]
-        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ...) -> None: ...
+        newest_protocol_version: int
+        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ..., newest_protocol_version: _Optional[int] = ...) -> None: ...
     class Letters(_message.Message):
         __slots__ = ("session", "first_number", "letters", "handled_through", "posts_handled_through")
         SESSION_FIELD_NUMBER: _ClassVar[int]

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class PeerServiceStub:
     """Between name servers of one federation; no client needs it. Only servers of the table of peers are listened to. What
-    a letter holds is no part of this contract: both servers must speak one version, which Hello names.
+    a letter holds is no part of this contract: it is of the version that the hellos of the two agree on.
     """
 
     def __init__(self, channel):
@@ -70,7 +70,7 @@ class PeerServiceStub:
 
 class PeerServiceServicer:
     """Between name servers of one federation; no client needs it. Only servers of the table of peers are listened to. What
-    a letter holds is no part of this contract: both servers must speak one version, which Hello names.
+    a letter holds is no part of this contract: it is of the version that the hellos of the two agree on.
     """
 
     def Converse(self, request_iterator, context):
@@ -158,7 +158,7 @@ def add_PeerServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class PeerService:
     """Between name servers of one federation; no client needs it. Only servers of the table of peers are listened to. What
-    a letter holds is no part of this contract: both servers must speak one version, which Hello names.
+    a letter holds is no part of this contract: it is of the version that the hellos of the two agree on.
     """
 
     @staticmethod

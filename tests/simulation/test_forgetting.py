@@ -5,12 +5,14 @@ Whole seeds that forget at once are among those of `shadowtree simulate`, with f
 
 import pytest
 
-from namegraph.events import UpdateCommand
-from namegraph.model.names import NodeId
+from namegraph.events import PeerMet, UpdateCommand
+from namegraph.model.names import NodeId, Subnet
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.protocol_versions import FORGETTING_VERSION, OLDEST_PROTOCOL_VERSION
 from namegraph.model.rows import RequestId
 from namegraph.wire.update_messages import Commit
 from namegraph.wire.view_messages import ForgetLeft, HintedOutcome, LeftForgotten
+from simulation.cluster.networks import Arrival
 from tests.simulation.scene import A, B, C, G, H, Scene
 
 ANN = NodeId(f"ann@{B}")
@@ -40,6 +42,12 @@ class ForgettingScene(Scene):
             self.done(server, JoinArc(H[server], name, ChildKind.PROCESS))
             self.done(server, LeaveArc(H[server], name))
 
+    def meets_again(self, server, peer, version):
+        """A server introduces itself to another one, in a version of the protocol."""
+        met = PeerMet(peer, (Subnet(peer),), version)
+        self.cluster.take(Arrival(self.cluster.now, server, met, None))
+        self.cluster.run()
+
     def tombstones(self):
         """How many there are at each server."""
         return [len(self.core(server).graph.tombstones) for server in (A, B, C)]
@@ -50,12 +58,16 @@ class ForgettingScene(Scene):
 
     def ask_until_told(self, server, *operations, kind, to):
         """Ask for an update that ends without a server, which is cut off as soon as it is sent a message of a type."""
+        self.ask_until_sent(server, *operations, kind=kind, to=to)
+        self.part([other for other in (A, B, C) if other != to], [to])
+
+    def ask_until_sent(self, server, *operations, kind, to):
+        """Ask for an update, and go on until a server is sent a message of a type."""
         self.commands[len(self.commands)] = UpdateCommand(len(self.commands), RequestId("cut"), operations)
         self.cluster.submit(server, self.commands[len(self.commands) - 1])
         before = len(self.cluster.sent)
         while not any(sent.receiver == to and isinstance(sent.message, kind) for sent in self.cluster.sent[before:]):
             self.cluster.take(self.network.next())
-        self.part([other for other in (A, B, C) if other != to], [to])
 
     def sent(self, kind):
         return [sent for sent in self.cluster.sent if isinstance(sent.message, kind)]
@@ -74,6 +86,18 @@ def test_both_homes_forget_an_arc_that_was_left_and_the_name_of_its_child(scene)
     assert scene.tombstones() == [0, 0, 0]
     scene.stir()
     assert scene.knows(ANN) == []
+    scene.check()
+
+
+def test_a_server_that_does_not_understand_it_is_not_asked_to_forget_until_it_is_upgraded(scene):
+    scene.meets_again(A, B, OLDEST_PROTOCOL_VERSION)
+    scene.done(A, JoinArc(G[A], ANN, ChildKind.PROCESS), JoinArc(G[A], H[C], ChildKind.GROUP))
+    scene.done(A, LeaveArc(G[A], ANN), LeaveArc(G[A], H[C]))
+    assert {sent.receiver for sent in scene.sent(ForgetLeft)} == {C}
+    assert scene.tombstones() == [1, 1, 0]
+    scene.meets_again(A, B, FORGETTING_VERSION)
+    scene.stir()
+    assert scene.tombstones() == [0, 0, 0]
     scene.check()
 
 
@@ -177,6 +201,35 @@ def test_a_group_that_was_forgotten_is_made_anew_without_its_arcs(scene):
     assert scene.knows(G[B]) == []
     scene.done(B, CreateGroup(G[B]))
     scene.check()
+
+
+def test_however_many_groups_are_made_and_deleted_what_is_kept_stays_small(scene):
+    for number in range(ROUNDS // 3):
+        group = NodeId(f"group-{number}@{A}")
+        scene.done(A, CreateGroup(group))
+        scene.done(A, JoinArc(group, G[B]))
+        scene.done(A, DeleteGroup(group, force=True))
+    stored = scene.copy(A).read()
+    assert len(scene.core(A)._context.group_versions) < 10
+    assert len(list(stored.protocol)) < 20
+    assert len(list(stored.nodes)) < 15
+    scene.check()
+
+
+def test_a_deletion_that_is_offered_again_once_its_time_is_forgotten_is_old_news(scene):
+    """B decided it, and goes back to a time before it heard that it is done; the group was made anew since."""
+    passing = NodeId(f"passing@{B}")
+    deletion = (JoinArc(G[B], passing, ChildKind.PROCESS), DeleteGroup(G[A], force=True))
+    scene.ask_until_sent(B, *deletion, kind=Commit, to=A)
+    old = scene.copy(B)
+    scene.cluster.run()
+    scene.done(A, CreateGroup(G[A]))
+    scene.stir()
+    assert not scene.core(A)._context.group_versions
+    offers = len(scene.sent(HintedOutcome))
+    scene.go_back(B, old)
+    assert len(scene.sent(HintedOutcome)) > offers
+    assert scene.core(A).graph.group(G[A]) is not None
 
 
 def test_however_many_members_of_another_server_come_and_go_what_is_kept_stays_small(scene):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import click
@@ -39,6 +40,8 @@ def serve_command(
       shadowtree serve --subnet ubc.example --database sqlite:///names.db
       shadowtree serve --config names.toml --check-config
     """
+    # Whoever asks for the settings to be read again, while they are read for the first time, must not end the server.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from nameserver.config.settings import Settings, SettingsError, load_settings
 
     overrides = {"subnets": subnets, "listen": listen, "database": database, "peers": peers}

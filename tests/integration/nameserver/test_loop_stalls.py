@@ -122,9 +122,11 @@ def test_the_deletion_of_a_group_of_very_many_members_and_a_large_batch(watched,
     crowd, people = "crowd@big.example", [f"p{number}@people.example" for number in range(MEMBERS)]
     rows = tmp_path / "rows.tsv"
     rows.write_text("".join(f"{crowd}\t{person}\tmember\n" for person in people))
-    servers, stalls = watched([["big.example"]])
+    servers, stalls = watched([["big.example"], ["other.example"]])
     with _client(servers) as client:
-        assert client.import_file(rows).arcs == MEMBERS
+        with span() as importing:
+            assert client.import_file(rows).arcs == MEMBERS
+            assert client.status().processes == MEMBERS
         with span() as deleting:
             client.delete_group(crowd, force=True)
         with span() as applying:
@@ -137,6 +139,7 @@ def test_the_deletion_of_a_group_of_very_many_members_and_a_large_batch(watched,
     assert status.processes == BATCH + FEW
     assert status.tombstones < MEMBERS - BATCH, "those of the deleted group are being forgotten"
     found = stalls()
+    assert found.during(importing) == []
     assert found.during(deleting) == []
     assert found.during(applying) == []
     assert found.during(afterwards) == []

@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 
 from namegraph.events import POST_BYTES_LIMIT, AddPeer, Lane, RemovePeer, Tick
+from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.detector import liveness as watch_module
 from nameserver.detector.liveness import Life
 from nameserver.session.frames import (
-    PROTOCOL_VERSION,
     Goodbye,
     GoodbyeReason,
     Heartbeat,
@@ -381,13 +381,13 @@ async def alone(start, ports):
     return await start("a.x", ports[0], {"b.x": address(ports[1])})
 
 
-@pytest.mark.parametrize("version", [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
-async def test_another_version_is_refused_with_both_versions(alone, ports, version):
+@pytest.mark.parametrize("version", [OLDEST_PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
+async def test_a_version_that_is_not_spoken_is_refused_with_those_of_both(alone, ports, version):
     async with stranger(ports[0]) as stream:
         goodbye = await introduce(stream, version=version)
         assert goodbye.reason is GoodbyeReason.OTHER_VERSION
-        assert f"version {PROTOCOL_VERSION} " in goodbye.message
-        assert f"version {version}: both servers must run one version" in goodbye.message
+        assert f"versions {OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION} are spoken here" in goodbye.message
+        assert f"version {version} is spoken there" in goodbye.message
     await until(lambda: alone.faults().get("other version") == 1)
 
 

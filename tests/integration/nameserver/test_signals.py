@@ -6,9 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
+
+from tests.integration.nameserver.server_process import wait_until
 
 PATIENCE_SECONDS = 60
 
@@ -84,3 +87,30 @@ def test_variables_of_the_command_line_and_of_containers_are_no_mistakes(config)
     with served_by_command(config, SHADOWTREE_SERVER="h:1", SHADOWTREE_DATABASE_PASSWORD="p") as server:
         server.wait_for_line(" serving ")
         assert [line.split()[3] for line in server.end()] == ["starting", "settings", "serving", "draining", "ended"]
+
+
+def ignores_hang_ups(process):
+    """Whether SIGHUP is passed over by a process, as its operating system says."""
+    (line,) = [line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if "SigIgn" in line]
+    return bool(int(line.split()[1], 16) >> (signal.SIGHUP - 1) & 1)
+
+
+def ended_in_spite_of_a_hang_up(process):
+    process.send_signal(signal.SIGHUP)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0.005)
+    return process.returncode is not None
+
+
+def test_sighup_ends_no_server_that_is_starting_or_ending(config):
+    process = started(config)
+    try:
+        wait_until(lambda: ignores_hang_ups(process), "the command that starts the server")
+        process.send_signal(signal.SIGHUP)
+        assert process.stdout.readline().startswith(b"serving ")
+        process.terminate()
+        wait_until(lambda: ended_in_spite_of_a_hang_up(process), "the end of the server")
+        assert process.returncode == 0
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE_SECONDS)

@@ -8,6 +8,7 @@ import pytest
 
 import shadowtree
 from shadowtree.cli.support.free_ports import unused_ports
+from shadowtree.v1 import name_service_pb2
 from tests.fakes.trace_collector import TraceCollector
 from tests.integration.nameserver.server_process import wait_until
 from tests.integration.nameserver.telling import lines_of, scraped, value
@@ -63,6 +64,11 @@ def test_what_a_server_holds_is_read_when_it_is_asked_for(measured):
     assert value(after, "shadowtree_peer_up", peer="b.x") == 1
     assert value(after, "shadowtree_peers", life="up") == 1
     assert value(after, "shadowtree_event_loop_answers") == 1
+    a.leave(TOP, "ann@a.x")
+    left = scraped(address)
+    assert [value(found, "shadowtree_tombstones") for found in (after, left)] == [0, 1]
+    assert value(left, "shadowtree_node_numbers") == value(after, "shadowtree_node_numbers") == 2
+    assert value(left, "shadowtree_free_node_numbers") == 0
     assert value(after, "process_resident_memory_bytes") > 10e6
 
 
@@ -87,8 +93,7 @@ def test_a_peer_that_is_lost_is_told_by_metrics_and_by_the_log(measured):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", said["peer_lost"]["time"])
 
 
-def test_the_settings_in_force_are_told_without_passwords(start):
-    """The database is out of reach, so it is the refusal that must not name the password either."""
+def test_that_a_database_is_out_of_reach_is_told_without_its_password(start):
     server = start("postgresql://somebody:secret@127.0.0.1:1/names", wait=False, log_level="info")
     status, errors = server.outcome()
     assert status == 4
@@ -151,6 +156,20 @@ def test_one_trace_follows_a_resolve_over_servers_and_an_update_through_its_phas
     assert phases[0] == "order"
     assert phases[-1] == "decided"
     assert {span.trace for span in spans if span.parent == update.number} == {call.trace}
+
+
+def test_a_check_is_traced_as_a_part_of_its_callers_trace_alone(start, collector):
+    """It takes hardly longer than a span."""
+    server = start(subnets=["a.x"], traces_endpoint=collector.address)
+    with shadowtree.Client(server.address) as client:
+        client.create_group(TOP)
+        assert client.check(TOP, "ann@a.x").is_member is False
+    trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    request = name_service_pb2.CheckRequest(group=TOP, member="ann@a.x")
+    server.names.Check(request, metadata=[("traceparent", f"00-{trace}-{caller}-01")])
+    assert server.terminate() == (0, "")
+    checks = [span for span in collector.spans if span.name.endswith("/Check")]
+    assert [(span.trace, span.parent) for span in checks] == [(trace, caller)]
 
 
 def test_a_collector_that_is_not_there_holds_nobody_up(start):

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from namegraph.events import Lane
+from namegraph import PROTOCOL_VERSION, Lane
 from nameserver.session import frames
 from nameserver.session.frames import (
-    PROTOCOL_VERSION,
     TEXT_LIMIT,
     Acquaintances,
     Frame,

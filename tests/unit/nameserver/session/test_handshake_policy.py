@@ -4,8 +4,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from nameserver.session.frames import PROTOCOL_VERSION, GoodbyeReason, Hello
+from namegraph import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from nameserver.session.frames import GoodbyeReason, Hello, decode, encode
 from nameserver.session.handshake_policy import judge, subnets_by_address
+from shadowtree.v1 import peer_pb2
 
 
 @dataclass
@@ -42,14 +44,53 @@ def test_a_server_may_own_more_than_what_is_known_of_it():
     assert reason(replace(B, subnets=("b.x", "b2.x", "b3.x"))) is None
 
 
-@pytest.mark.parametrize("version", [PROTOCOL_VERSION - 1, PROTOCOL_VERSION + 1])
-def test_another_version_is_told_in_one_line_that_both_must_run_one_version(version):
-    refusal = judge(replace(B, protocol_version=version), Known())
+NEWEST, OLDEST = PROTOCOL_VERSION, OLDEST_PROTOCOL_VERSION
+
+
+def speaking(oldest, newest):
+    return replace(B, protocol_version=oldest, newest_version=newest)
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest", "agreed"),
+    [
+        (OLDEST, 0, OLDEST),
+        (OLDEST, NEWEST, NEWEST),
+        (OLDEST - 1, OLDEST, OLDEST),
+        (NEWEST, 0, NEWEST),
+        (NEWEST, NEWEST + 1, NEWEST),
+        (0, 2**32 - 1, NEWEST),
+    ],
+    ids=["of the last release", "this one", "from before", "only the newest", "of the next release", "any"],
+)
+def test_the_newest_version_that_both_speak_is_spoken(oldest, newest, agreed):
+    hello = speaking(oldest, newest)
+    assert hello.agreed_version == agreed
+    assert judge(hello, Known()) is None
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest", "there"),
+    [
+        (OLDEST - 1, 0, f"version {OLDEST - 1} is"),
+        (NEWEST + 1, 0, f"version {NEWEST + 1} is"),
+        (NEWEST + 1, NEWEST + 2, f"versions {NEWEST + 1} to {NEWEST + 2} are"),
+    ],
+)
+def test_where_there_is_none_both_are_told_in_one_line(oldest, newest, there):
+    refusal = judge(speaking(oldest, newest), Known())
     assert refusal.reason is GoodbyeReason.OTHER_VERSION
     assert refusal.message == (
-        f"version {PROTOCOL_VERSION} of the protocol is spoken here, not version {version}: "
-        "both servers must run one version"
+        f"of the protocol, versions {OLDEST} to {NEWEST} are spoken here, {there} spoken there: "
+        "upgrade the older server"
     )
+
+
+def test_a_server_of_the_last_release_which_knows_one_version_finds_it_in_a_hello_of_this_one():
+    """It compares the first field, and passes over what it does not know."""
+    wire = peer_pb2.PeerFrame.FromString(encode(speaking(OLDEST, NEWEST)))
+    assert wire.hello.protocol_version == OLDEST
+    assert decode(wire.SerializeToString()).agreed_version == NEWEST
 
 
 def test_a_server_does_not_talk_to_itself():

@@ -6,10 +6,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from namegraph import PROTOCOL_VERSION
 from namegraph.events import Lane
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.reliable_channels import Channels
-from nameserver.session.frames import PROTOCOL_VERSION, Hello, decode, encode
+from nameserver.session.frames import Hello, decode, encode
 from nameserver.session.session import Session, State
 from nameserver.session.session_events import Faulted, LettersCame, Opened, ReceiptCame
 from nameserver.session.session_lane import LIMITS, POST_OVERHEAD_BYTES

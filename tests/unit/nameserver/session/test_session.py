@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from namegraph.events import Lane
+from namegraph.model.protocol_versions import PROTOCOL_VERSION
 from namegraph.state.durable_maps import DurableState
 from namegraph.state.reliable_channels import Channels
 from nameserver.session.frames import (
-    PROTOCOL_VERSION,
     Acquaintances,
     Goodbye,
     GoodbyeReason,
