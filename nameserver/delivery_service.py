@@ -7,10 +7,11 @@ of the server of a subnet, or of the one that is asked   ListMailboxes
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from namegraph import CoreQueries, Reason, refuse
+from namegraph import CoreQueries, Reason, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context, Handler, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.deliveries.endpoints import Endpoints
@@ -45,7 +46,7 @@ def delivery_service_handlers(
     )
     mailboxes = MailboxCalls(machine=machine, known=known, routing=routing, endpoints=endpoints)
     homes = HomeDispatch(routing=routing, forwarder=forwarder, service=DELIVERY_SERVICE)
-    anywhere = _SubscribeAnywhere(subscriptions, routing=routing, forwarder=forwarder)
+    anywhere = _SubscribeAnywhere(subscriptions, machine=machine, routing=routing, forwarder=forwarder)
     open_mailbox = homes.unary("OpenMailbox", _process, mailboxes.open_mailbox, changes=True)
     close_mailbox = homes.unary("CloseMailbox", _process, mailboxes.close_mailbox, changes=True)
     list_mailboxes = homes.unary("ListMailboxes", _subnet, mailboxes.list_mailboxes, changes=False)
@@ -61,8 +62,11 @@ def delivery_service_handlers(
 class _SubscribeAnywhere:
     """Passes the stream of a process of another server on to that server, as it is."""
 
-    def __init__(self, here: SubscribeCalls, *, routing: Routing, forwarder: Forwarder) -> None:
+    def __init__(
+        self, here: SubscribeCalls, *, machine: DeliveryMachine, routing: Routing, forwarder: Forwarder
+    ) -> None:
         self._here = here
+        self._machine = machine
         self._routing = routing
         self._forwarder = forwarder
 
@@ -80,8 +84,30 @@ class _SubscribeAnywhere:
             return
         if is_forwarded(context):
             raise not_owned_here(of, routing.server)
-        home, path = await routing.home_of(of), f"/{DELIVERY_SERVICE}/Subscribe"
-        seconds = working_seconds(context)
+        passing_on = asyncio.create_task(self._pass_on(await routing.home_of(of), first, requests, context))
+        ending: list[RefusedError] = []
+
+        def end(error: RefusedError) -> None:
+            ending.append(error)
+            passing_on.cancel()
+
+        try:
+            with self._machine.told_of_end(end):
+                await asyncio.wait((passing_on,))
+            if ending and passing_on.cancelled():
+                raise ending[0]
+            await passing_on
+        finally:
+            passing_on.cancel()
+
+    async def _pass_on(
+        self,
+        home: ServerId,
+        first: messages.SubscribeRequest,
+        requests: AsyncIterator[messages.SubscribeRequest],
+        context: Context,
+    ) -> None:
+        path, seconds = f"/{DELIVERY_SERVICE}/Subscribe", working_seconds(context)
         answers = self._forwarder.converse(home, path, _serialized(first, requests), seconds=seconds, changes=False)
         async with aclosing(answers):
             async for answer in answers:

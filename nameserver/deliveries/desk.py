@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from pyroaring import BitMap
 
 from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, Settled, Subscribe
 from delivery.server import Server
-from namegraph import LogRecord, NodeId, Reason, RefusedError, ServerId, refuse
+from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.deliveries.machine import MailboxState, Progress
 from nameserver.driver.run_loop import RunLoop
 from storage.store import LogWanted
@@ -28,6 +29,9 @@ class Desk:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         """Who waits for the first answer to an event, by ticket."""
         self._settling: dict[int, asyncio.Future[Settled]] = {}
+        self._told_of_end: dict[int, Callable[[RefusedError], None]] = {}
+        self._ending: RefusedError | None = None
+        """There once the server is about to end."""
         self._more_logged: asyncio.Future[None] | None = None
         """Done when more of the log is durable; present while somebody waits for it."""
         self._sorted: tuple[int, list[NodeId]] = (-1, [])
@@ -77,6 +81,18 @@ class Desk:
         future = self._settling[ticket]
         future.add_done_callback(lambda _: self._settling.pop(ticket, None))
         return future
+
+    @contextmanager
+    def told_of_end(self, tell: Callable[[RefusedError], None]) -> Iterator[None]:
+        """During the block, have the caller told why once the server is about to end; at once, where it is already."""
+        ticket = self.new_ticket()
+        self._told_of_end[ticket] = tell
+        if self._ending is not None:
+            tell(self._ending)
+        try:
+            yield
+        finally:
+            del self._told_of_end[ticket]
 
     def acknowledge(self, event: Acknowledge) -> None:
         """Take the event at once; nobody is answered."""
@@ -144,11 +160,13 @@ class Desk:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
 
-    def fail(self, answers: Iterable[Answer], why: str) -> None:
-        """Tell callers that it is not known when the database can be written."""
-        for answer in answers:
-            waiting = self._waiting.get(answer.ticket)
-            if waiting is not None and not waiting.done():
+    def fail(self, why: str) -> None:
+        """Tell all callers that it is not known when the database can be written.
+
+        Who waits until a message is settled goes on waiting.
+        """
+        for waiting in self._waiting.values():
+            if not waiting.done():
                 waiting.set_exception(_unknown(why))
 
     def logged_through(self, through: int) -> None:
@@ -158,14 +176,16 @@ class Desk:
             self._more_logged.set_result(None)
             self._more_logged = None
 
-    def end(self) -> None:
-        """No more of the log will be durable: nobody waits for it any longer."""
-        self.logged_through(self.logged)
+    def end(self, refusal: Refusal) -> None:
+        """The server is about to end."""
+        self._ending = RefusedError(refusal)
+        for tell in list(self._told_of_end.values()):
+            tell(self._ending)
 
 
 def _unknown(why: str) -> RefusedError:
     return refuse(
         Reason.OUTCOME_UNKNOWN,
-        "the database cannot be written, so this message may or may not be kept; send it again by its number to learn: "
-        f"{why}",
+        "the database cannot be written, so this may or may not be kept; repeat it by its number, or its request id, "
+        f"to learn: {why}",
     )

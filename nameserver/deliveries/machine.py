@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from pyroaring import BitMap
 
 from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, Settled, Subscribe
 from delivery.model import Position
-from namegraph import LogRecord, NodeId, ServerId
+from namegraph import LogRecord, NodeId, RefusedError, ServerId
 
 
 class Progress(NamedTuple):
@@ -62,6 +63,9 @@ class DeliveryMachine(Protocol):
 
     def is_in_reach(self, server: ServerId) -> bool:
         """Whether another server is connected, directly or through others."""
+
+    def told_of_end(self, tell: Callable[[RefusedError], None]) -> AbstractContextManager[None]:
+        """During the block, have the caller told why once the server is about to end; at once, where it is already."""
 
     def acknowledge(self, event: Acknowledge) -> None:
         """Take the event at once; nobody is answered."""

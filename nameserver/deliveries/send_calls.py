@@ -63,7 +63,7 @@ class SendCalls:
         try:
             await stream.run(requests)
         finally:
-            stream.cancel()
+            await stream.cancel()
 
 
 class _Unanswered(NamedTuple):
@@ -91,32 +91,47 @@ class _SendStream:
         self._tasks: set[asyncio.Task[None]] = set()
         self._lanes: dict[ServerId, HomeLane] = {}
         self._count = 0
-        self._is_read = False
-        """Whether the caller has no more."""
+        self._ending: RefusedError | None = None
+        """Why no more is read."""
+        self._is_over = False
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
     async def run(self, requests: AsyncIterator[wire.SendRequest]) -> None:
-        """Until all is answered."""
+        """Until all is answered; where the server is to end, until all that was read is accepted, or is not."""
         reader = self._begin(self._read(requests))
-        while True:
-            self._changed.clear()
-            response = self._collect()
-            if response.answers:
-                await self._context.write(response.SerializeToString())
-            elif reader.done() and not (self._unanswered or self._waiting or self._later):
-                # Raises what was wrong with the requests, after all answers before it.
-                await reader
-                return
-            else:
-                await self._changed.wait()
+        with self._machine.told_of_end(partial(self._end, reader)):
+            while True:
+                self._changed.clear()
+                response = self._collect()
+                if response.answers:
+                    await self._context.write(response.SerializeToString())
+                elif self._unanswered or self._later or not reader.done():
+                    await self._changed.wait()
+                elif self._ending is not None and (self._waiting or reader.cancelled()):
+                    raise self._ending
+                elif self._waiting:
+                    await self._changed.wait()
+                else:
+                    # Raises what was wrong with the requests, after all answers before it.
+                    await reader
+                    return
 
-    def cancel(self) -> None:
+    def _end(self, reader: asyncio.Task[None], error: RefusedError) -> None:
+        self._ending = error
+        reader.cancel()
+        for lane in self._lanes.values():
+            lane.end()
+        self._changed.set()
+
+    async def cancel(self) -> None:
         """Give up all that is under way."""
-        for task in self._tasks:
-            task.cancel()
+        self._is_over = True
         for lane in self._lanes.values():
             lane.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _collect(self) -> wire.SendResponse:
         """The answers that can be told now."""
@@ -225,6 +240,8 @@ class _SendStream:
                 return
             error = done.exception()
             found = None if error is not None else done.result()
+            if settled is not None and (self._is_over or not isinstance(found, Accepted)):
+                settled.cancel()
             if isinstance(error, RefusedError):
                 answer.set_result(message_wire.refused_by(number, error))
             elif error is not None:
@@ -234,7 +251,7 @@ class _SendStream:
             else:
                 assert isinstance(found, Accepted)
                 answer.set_result(message_wire.accepted(number, found))
-                if settled is not None:
+                if settled is not None and not self._is_over:
                     self._waiting += 1
                     self._begin(self._wait_until_settled(number, found.message_id, settled))
 
@@ -247,26 +264,27 @@ class _SendStream:
         seconds = working_seconds(self._context)
         loop = asyncio.get_running_loop()
         deadline = None if seconds is None else loop.time() + seconds
-        while not settled.done():
-            left = LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, deadline - loop.time())
-            await asyncio.wait((settled,), timeout=max(0.0, left))
-            progress = None if settled.done() else machine.progress(message_id)
-            if progress is None:
-                continue
-            is_late = deadline is not None and loop.time() >= deadline
-            if is_late or not any(map(machine.is_in_reach, progress.pending)):
-                self._settled(
-                    number,
-                    state.Answer(
-                        state=state.STATE_ACCEPTED if is_late else state.STATE_SETTLED,
-                        id=message_id,
-                        mailboxes=progress.mailboxes,
-                        servers=progress.servers,
-                        pending=progress.pending,
-                    ),
-                )
-                return
-        self._settled(number, message_wire.settled(number, settled.result()))
+        try:
+            while True:
+                left = LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, deadline - loop.time())
+                await asyncio.wait((settled,), timeout=max(0.0, left))
+                if settled.done():
+                    self._settled(number, message_wire.settled(number, settled.result()))
+                    return
+                # None where that it is settled is only not durable yet.
+                progress = machine.progress(message_id)
+                pending = () if progress is None else progress.pending
+                is_late = deadline is not None and loop.time() >= deadline
+                if is_late or (pending and not any(map(machine.is_in_reach, pending))):
+                    answer = state.Answer(
+                        state=state.STATE_ACCEPTED if is_late else state.STATE_SETTLED, id=message_id, pending=pending
+                    )
+                    if progress is not None:
+                        answer.mailboxes, answer.servers = progress.mailboxes, progress.servers
+                    self._settled(number, answer)
+                    return
+        finally:
+            settled.cancel()
 
     def _settled(self, number: int, answer: wire.SendResponse.Answer) -> None:
         answer.message = number

@@ -14,6 +14,8 @@ from tests.integration.nameserver.server_process import PATIENCE_SECONDS, wait_u
 
 SUBNETS = ("a.x", "b.x", "c.x")
 TOP, MIDDLE, LOW, SIDE = "top@a.x", "middle@b.x", "low@c.x", "side@b.x"
+FLAT = "flat@a.x"
+"""Has all members itself: none of them is reached through another server."""
 LOOP = ((TOP, MIDDLE), (MIDDLE, LOW), (LOW, TOP))
 MEMBERS = {"ann@a.x": TOP, "bob@b.x": MIDDLE, "cyd@c.x": LOW, "bea@b.x": SIDE}
 """With the group of each. The side is below both top and low."""
@@ -24,12 +26,13 @@ LAST = b"the last one"
 def build(servers):
     """Groups, members, and a mailbox for each of these."""
     client = servers.clients[0]
-    for group in (TOP, MIDDLE, LOW, SIDE):
+    for group in (TOP, MIDDLE, LOW, SIDE, FLAT):
         client.create_group(group)
     for parent, child in (*LOOP, (TOP, SIDE), (LOW, SIDE)):
         client.join(parent, child)
     for process, group in MEMBERS.items():
         client.join(group, process)
+        client.join(FLAT, process)
         client.open_mailbox(process)
     return servers
 
