@@ -17,7 +17,7 @@ Source: delivery.md sections 4 and 5; K6 section 6.6.1 (a centralised algorithm,
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -355,10 +355,26 @@ class Origin:
         position = self._position_of(name)
         return None if position is None else self._parcels[position].progress
 
+    def pending(self) -> dict[ServerId, int]:
+        """For how many parcels each server is waited for that has not confirmed all of them; sorted by server.
+
+        May be asked while a step is carried out in another thread.
+        """
+        found: Counter[ServerId] = Counter()
+        for row in list(self._parcels.values()):
+            found.update(server for server, count in list(row.posted.items()) if count == UNCONFIRMED)
+        return dict(sorted(found.items()))
+
+    @property
+    def parcels_unsettled(self) -> int:
+        """How many parcels are not settled, or wait for one before them."""
+        return len(self._parcels)
+
     def _position_of(self, name: str) -> int | None:
+        serial = int(name.partition("@")[0])
         for position, row in self._parcels.items():
-            targets = self._rows[row.sequence].targets
-            for serial in range(row.first_serial, row.first_serial + row.messages):
+            if row.first_serial <= serial < row.first_serial + row.messages:
+                targets = self._rows[row.sequence].targets
                 if message_id(serial, targets, row.sequence, row.incarnation) == name:
                     return position
         return None

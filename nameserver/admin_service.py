@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from namegraph import AddPeer, CoreQueries, Reason, RefusedError, RemovePeer, RetirePeer, ServerCore, Subnet, refuse
+from delivery.server import Server
+from namegraph import AddPeer, CoreQueries, Reason, RefusedError, RemovePeer, RetirePeer, Subnet, refuse
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
 from nameserver.calls.identification import identify
 from nameserver.config.addresses import InvalidAddressError, is_loopback, parse_address
@@ -34,7 +35,7 @@ class AdminCalls:
     def __init__(
         self,
         *,
-        core: ServerCore,
+        core: Server,
         reads: CoreQueries,
         census: Census,
         transport: PeerTransport,
@@ -56,7 +57,7 @@ class AdminCalls:
 
     async def _status(self) -> messages.ServerStatus:
         counts = await counted(self._census)
-        core = self._reads
+        core, delivery = self._reads, self._core.delivery
         return messages.ServerStatus(
             server=core.server,
             subnets=core.subnets,
@@ -67,6 +68,14 @@ class AdminCalls:
             tombstones=len(core.graph.tombstones),
             node_numbers=len(core.graph.ids),
             free_node_numbers=core.graph.free_count,
+            mailboxes=len(delivery.mailboxes.numbers),
+            log_entries=delivery.log.last - delivery.log.cut,
+            log_bytes=delivery.log.size,
+            parcels_unsettled=delivery.origin.parcels_unsettled,
+            parcels_pending=[
+                messages.ServerStatus.ParcelsPending(server=server, parcels=parcels)
+                for server, parcels in delivery.origin.pending().items()
+            ],
             revision=core.revision,
             database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],
@@ -237,7 +246,7 @@ class AdminHandlers:
 
 def admin_service_handlers(
     *,
-    core: ServerCore,
+    core: Server,
     reads: CoreQueries,
     census: Census,
     transport: PeerTransport,

@@ -8,10 +8,10 @@ of the server of a subnet, or of the one that is asked   ListMailboxes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from namegraph import CoreQueries, Reason, RefusedError, refuse
+from namegraph import CoreQueries, Reason, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context, Handler, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.deliveries.endpoints import Endpoints
@@ -84,23 +84,34 @@ class _SubscribeAnywhere:
             return
         if is_forwarded(context):
             raise not_owned_here(of, routing.server)
-        home, path = await routing.home_of(of), f"/{DELIVERY_SERVICE}/Subscribe"
-        seconds = working_seconds(context)
-        answers = self._forwarder.converse(home, path, _serialized(first, requests), seconds=seconds, changes=False)
-        passing_on = asyncio.create_task(_pass_on(answers, context))
+        passing_on = asyncio.create_task(self._pass_on(await routing.home_of(of), first, requests, context))
+        ending: list[RefusedError] = []
+
+        def end(error: RefusedError) -> None:
+            ending.append(error)
+            passing_on.cancel()
+
         try:
-            await asyncio.wait((passing_on, self._machine.ending), return_when=asyncio.FIRST_COMPLETED)
-            if not passing_on.done():
-                raise RefusedError(self._machine.ending.result())
+            with self._machine.told_of_end(end):
+                await asyncio.wait((passing_on,))
+            if ending and passing_on.cancelled():
+                raise ending[0]
             await passing_on
         finally:
             passing_on.cancel()
 
-
-async def _pass_on(answers: AsyncGenerator[bytes, None], context: Context) -> None:
-    async with aclosing(answers):
-        async for answer in answers:
-            await context.write(answer)
+    async def _pass_on(
+        self,
+        home: ServerId,
+        first: messages.SubscribeRequest,
+        requests: AsyncIterator[messages.SubscribeRequest],
+        context: Context,
+    ) -> None:
+        path, seconds = f"/{DELIVERY_SERVICE}/Subscribe", working_seconds(context)
+        answers = self._forwarder.converse(home, path, _serialized(first, requests), seconds=seconds, changes=False)
+        async with aclosing(answers):
+            async for answer in answers:
+                await context.write(answer)
 
 
 async def _serialized(

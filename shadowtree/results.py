@@ -366,6 +366,14 @@ class PeerList:
 
 
 @dataclass(frozen=True, slots=True)
+class ParcelsPending:
+    """A server that has not confirmed some parcels of messages, and how many."""
+
+    server: str
+    parcels: int
+
+
+@dataclass(frozen=True, slots=True)
 class ServerStatus:
     """One name server: what it owns and how it is."""
 
@@ -388,6 +396,15 @@ class ServerStatus:
     node_numbers: int = 0
     """Numbers that nodes have, those included that are free for new names: what memory and database grow by."""
     free_node_numbers: int = 0
+    mailboxes: int = 0
+    """Processes for which it keeps messages."""
+    log_entries: int = 0
+    """Parcels in its log of messages."""
+    log_bytes: int = 0
+    parcels_unsettled: int = 0
+    """Parcels that it accepted and that not all servers below have confirmed."""
+    parcels_pending: tuple[ParcelsPending, ...] = ()
+    """For which servers these wait, sorted."""
 
 
 @dataclass(frozen=True, slots=True)

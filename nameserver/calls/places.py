@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import grpc
@@ -149,8 +149,8 @@ class _Guard:
         self, behaviour: Callable[[Any, Context], Any], handler: Handler
     ) -> Callable[[AsyncIterator[bytes], Context], Any]:
         async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
-            async with self._admitted(context):
-                return await behaviour(self._messages(requests, handler, context), context)
+            async with self._admitted(context), self._counted(requests, handler, context) as counted:
+                return await behaviour(counted, context)
 
         return handle
 
@@ -158,8 +158,8 @@ class _Guard:
         self, behaviour: Callable[[Any, Context], AsyncIterator[Any]], handler: Handler
     ) -> Callable[[AsyncIterator[bytes], Context], Any]:
         async def handle(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-            async with self._admitted(context):
-                async for answer in behaviour(self._messages(requests, handler, context), context):
+            async with self._admitted(context), self._counted(requests, handler, context) as counted:
+                async for answer in behaviour(counted, context):
                     yield answer
 
         return handle
@@ -172,25 +172,70 @@ class _Guard:
         except RefusedError as error:
             await abort(context, error.refusal)
 
-    async def _messages(self, requests: AsyncIterator[bytes], handler: Handler, context: Context) -> AsyncIterator[Any]:
-        """The requests of a stream, each counted until the next one is asked for; raises `RefusedError`."""
-        seconds: float | None = FIRST_MESSAGE_SECONDS
-        remaining = aiter(requests)
-        while True:
-            try:
-                async with asyncio.timeout(seconds):
-                    request = await anext(remaining)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise refuse(
-                    Reason.DEADLINE_EXCEEDED,
-                    f"nothing came on this stream for {seconds:g} seconds; it was ended",
-                    idle_seconds=f"{seconds:g}",
-                ) from None
-            async with self._request_bytes.holding(len(request), context):
-                yield _parsed(request, handler)
-            seconds = self._next_message_seconds
+    def _counted(self, requests: AsyncIterator[bytes], handler: Handler, context: Context) -> _Requests:
+        return _Requests(
+            requests,
+            parse=lambda request: _parsed(request, handler),
+            hold=lambda request: self._request_bytes.holding(len(request), context),
+            next_message_seconds=self._next_message_seconds,
+        )
+
+
+class _Requests:
+    """The requests of a stream, each counted until the next one is asked for, or the call ends.
+
+    No generator: a task of the call may still wait for the next request when the call ends, and nobody could close a
+    generator then, nor give back what it holds.
+    """
+
+    def __init__(
+        self,
+        requests: AsyncIterator[bytes],
+        *,
+        parse: Callable[[bytes], Any],
+        hold: Callable[[bytes], AbstractAsyncContextManager[None]],
+        next_message_seconds: float | None,
+    ) -> None:
+        self._requests = requests
+        self._remaining: AsyncIterator[bytes] | None = None
+        """Begun with the first request that is asked for: some calls read their requests in another way."""
+        self._parse = parse
+        self._hold = hold
+        self._next_message_seconds = next_message_seconds
+        self._seconds: float | None = FIRST_MESSAGE_SECONDS
+        self._held = AsyncExitStack()
+        self._is_over = False
+
+    async def __aenter__(self) -> _Requests:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._is_over = True
+        await self._held.aclose()
+
+    def __aiter__(self) -> _Requests:
+        return self
+
+    async def __anext__(self) -> Any:
+        """Raises `RefusedError` where nothing comes for too long, or there is no room."""
+        await self._held.aclose()
+        if self._remaining is None:
+            self._remaining = aiter(self._requests)
+        try:
+            async with asyncio.timeout(self._seconds):
+                request = await anext(self._remaining)
+        except TimeoutError:
+            raise refuse(
+                Reason.DEADLINE_EXCEEDED,
+                f"nothing came on this stream for {self._seconds:g} seconds; it was ended",
+                idle_seconds=f"{self._seconds:g}",
+            ) from None
+        await self._held.enter_async_context(self._hold(request))
+        if self._is_over:
+            await self._held.aclose()
+            raise StopAsyncIteration
+        self._seconds = self._next_message_seconds
+        return self._parse(request)
 
 
 def _parsed(request: bytes, handler: Handler) -> Any:

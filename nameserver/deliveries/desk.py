@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from pyroaring import BitMap
 
@@ -28,6 +29,9 @@ class Desk:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         """Who waits for the first answer to an event, by ticket."""
         self._settling: dict[int, asyncio.Future[Settled]] = {}
+        self._told_of_end: dict[int, Callable[[RefusedError], None]] = {}
+        self._ending: RefusedError | None = None
+        """There once the server is about to end."""
         self._more_logged: asyncio.Future[None] | None = None
         """Done when more of the log is durable; present while somebody waits for it."""
         self._sorted: tuple[int, list[NodeId]] = (-1, [])
@@ -35,8 +39,6 @@ class Desk:
         self.is_in_reach = is_in_reach
         self.logged = core.delivery.log.last
         """The last position of the log that is durable."""
-        self.ending: asyncio.Future[Refusal] = asyncio.get_running_loop().create_future()
-        """Done once the server is about to end."""
         run_loop.desk = self
 
     @property
@@ -80,6 +82,18 @@ class Desk:
         future.add_done_callback(lambda _: self._settling.pop(ticket, None))
         return future
 
+    @contextmanager
+    def told_of_end(self, tell: Callable[[RefusedError], None]) -> Iterator[None]:
+        """During the block, have the caller told why once the server is about to end; at once, where it is already."""
+        ticket = self.new_ticket()
+        self._told_of_end[ticket] = tell
+        if self._ending is not None:
+            tell(self._ending)
+        try:
+            yield
+        finally:
+            del self._told_of_end[ticket]
+
     def acknowledge(self, event: Acknowledge) -> None:
         """Take the event at once; nobody is answered."""
         self._run_loop.take(event)
@@ -115,7 +129,7 @@ class Desk:
         return [state for state in found if state is not None]
 
     def next_logged(self) -> asyncio.Future[None]:
-        """Done once more of the log is durable."""
+        """Done once more of the log is durable, or none will be."""
         if self._more_logged is None or self._more_logged.cancelled():
             self._more_logged = asyncio.get_running_loop().create_future()
         return asyncio.shield(self._more_logged)
@@ -146,11 +160,13 @@ class Desk:
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
 
-    def fail(self, answers: Iterable[Answer], why: str) -> None:
-        """Tell callers that it is not known when the database can be written."""
-        for answer in answers:
-            waiting = self._waiting.get(answer.ticket)
-            if waiting is not None and not waiting.done():
+    def fail(self, why: str) -> None:
+        """Tell all callers that it is not known when the database can be written.
+
+        Who waits until a message is settled goes on waiting.
+        """
+        for waiting in self._waiting.values():
+            if not waiting.done():
                 waiting.set_exception(_unknown(why))
 
     def logged_through(self, through: int) -> None:
@@ -161,14 +177,15 @@ class Desk:
             self._more_logged = None
 
     def end(self, refusal: Refusal) -> None:
-        """The server is about to end: streams that would go on are ended."""
-        if not self.ending.done():
-            self.ending.set_result(refusal)
+        """The server is about to end."""
+        self._ending = RefusedError(refusal)
+        for tell in list(self._told_of_end.values()):
+            tell(self._ending)
 
 
 def _unknown(why: str) -> RefusedError:
     return refuse(
         Reason.OUTCOME_UNKNOWN,
-        "the database cannot be written, so this message may or may not be kept; send it again by its number to learn: "
-        f"{why}",
+        "the database cannot be written, so this may or may not be kept; repeat it by its number, or its request id, "
+        f"to learn: {why}",
     )

@@ -33,9 +33,9 @@ class Endpoint:
         """Whether one more message may be sent to it."""
         return self.credit_messages > 0 and self.credit_bytes > 0
 
-    def end(self, refusal: Refusal) -> None:
-        """Let it be told why it is ended."""
-        self.refusal = refusal
+    def end(self, error: RefusedError) -> None:
+        """Let it be told an error, and end."""
+        self.refusal = error.refusal
         self.changed.set()
 
 
@@ -59,7 +59,7 @@ class Endpoints:
         other = self._of.get(endpoint.key)
         older = endpoint if other is not None and other.epoch > endpoint.epoch else other
         if older is not None:
-            older.end(_taken_over(older).refusal)
+            older.end(_taken_over(older))
         if older is not endpoint:
             self._of[endpoint.key] = endpoint
 
@@ -68,11 +68,11 @@ class Endpoints:
         if self._of.get(endpoint.key) is endpoint:
             del self._of[endpoint.key]
 
-    def close_mailbox(self, number: int, refusal: Refusal) -> None:
+    def close_mailbox(self, number: int, error: RefusedError) -> None:
         """End all that listen for a mailbox."""
         for key, endpoint in list(self._of.items()):
             if key[0] == number:
-                endpoint.end(refusal)
+                endpoint.end(error)
 
     def is_listening(self, key: SubscriptionKey) -> bool:
         """Whether somebody listens on a subscription now."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 from pyroaring import BitMap
 
 from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, Settled, Subscribe
 from delivery.model import Position
-from namegraph import LogRecord, NodeId, Refusal, ServerId
+from namegraph import LogRecord, NodeId, RefusedError, ServerId
 
 
 class Progress(NamedTuple):
@@ -44,10 +45,6 @@ class DeliveryMachine(Protocol):
     def incarnation(self) -> int:
         """Of this server: its log begins anew where it goes on from an older copy of its database."""
 
-    @property
-    def ending(self) -> asyncio.Future[Refusal]:
-        """Done once the server is about to end, with what whoever listens is told. Nobody may cancel it."""
-
     def new_ticket(self) -> int:
         """A number for one event, never used again."""
 
@@ -66,6 +63,9 @@ class DeliveryMachine(Protocol):
 
     def is_in_reach(self, server: ServerId) -> bool:
         """Whether another server is connected, directly or through others."""
+
+    def told_of_end(self, tell: Callable[[RefusedError], None]) -> AbstractContextManager[None]:
+        """During the block, have the caller told why once the server is about to end; at once, where it is already."""
 
     def acknowledge(self, event: Acknowledge) -> None:
         """Take the event at once; nobody is answered."""
@@ -91,7 +91,7 @@ class DeliveryMachine(Protocol):
         """The last position that was cut from it."""
 
     def next_logged(self) -> asyncio.Future[None]:
-        """Done once more of the log is durable."""
+        """Done once more of the log is durable, or none will be."""
 
     async def read_log(self, after: int, through: int, bytes_limit: int) -> Sequence[LogRecord]:
         """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""

@@ -56,7 +56,7 @@ class MailboxCalls:
         assert isinstance(answer, MailboxClosed)
         assert state is not None, "only what is there is closed"
         told = self._told(state)
-        self._endpoints.close_mailbox(state.number, self._closed(process).refusal)
+        self._endpoints.close_mailbox(state.number, self._closed(process))
         return told
 
     async def list_mailboxes(self, request: wire.ListMailboxesRequest, _context: Context) -> wire.ListMailboxesResponse:

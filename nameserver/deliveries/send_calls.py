@@ -13,7 +13,6 @@ Source: delivery.md sections 5, 11, 16.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
@@ -23,7 +22,7 @@ from delivery.events import Accepted, Answer, DeliveryRefused, Send, Settled
 from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
-from nameserver.deliveries.machine import DeliveryMachine, Progress
+from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.deliveries.send_lanes import HomeLane
 from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -34,9 +33,6 @@ REQUEST_MESSAGES_LIMIT: Final = 1_000
 UNANSWERED_MESSAGES_LIMIT: Final = 1_000
 UNANSWERED_BYTES_LIMIT: Final = 4 * 1024 * 1024
 """Of one stream."""
-
-TAKEN_AT_ONCE: Final = 100
-"""Messages after which others are served: some milliseconds."""
 
 LOOK_SECONDS: Final = 0.5
 """How often it is looked whether all that a message waits for is out of reach."""
@@ -67,7 +63,7 @@ class SendCalls:
         try:
             await stream.run(requests)
         finally:
-            stream.cancel()
+            await stream.cancel()
 
 
 class _Unanswered(NamedTuple):
@@ -95,40 +91,47 @@ class _SendStream:
         self._tasks: set[asyncio.Task[None]] = set()
         self._lanes: dict[ServerId, HomeLane] = {}
         self._count = 0
-        self._is_read = False
-        """Whether the caller has no more."""
+        self._ending: RefusedError | None = None
+        """Why no more is read."""
+        self._is_over = False
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
     async def run(self, requests: AsyncIterator[wire.SendRequest]) -> None:
-        """Until all is answered."""
+        """Until all is answered; where the server is to end, until all that was read is accepted, or is not."""
         reader = self._begin(self._read(requests))
-        self._machine.ending.add_done_callback(self._wake)
-        while True:
-            self._changed.clear()
-            response = self._collect()
-            if response.answers:
-                await self._context.write(response.SerializeToString())
-            elif reader.done() and not (self._unanswered or self._waiting or self._later):
-                # Raises what was wrong with the requests, after all answers before it.
-                await reader
-                return
-            elif self._machine.ending.done() and not self._unanswered:
-                # The caller goes on at a server that is there. Whoever waits for more has heard what is accepted.
-                return
-            else:
-                await self._changed.wait()
+        with self._machine.told_of_end(partial(self._end, reader)):
+            while True:
+                self._changed.clear()
+                response = self._collect()
+                if response.answers:
+                    await self._context.write(response.SerializeToString())
+                elif self._unanswered or self._later or not reader.done():
+                    await self._changed.wait()
+                elif self._ending is not None and (self._waiting or reader.cancelled()):
+                    raise self._ending
+                elif self._waiting:
+                    await self._changed.wait()
+                else:
+                    # Raises what was wrong with the requests, after all answers before it.
+                    await reader
+                    return
 
-    def _wake(self, _: object) -> None:
+    def _end(self, reader: asyncio.Task[None], error: RefusedError) -> None:
+        self._ending = error
+        reader.cancel()
+        for lane in self._lanes.values():
+            lane.end()
         self._changed.set()
 
-    def cancel(self) -> None:
+    async def cancel(self) -> None:
         """Give up all that is under way."""
-        self._machine.ending.remove_done_callback(self._wake)
-        for task in self._tasks:
-            task.cancel()
+        self._is_over = True
         for lane in self._lanes.values():
             lane.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _collect(self) -> wire.SendResponse:
         """The answers that can be told now."""
@@ -159,9 +162,7 @@ class _SendStream:
                     limit=str(REQUEST_MESSAGES_LIMIT),
                     field="messages",
                 )
-            for place, message in enumerate(request.messages, start=1):
-                if place % TAKEN_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            for message in request.messages:
                 while self._unanswered and (
                     len(self._unanswered) >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
                 ):
@@ -181,7 +182,7 @@ class _SendStream:
             answer.set_result(message_wire.refused_by(number, error))
         self._bytes += size
         self._unanswered.append(_Unanswered(number, size, answer))
-        answer.add_done_callback(self._wake)
+        answer.add_done_callback(lambda _: self._changed.set())
 
     async def _answer_to(
         self, message: wire.SendRequest.Message, number: int
@@ -239,6 +240,8 @@ class _SendStream:
                 return
             error = done.exception()
             found = None if error is not None else done.result()
+            if settled is not None and (self._is_over or not isinstance(found, Accepted)):
+                settled.cancel()
             if isinstance(error, RefusedError):
                 answer.set_result(message_wire.refused_by(number, error))
             elif error is not None:
@@ -248,7 +251,7 @@ class _SendStream:
             else:
                 assert isinstance(found, Accepted)
                 answer.set_result(message_wire.accepted(number, found))
-                if settled is not None:
+                if settled is not None and not self._is_over:
                     self._waiting += 1
                     self._begin(self._wait_until_settled(number, found.message_id, settled))
 
@@ -260,29 +263,28 @@ class _SendStream:
         machine, state = self._machine, wire.SendResponse
         seconds = working_seconds(self._context)
         loop = asyncio.get_running_loop()
-        deadline = math.inf if seconds is None else loop.time() + seconds
-        answer: wire.SendResponse.Answer | None = None
+        deadline = None if seconds is None else loop.time() + seconds
         try:
-            while answer is None:
-                left = min(LOOK_SECONDS, deadline - loop.time())
+            while True:
+                left = LOOK_SECONDS if deadline is None else min(LOOK_SECONDS, deadline - loop.time())
                 await asyncio.wait((settled,), timeout=max(0.0, left))
                 if settled.done():
-                    answer = message_wire.settled(number, settled.result())
-                    continue
-                is_late = loop.time() >= deadline
-                progress = machine.progress(message_id) or Progress(0, 0, ())
-                is_all_that_is_there = progress.pending and not any(map(machine.is_in_reach, progress.pending))
-                if is_late or is_all_that_is_there:
+                    self._settled(number, message_wire.settled(number, settled.result()))
+                    return
+                # None where that it is settled is only not durable yet.
+                progress = machine.progress(message_id)
+                pending = () if progress is None else progress.pending
+                is_late = deadline is not None and loop.time() >= deadline
+                if is_late or (pending and not any(map(machine.is_in_reach, pending))):
                     answer = state.Answer(
-                        state=state.STATE_ACCEPTED if is_late else state.STATE_SETTLED,
-                        id=message_id,
-                        mailboxes=progress.mailboxes,
-                        servers=progress.servers,
-                        pending=progress.pending,
+                        state=state.STATE_ACCEPTED if is_late else state.STATE_SETTLED, id=message_id, pending=pending
                     )
+                    if progress is not None:
+                        answer.mailboxes, answer.servers = progress.mailboxes, progress.servers
+                    self._settled(number, answer)
+                    return
         finally:
             settled.cancel()
-        self._settled(number, answer)
 
     def _settled(self, number: int, answer: wire.SendResponse.Answer) -> None:
         answer.message = number
@@ -297,5 +299,5 @@ class _SendStream:
     def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._wake)
+        task.add_done_callback(lambda _: self._changed.set())
         return task

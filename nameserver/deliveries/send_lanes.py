@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from typing import Final, NamedTuple
 
 import grpc
@@ -82,9 +83,11 @@ class HomeLane:
     async def _run(self, forwarder: Forwarder, seconds: float | None) -> None:
         refusal = Refusal(Reason.OUTCOME_UNKNOWN, f"the server {self._home} ended the stream", {"server": self._home})
         try:
-            async for encoded in forwarder.converse(self._home, SEND_PATH, self._requests(), seconds=seconds):
-                for answer in wire.SendResponse.FromString(encoded).answers:
-                    self._take(answer)
+            answers = forwarder.converse(self._home, SEND_PATH, self._requests(), seconds=seconds)
+            async with aclosing(answers):
+                async for encoded in answers:
+                    for answer in wire.SendResponse.FromString(encoded).answers:
+                        self._take(answer)
         except RefusedError as error:
             refusal = error.refusal
         except grpc.aio.AioRpcError as error:

@@ -58,28 +58,22 @@ class SubscribeCalls:
     async def subscribe(
         self, first: wire.SubscribeRequest, requests: AsyncIterator[wire.SubscribeRequest], context: Context
     ) -> None:
-        """Listen, until the endpoint leaves or is taken over."""
+        """Listen, until the endpoint leaves or is taken over, or the server is to end."""
         self._endpoints.require_room()
         endpoint, cursor = await self._begin(first.begin)
         self._endpoints.begin(endpoint)
         acknowledging = _Acknowledging(self._machine, endpoint)
         reader = asyncio.create_task(self._read(first, requests, endpoint, acknowledging))
-        ending = self._machine.ending
-
-        def end(_: object) -> None:
-            endpoint.end(ending.result())
-
-        ending.add_done_callback(end)
         try:
-            token = PositionToken(self._machine.server, self._machine.incarnation, cursor)
-            await context.write(wire.SubscribeResponse(position=str(token)).SerializeToString())
-            await self._hand_out(endpoint, cursor, context)
-            await reader
-            await acknowledging.finish()
+            with self._machine.told_of_end(endpoint.end):
+                token = PositionToken(self._machine.server, self._machine.incarnation, cursor)
+                await context.write(wire.SubscribeResponse(position=str(token)).SerializeToString())
+                await self._hand_out(endpoint, cursor, context)
+                await reader
+                await acknowledging.finish()
         finally:
-            ending.remove_done_callback(end)
             reader.cancel()
-            acknowledging.cancel()
+            acknowledging.end()
             self._endpoints.leave(endpoint)
 
     async def _begin(self, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Position]:
@@ -122,7 +116,7 @@ class SubscribeCalls:
                     raise refuse(Reason.INVALID_REQUEST, "only the first request begins", field="begin")
                 self._take(request, endpoint, acknowledging)
         except RefusedError as error:
-            endpoint.end(error.refusal)
+            endpoint.end(error)
         endpoint.is_leaving = True
         endpoint.changed.set()
 
@@ -253,7 +247,7 @@ class _Acknowledging:
         """All through a position is handled."""
         self._through = through if self._through is None else max(through, self._through)
         if self._task is None or self._task.done():
-            self.cancel()
+            self._give_up_task()
             self._task = asyncio.create_task(self._run())
 
     async def finish(self) -> None:
@@ -261,8 +255,12 @@ class _Acknowledging:
         if self._task is not None:
             await self._task
 
-    def cancel(self) -> None:
-        """Take nothing more."""
+    def end(self) -> None:
+        """What was taken becomes durable, and nobody waits for that any more."""
+        self._give_up_task()
+        self._say()
+
+    def _give_up_task(self) -> None:
         if self._task is not None and self._task.done() and not self._task.cancelled():
             # A database that fails is told to who waits for it.
             self._task.exception()
@@ -270,8 +268,12 @@ class _Acknowledging:
             self._task.cancel()
 
     async def _run(self) -> None:
-        endpoint = self._endpoint
         while self._through is not None:
-            through, self._through = self._through, None
-            self._machine.acknowledge(Acknowledge(endpoint.key[0], endpoint.key[1], endpoint.epoch, through))
+            self._say()
             await self._machine.until_durable()
+
+    def _say(self) -> None:
+        through, self._through = self._through, None
+        if through is not None:
+            endpoint = self._endpoint
+            self._machine.acknowledge(Acknowledge(endpoint.key[0], endpoint.key[1], endpoint.epoch, through))

@@ -143,14 +143,14 @@ class DeliveryDesk(Protocol):
     def answer(self, answers: Iterable[Answer]) -> None:
         """Tell callers: what they are told is durable."""
 
-    def fail(self, answers: Iterable[Answer], why: str) -> None:
-        """Tell callers that it is not known when the database can be written."""
+    def fail(self, why: str) -> None:
+        """Tell all callers that wait that it is not known when the database can be written."""
 
     def logged_through(self, through: int) -> None:
         """The log is durable through a position."""
 
     def end(self, refusal: Refusal) -> None:
-        """The server is about to end: streams that would go on are ended."""
+        """The server is about to end: tell whoever listens, or sends one message after another."""
 
 
 class DurableStore(Protocol):
@@ -735,9 +735,8 @@ class RunLoop:
         self.storage_failure = why
         for batch in self._batches:
             batch.fail(why)
-            if self.desk is not None:
-                self.desk.fail(batch.answers, why)
-            batch.answers = []
+        if self.desk is not None:
+            self.desk.fail(why)
 
 
 def _may_take_long(long_steps: LongSteps, event: Event | DeliveryEvent) -> bool:

@@ -182,6 +182,16 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         tombstones=message.tombstones,
         node_numbers=message.node_numbers,
         free_node_numbers=message.free_node_numbers,
+        mailboxes=message.mailboxes,
+        log_entries=message.log_entries,
+        log_bytes=message.log_bytes,
+        parcels_unsettled=message.parcels_unsettled,
+        parcels_pending=tuple(
+            sorted(
+                (results.ParcelsPending(pending.server, pending.parcels) for pending in message.parcels_pending),
+                key=lambda pending: pending.server,
+            )
+        ),
         revision=message.revision,
         database_failure=message.database_failure,
         view=tuple(sorted(message.view)),

@@ -52,6 +52,12 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     yield "tombstones", found.tombstones
     yield "node_numbers", found.node_numbers
     yield "free_node_numbers", found.free_node_numbers
+    yield "mailboxes", found.mailboxes
+    yield "log_entries", found.log_entries
+    yield "log_bytes", found.log_bytes
+    yield "parcels_unsettled", found.parcels_unsettled
+    for pending in found.parcels_pending:
+        yield "parcels_pending", pending.server, pending.parcels
     yield "revision", found.revision
     if found.database_failure:
         yield "database_failure", found.database_failure

@@ -75,14 +75,31 @@ def show_description(found: results.GroupDescription) -> None:
     console.print(tree)
 
 
+_COUNTS = (
+    "groups",
+    "processes",
+    "arcs",
+    "virtual_nodes",
+    "tombstones",
+    "node_numbers",
+    "free_node_numbers",
+    "mailboxes",
+    "log_entries",
+    "log_bytes",
+    "parcels_unsettled",
+)
+
+
 def show_status(found: results.ServerStatus) -> None:
     """Tell how a server is, as a table."""
     table = Table(title=f"name server {escape(found.server)}", show_header=False)
     table.add_column(style="bold")
     table.add_column()
     table.add_row("subnets", escape(", ".join(first_few(found.subnets))))
-    for label in ("groups", "processes", "arcs", "virtual_nodes", "tombstones", "node_numbers", "free_node_numbers"):
+    for label in _COUNTS:
         table.add_row(label.replace("_", " "), f"{getattr(found, label):,}")
+    for pending in found.parcels_pending:
+        table.add_row("parcels pending", escape(f"{pending.server}: {pending.parcels:,}"))
     table.add_row("revision", escape(found.revision))
     if found.database_failure:
         table.add_row("database", escape(f"cannot be written: {found.database_failure}"))

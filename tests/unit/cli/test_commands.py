@@ -38,6 +38,11 @@ KEYS = {
         "tombstones",
         "node_numbers",
         "free_node_numbers",
+        "mailboxes",
+        "log_entries",
+        "log_bytes",
+        "parcels_unsettled",
+        "parcels_pending",
     ],
     "peers": ["peers", "strangers", "unknown", "memberships_ended"],
     "peer": [

@@ -1,0 +1,5 @@
+"""Servers that a test starts are gone when it ends."""
+
+from tests.integration.nameserver.conftest import start, start_several
+
+__all__ = ["start", "start_several"]
