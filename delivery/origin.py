@@ -323,7 +323,8 @@ class Origin:
         row = self._parcels[position]
         row.round, row.is_apart = parcel.round, is_apart(parcel.targets, reach)
         row.audience, row.mailboxes = audience, mailboxes
-        row.posted = dict.fromkeys(row.posted, UNCONFIRMED)
+        below = [server for server in self._own_onward(parcel.targets, reach) if reach.is_known(server)]
+        row.posted = dict.fromkeys((*row.posted, *below), UNCONFIRMED)
         self._parcels.touch(position)
         encoded = encode(parcel)
         return [self._post.send_inline(server, encoded) for server in row.posted]
@@ -425,14 +426,14 @@ class Origin:
 
 
 def is_apart(targets: TargetSet, reach: Reach) -> bool:
-    """Whether something below some targets, or their exceptions, may be behind suspended arcs, until servers meet.
+    """Whether something below some targets may be behind suspended arcs, until servers meet.
 
     An arc may stay suspended within a view, because an end of it cannot have it, or was not asked yet.
     """
     if not reach.is_steady():
         return True
-    names = [name for target in targets for name in (target.name, *target.excluding)]
-    return any(not reach.is_settled_with(server) for name in names for server in reach.below(name).apart)
+    apart = {server for target in targets for server in reach.below(target.name).apart}
+    return any(reach.is_known(server) and not reach.is_settled_with(server) for server in apart)
 
 
 def _asked(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:

@@ -6,10 +6,11 @@ whatever way (`resolver/plans.py`). Source: delivery.md section 4.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
-from namegraph import CoreQueries, NodeId, NodeKind, ServerId
-from resolver.plans import Plan, PlanCache
+from namegraph import CoreQueries, NodeId, NodeIndex, NodeKind, ServerId
+from resolver.plans import PlanCache
 
 FOUND_LIMIT = 10_000
 """Answers kept."""
@@ -41,27 +42,37 @@ class GraphReach:
         self._plans = PlanCache(core)
         self._found: dict[int, Below] = {}
         """By the number of the plan."""
+        self._numbers: dict[tuple[ServerId, ...], int] = {}
 
     def below(self, group: NodeId) -> Below:
         """What a group of any server reaches here."""
-        node = self._core.graph.group(group)
+        graph = self._core.graph
+        node = graph.index.get(group)
         if node is None:
             return NOBODY
+        if graph.kind(node) is not NodeKind.GROUP:
+            # Of another server's group nothing may be known here but suspended arcs.
+            away = tuple(sorted(self._homes_of_suspended({node})))
+            return Below(self._number_of(away), (), away, away) if away else NOBODY
         plan = self._plans.plan(node)
         found = self._found.get(plan.number)
         if found is None:
             if len(self._found) >= FOUND_LIMIT:
                 self._found.clear()
-            apart = self._behind_suspended_arcs(plan)
+            apart = self._homes_of_suspended(plan.reached)
             onward = sorted({*apart, *(each.server for each in plan.onward)})
             found = self._found[plan.number] = Below(plan.number, plan.processes, tuple(onward), tuple(sorted(apart)))
         return found
 
-    def _behind_suspended_arcs(self, plan: Plan) -> set[ServerId]:
-        """The homes of the ends of suspended arcs below a group, but for this server."""
+    def _number_of(self, apart: tuple[ServerId, ...]) -> int:
+        """A number for what is no plan: below those of plans."""
+        return self._numbers.setdefault(apart, -1 - len(self._numbers))
+
+    def _homes_of_suspended(self, nodes: Set[NodeIndex]) -> set[ServerId]:
+        """The homes of both ends of the suspended arcs that leave some nodes, but for this server."""
         core, graph = self._core, self._core.graph
         homes: set[ServerId] = set()
-        for parent in plan.reached & graph.suspended_from.keys():
+        for parent in graph.suspended_from.keys() & nodes:
             children = core.suspended_children(parent)
             homes.update(core.home_of(graph.ids[node]) for node in (parent, *children) if children)
         return homes - {core.server}
