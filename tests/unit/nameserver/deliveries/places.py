@@ -4,7 +4,7 @@ A step is durable at once, and posts arrive when the loop comes to it; what is h
 """
 
 import asyncio
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 
 import grpc
 
@@ -25,7 +25,7 @@ class CoreMachine:
         self._settled = {}
         self._is_flushing = False
         self._logged = None
-        self.ending = asyncio.get_running_loop().create_future()
+        self._told_of_end = []
         self.is_failing = False
         self.reads = []
         """Which pieces of the log were read."""
@@ -51,6 +51,18 @@ class CoreMachine:
         self._servers.step(self.server, event)
         self._flush_soon()
         return found
+
+    @contextmanager
+    def told_of_end(self, tell):
+        self._told_of_end.append(tell)
+        try:
+            yield
+        finally:
+            self._told_of_end.remove(tell)
+
+    def end(self, error):
+        for tell in list(self._told_of_end):
+            tell(error)
 
     def settled(self, ticket):
         return self._settled[ticket]

@@ -359,7 +359,6 @@ async def test_bytes_are_credit_too_and_the_message_that_exceeds_them_still_come
         [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name="no name"))],
         [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN, subscription="a\n"))],
         [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN))] * 2,
-        [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN, quality=9))],
         [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN, handed_out="made up"))],
         [wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN)), wire.SubscribeRequest(acknowledged="x")],
     ],
@@ -456,7 +455,7 @@ async def test_a_server_that_is_about_to_end_ends_its_streams_and_whoever_listen
         sending = stub.Send(and_no_more(wire.SendRequest(messages=[message])))
         for stream in (*streams, sending):
             await anext(aiter(stream))
-        scene[1].machine.ending.set_result(refuse(Reason.UNAVAILABLE, "shutting down").refusal)
+        scene[1].machine.end(refuse(Reason.UNAVAILABLE, "shutting down"))
         for stream in streams:
             with pytest.raises(grpc.aio.AioRpcError, match="shutting down"):
                 await anext(aiter(stream))

@@ -1,0 +1,74 @@
+"""Clusters under a seed whose clients send messages and listen; what each rule is for, by what goes wrong without it."""
+
+from collections import Counter, deque
+
+import msgspec
+import pytest
+
+from delivery.origin import Origin
+from delivery.senders import Senders
+from simulation.run import run_seed
+
+SEEDS_ENOUGH_TO_GO_WRONG = 150
+
+
+def test_every_member_gets_every_message_once_and_in_sequence():
+    tally = Counter()
+    for seed in range(25):
+        tally += run_seed(seed, messages=True).deliveries
+    assert tally["accepted"] > 500 and tally["handed"] > 300
+
+
+def test_so_they_do_whatever_goes_wrong_for_a_while():
+    tally = Counter()
+    for seed in range(15):
+        tally += run_seed(seed, faults=True, messages=True).deliveries
+    assert tally["accepted"] > 300 and tally["handed"] > 150
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        25,  # a group of another server of which suspended arcs alone are known
+        55,  # the home of a further target is away: what is below it here is behind that
+        737,  # an exception, and nothing else, is behind suspended arcs
+        1480,  # a parcel that is accepted while the origin heals
+    ],
+)
+def test_seeds_that_failed_once(seed):
+    run_seed(seed, faults=True, messages=True)
+
+
+def _newest_alone(origin, number, servers, reach):
+    """What is found late is posted the newest parcel, and not what was on its way before."""
+    sequence = origin._sequences[number]
+    all_unsettled, sequence.unsettled = sequence.unsettled, deque(list(sequence.unsettled)[-1:])
+    try:
+        return FOUND(origin, number, servers, reach)
+    finally:
+        sequence.unsettled = all_unsettled
+
+
+def _nobody_named(origin, sender, confirm, reach):
+    return CONFIRM(origin, sender, msgspec.structs.replace(confirm, onward=()), reach)
+
+
+FOUND, CONFIRM = Origin._found, Origin.confirm
+
+WITHOUT = {
+    "the backlog": (Origin, "_found", _newest_alone, False),
+    "reports of who is further below": (Origin, "confirm", _nobody_named, False),
+    "another round after healing": (Origin, "needs_round", lambda *_: False, True),
+    "numbers of senders": (Senders, "remember", lambda *_: None, False),
+}
+
+
+@pytest.mark.parametrize("rule", WITHOUT)
+def test_members_miss_messages_or_get_them_twice_without(rule, monkeypatch):
+    owner, name, instead, has_faults = WITHOUT[rule]
+    monkeypatch.setattr(owner, name, instead)
+    if rule == "another round after healing":
+        monkeypatch.setattr("delivery.origin._ParcelRow.is_settled", property(lambda row: row.is_confirmed))
+    with pytest.raises(AssertionError, match="messages: P"):
+        for seed in range(SEEDS_ENOUGH_TO_GO_WRONG):
+            run_seed(seed, faults=has_faults, messages=True)
