@@ -7,7 +7,6 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY delivery delivery
 COPY migrations migrations
 COPY nameserver nameserver
-COPY delivery delivery
 COPY namegraph namegraph
 COPY resolver resolver
 COPY shadowtree shadowtree

@@ -69,8 +69,8 @@ bench: $(READY)  ## what the README claims about speed, measured here (more than
 SEEDS ?= 2000
 FAULT_SEEDS ?= 1000
 simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), and FAULT_SEEDS (1000) with faults: a quarter of an hour
-	$(BIN)/shadowtree simulate --seeds $(SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
-	$(BIN)/shadowtree simulate --faults --seeds $(FAULT_SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
+	$(BIN)/shadowtree simulate --messages --seeds $(SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
+	$(BIN)/shadowtree simulate --faults --messages --seeds $(FAULT_SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
 
 MINUTES ?= 10
 chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)
