@@ -4,6 +4,7 @@ FROM python:3.11.15-slim-bookworm AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY delivery delivery
 COPY migrations migrations
 COPY nameserver nameserver
 COPY namegraph namegraph

@@ -57,6 +57,7 @@ def replay_command(session: Session, ids: tuple[str, ...], is_all: bool, subnet:
     Example:
       shadowtree dead-letters replay 17 18
     """
+    session.is_write = True
     with session.connect() as names:
         _print_count(names.replay(_chosen(ids, is_all=is_all), subnet), session)
 
@@ -74,6 +75,7 @@ def drop_command(session: Session, ids: tuple[str, ...], is_all: bool, subnet: s
     Example:
       shadowtree dead-letters drop --all --subnet ubc.example
     """
+    session.is_write = True
     with session.connect() as names:
         _print_count(names.drop(_chosen(ids, is_all=is_all), subnet), session)
 
