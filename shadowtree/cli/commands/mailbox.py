@@ -38,6 +38,7 @@ def open_command(session: Session, process: str) -> None:
     Example:
       shadowtree mailbox open ann@ubc.example
     """
+    session.is_write = True
     with session.connect() as names:
         _print(names.open_mailbox(process), session)
 
@@ -53,6 +54,7 @@ def close_command(session: Session, process: str) -> None:
     Example:
       shadowtree mailbox close ann@ubc.example
     """
+    session.is_write = True
     with session.connect() as names:
         _print(names.close_mailbox(process), session)
 

@@ -168,3 +168,44 @@ async def test_bytes_that_are_no_message_are_refused():
         error = await refused(channel.unary_unary(f"/{SERVICE}/Echo")(b"?"))
         assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     await server.stop(None)
+
+
+async def test_what_a_stream_holds_is_given_back_though_a_task_of_its_call_still_reads():
+    """So it is with calls that answer and read at once: the answering ends, and the reading is not over yet."""
+    request_bytes, readers = RequestBytes(), []
+
+    async def ends_early(requests, context):
+        assert await anext(requests) == b"first"
+        held.append(request_bytes._under_way)
+        readers.append(asyncio.create_task(anext(requests)))
+        await asyncio.sleep(0)
+        await context.write(b"done")
+
+    async def ends_at_once(requests, context):
+        assert await anext(requests) == b"first"
+        held.append(request_bytes._under_way)
+
+    held = []
+    server = grpc.aio.server()
+    handlers = {
+        "Early": grpc.stream_stream_rpc_method_handler(ends_early),
+        "AtOnce": grpc.stream_stream_rpc_method_handler(ends_at_once),
+    }
+    found = guarded(handlers, places=Places(2), request_bytes=request_bytes)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, found),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for name in ("Early", "AtOnce"):
+            call = channel.stream_stream(f"/{SERVICE}/{name}")()
+            await call.write(b"first")
+            answers = []
+            while (answer := await call.read()) is not grpc.aio.EOF:
+                answers.append(answer)
+            assert answers == ([b"done"] if name == "Early" else [])
+    for reader in readers:
+        reader.cancel()
+    await asyncio.gather(*readers, return_exceptions=True)
+    await server.stop(None)
+    assert held == [len(b"first"), len(b"first")]
+    assert request_bytes._under_way == 0
