@@ -218,7 +218,7 @@ async def _serve(
     planned_end: PlannedEnd,
     announce: Callable[[], None],
 ) -> int:
-    health = Health((NAME_SERVICE, ADMIN_SERVICE))
+    health = Health((NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE))
 
     def report_storage(failure: str | None) -> None:
         health.report(serving=failure is None)

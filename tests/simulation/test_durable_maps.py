@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-from namegraph.core import ServerCore
+from delivery.server import Server
 from namegraph.model.rows import Records
 from namegraph.update.coordinator import COORDINATED
 from simulation.cluster.disk import Disk
@@ -39,7 +39,7 @@ class Written:
     def __init__(self):
         self.disks = WeakKeyDictionary()
         self.rows_seen = Counter()
-        self._step, self._restore = ServerCore.step, ServerCore.restore
+        self._step, self._restore = Server.step, Server.restore
 
     def restore(self, state, **names):
         """As of the core, for `patch`."""
@@ -78,9 +78,9 @@ def test_a_core_restored_after_any_step_remembers_what_the_other_one_does(first)
         return written.step(core, event, now)
 
     with (
-        patch.object(ServerCore, "step", step),
-        patch.object(ServerCore, "restore", written.restore),
+        patch.object(Server, "step", step),
+        patch.object(Server, "restore", written.restore),
     ):
         for seed in range(first, first + 2):
-            run_seed(seed, faults=True)
+            run_seed(seed, faults=True, messages=True)
     assert len(written.rows_seen) > 10

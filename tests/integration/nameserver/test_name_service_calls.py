@@ -378,7 +378,7 @@ def test_what_is_at_home_at_a_peer_is_refused_as_out_of_reach_not_taken_for_a_pr
 
 def test_health_is_serving_for_the_server_and_each_service(shared_server):
     health = health_pb2_grpc.HealthStub(shared_server.channel())
-    for service in ("", "shadowtree.v1.NameService", "shadowtree.v1.AdminService"):
+    for service in ("", "shadowtree.v1.NameService", "shadowtree.v1.DeliveryService", "shadowtree.v1.AdminService"):
         response = health.Check(health_pb2.HealthCheckRequest(service=service))
         assert response.status == health_pb2.HealthCheckResponse.SERVING
     unknown = error_of(lambda: health.Check(health_pb2.HealthCheckRequest(service="no.such")))
@@ -395,6 +395,7 @@ def test_reflection_tells_the_services_and_their_methods(shared_server):
     assert {service.name for service in listed.list_services_response.service} == {
         "shadowtree.v1.NameService",
         "shadowtree.v1.AdminService",
+        "shadowtree.v1.DeliveryService",
         "shadowtree.v1.PeerService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
