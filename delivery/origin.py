@@ -168,8 +168,9 @@ class Origin:
         return sorted(self._parcels)
 
     def oldest_needed(self) -> int | None:
-        """The position of the oldest parcel that is still to be posted to somebody, or may be."""
-        return min(self._parcels, default=None)
+        """The position of the oldest parcel that is still to be posted to somebody, or may be, or is in some lane."""
+        # They are kept in the order of their positions.
+        return next(iter(self._post.parcels), None)
 
     def keep(self, position: int, encoded: bytes) -> None:
         """Hold a parcel in memory until it is settled."""

@@ -34,6 +34,8 @@ class Servers:
         self.under_way = deque()
         self.held = set()
         """Pairs (sender, receiver) whose lane lets nothing through: it waits."""
+        self.receipts_of = set(self.disks)
+        """Who tells what it has handled."""
         self._waiting = deque()
         self._ticket = 0
         for server in self.disks:
@@ -93,10 +95,14 @@ class Servers:
                 self._waiting.append((sender, receiver, letter))
                 continue
             self.step(receiver, PeerMessage(sender, letter.number, letter.encoded, letter.lane))
-            channels = self.servers[receiver].channels
-            if letter.lane is Lane.POST:
-                channels = self.servers[receiver].delivery.post
-            self.step(sender, PeerReceived(receiver, channels.handled_through(sender), letter.lane))
+            if receiver in self.receipts_of:
+                self.step(
+                    sender,
+                    PeerReceived(receiver, self.lane(receiver, letter.lane).handled_through(sender), letter.lane),
+                )
+
+    def lane(self, server, lane):
+        return self.servers[server].channels_of(lane)
 
     def ticket(self):
         self._ticket += 1

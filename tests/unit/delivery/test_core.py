@@ -200,6 +200,24 @@ def test_the_log_is_cut_behind_the_slowest_subscription(loop):
     assert len(loop.disks[B].log) == 2
 
 
+def test_a_settled_parcel_whose_receipt_is_on_its_way_stays_in_the_log_for_a_restart():
+    servers = Servers("a.x", "b.x")
+    servers.create("g@a.x", "h@b.x")
+    servers.join("g@a.x", "h@b.x")
+    servers.join("h@b.x", BOB)
+    servers.listen(BOB)
+    # As when confirmations overtake receipts: these never come.
+    servers.receipts_of = {B}
+    for _ in range(150):
+        servers.send("g@a.x")
+    assert not servers.servers[A].delivery.origin.unsettled
+    servers.restart(A)
+    servers.run()
+    servers.send("g@a.x", payload=b"last")
+    assert servers.log_of(BOB) == [b"hello"] * 150 + [b"last"]
+    assert len(servers.disks[A].log) <= 100
+
+
 def test_a_group_has_no_mailbox(loop):
     assert loop.listen("g@a.x").refusal.reason is Reason.WRONG_KIND
 
