@@ -207,7 +207,7 @@ def test_a_settled_parcel_whose_receipt_is_on_its_way_stays_in_the_log_for_a_res
     servers.join("h@b.x", BOB)
     servers.listen(BOB)
     # As when confirmations overtake receipts: these never come.
-    servers.receipts_of = {B}
+    servers.receipts_of = {A}
     for _ in range(150):
         servers.send("g@a.x")
     assert not servers.servers[A].delivery.origin.unsettled
