@@ -60,6 +60,7 @@ from namegraph import (
     PeerFault,
     PeerLetter,
     PeerMessage,
+    PeerReceived,
     PeerRestored,
     Reason,
     Records,
@@ -154,7 +155,9 @@ class DeliveryCore:
         if self._rounds and self._reach.is_steady():
             for position in list(self._rounds):
                 self._go_on(position)
-        self._cut()
+        if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived):
+            # An update that is refused leaves no trace of this kind either.
+            self._cut()
         self.origin.release()
         new, cut = self.log.take_rows()
         records.log += new

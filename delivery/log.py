@@ -37,6 +37,7 @@ class Log:
         self.last, self.cut = self._ends.get("", (0, 0))
         self.size = sum(self._bytes.values())
         self.limit_bytes = LOG_BYTES_LIMIT
+        self.cut_at_least = CUT_AT_LEAST
         self._new: list[LogRecord] = []
         self._cut_now = False
 
@@ -50,10 +51,10 @@ class Log:
         self._ends[""] = (self.last, self.cut)
         return self.last
 
-    def cut_through(self, position: int, *, at_least: int = CUT_AT_LEAST) -> None:
-        """Forget the entries at a position and before, once they are so many."""
+    def cut_through(self, position: int, *, at_least: int | None = None) -> None:
+        """Forget the entries at a position and before, once they are so many; None: as many as is usual."""
         position = min(position, self.last, self.cut + CUT_AT_MOST)
-        if position - self.cut < at_least:
+        if position - self.cut < (self.cut_at_least if at_least is None else at_least):
             return
         self.cut = position
         for segment in [segment for segment in self._bytes if (segment + 1) * SEGMENT_ENTRIES <= position + 1]:

@@ -60,6 +60,11 @@ class Server(ServerCore):
         for record in stored:
             self.delivery.keep(record)
 
+    def forget_at_once(self) -> None:
+        """Forget as soon as that can be what was left, and parcels that nobody needs. For simulations."""
+        super().forget_at_once()
+        self.delivery.log.cut_at_least = 1
+
     def step(self, event: Event | DeliveryEvent, now: float) -> ServerEffects:
         """Take one event in; return what the shell must make durable and then let out."""
         found = Effects(Records()) if isinstance(event, DeliveryEvent) else super().step(event, now)
