@@ -50,7 +50,8 @@ class GraphReach:
         node = graph.index.get(group)
         if node is None:
             return NOBODY
-        if graph.kind(node) is not NodeKind.GROUP:
+        is_group = graph.kind(node) is NodeKind.GROUP if self._core.owns(node) else bool(graph.children[node])
+        if not is_group:
             # Of another server's group nothing may be known here but suspended arcs.
             away = tuple(sorted(self._homes_of_suspended({node})))
             return Below(self._number_of(away), (), away, away) if away else NOBODY

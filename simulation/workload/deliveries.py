@@ -355,7 +355,7 @@ class Deliveries(Watcher):
                         self._note(history.Membership(self._at, server, process, targets, *found))
 
     def _known_below(self, targets: TargetSet) -> set[NodeId]:
-        """Who is below a target set by arcs that both their homes know, though the arcs may be suspended now."""
+        """Who is below a target set by arcs that both their homes know; suspended ones count where more is owed."""
         found: set[NodeId] = set()
         for target in targets:
             reached = self._known_from(target.name)
@@ -386,10 +386,15 @@ class Deliveries(Watcher):
         node, above = below.graph.index.get(child), below.graph.index.get(parent)
         if node is None or above is None:
             return False
-        if above in below.graph.parents[node] and _has_child(home, parent, child):
+        # While an update is under way, a server may have the record of a node that is ahead of the arc, or behind it.
+        if above in below.graph.parents[node] and all(_has_child(end, parent, child) for end in (home, below)):
             return True
         are_apart = not (_is_settled(home, below) and _is_settled(below, home))
-        return are_apart and (above in below.graph.parents[node] or above in below.suspended_parents(node))
+        return (
+            CUT_OFF_IS_OWED
+            and are_apart
+            and (above in below.graph.parents[node] or above in below.suspended_parents(node))
+        )
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """What a step changed became durable."""
