@@ -326,7 +326,8 @@ class Deliveries(Watcher):
 
     def watch(self) -> None:
         """Called after each step: who is below what, at the home of each mailbox."""
-        cores = {server: core for server, core in self._cluster.servers.items() if server not in self._cluster.down}
+        # Those that are down, too: others may end a membership meanwhile.
+        cores = self._cluster.servers
         state = [
             (
                 core,
