@@ -369,10 +369,19 @@ class Deliveries(Watcher):
         found, pending = {start}, [start]
         while pending:
             for child in self._known_children(pending.pop()):
-                if child not in found:
+                # An update that joins the start above this child may be applied at its home last of all.
+                if child not in found and (CUT_OFF_IS_OWED or self._is_below(start, child)):
                     found.add(child)
                     pending.append(child)
         return found
+
+    def _is_below(self, start: NodeId, child: NodeId) -> bool:
+        """Whether the home of a child knows that it is below a node."""
+        home = self._cluster.servers.get(ServerId(subnet_of(child)))
+        if home is None:
+            return True
+        index = home.graph.index
+        return start in index and child in index and index[start] in home.graph.ancestors([index[child]])
 
     def _known_children(self, parent: NodeId) -> list[NodeId]:
         home = self._cluster.servers.get(ServerId(subnet_of(parent)))
