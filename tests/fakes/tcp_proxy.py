@@ -41,6 +41,7 @@ class TcpProxy:
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
         self._changed = asyncio.Event()
+        self._is_closed = False
 
     async def start(self) -> TcpProxy:
         """Listen; `address` is set then."""
@@ -61,6 +62,7 @@ class TcpProxy:
 
     async def close(self) -> None:
         """End, with all connections."""
+        self._is_closed = True
         if self._server is not None:
             self._server.close()
         for connection in list(self._connections):
@@ -73,7 +75,8 @@ class TcpProxy:
         connection = _Connection(writer)
         self._connections.add(connection)
         try:
-            if Passage.CUT not in (self.outward, self.homeward):
+            # One may have been taken from the system just before the end.
+            if not self._is_closed and Passage.CUT not in (self.outward, self.homeward):
                 await self._carry(connection, reader, writer)
         except (OSError, asyncio.CancelledError):
             pass  # The target is not there, somebody went away, or a test cut the connection.

@@ -11,6 +11,7 @@ import click
 from shadowtree.cli.render.output import is_terminal, print_json, print_row, warn
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Seconds, Session, everywhere, in_session, request_id_option
+from shadowtree.errors import InvalidRequest, LimitExceeded
 
 if TYPE_CHECKING:
     from shadowtree.messages import Sent
@@ -104,7 +105,12 @@ def _send_many(
     count = 0
     with session.connect() as names, names.sender(sender) as out:
         for payload in payloads:
-            out.send(targets, payload, excluding=excluding, quality=quality, deadline=deadline)
+            try:
+                out.send(targets, payload, excluding=excluding, quality=quality, deadline=deadline)
+            except (InvalidRequest, LimitExceeded) as error:
+                # What becomes of those before is raised here, and then stands for both.
+                out.flush()
+                raise type(error)(_with_place(error.message, count), error.facts) from None
             count += 1
     if session.is_json:
         print_json({"accepted": count})
@@ -113,6 +119,11 @@ def _send_many(
     else:
         print_row(count)
     return DONE
+
+
+def _with_place(message: str, accepted: int) -> str:
+    """What is wrong with a message, and for who is to go on from there, how many came before it."""
+    return f"{message}; the {accepted:,} before it were accepted" if accepted else message
 
 
 def _lines_of(file: BinaryIO) -> Iterable[bytes]:
