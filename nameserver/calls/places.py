@@ -99,20 +99,15 @@ def guarded(
 
     `patient`: the methods on whose streams a client may be silent for as long as it likes, after its first message.
     """
-    guard, patient_guard = _Guard(places, request_bytes), _Guard(places, request_bytes, next_message_seconds=None)
+    guard = _Guard(places, request_bytes, next_message_seconds=NEXT_MESSAGE_SECONDS)
+    patient_guard = _Guard(places, request_bytes, next_message_seconds=None)
     return {name: (patient_guard if name in patient else guard).of(handler) for name, handler in handlers.items()}
 
 
 class _Guard:
     """Stands before the handlers of one service; requests come to it as bytes."""
 
-    def __init__(
-        self,
-        places: Places,
-        request_bytes: RequestBytes,
-        *,
-        next_message_seconds: float | None = NEXT_MESSAGE_SECONDS,
-    ) -> None:
+    def __init__(self, places: Places, request_bytes: RequestBytes, *, next_message_seconds: float | None) -> None:
         self._next_message_seconds = next_message_seconds
         self._places = places
         self._request_bytes = request_bytes

@@ -25,7 +25,7 @@ ADDRESSES_LIMIT: Final = 1_000
 """More servers than this nobody has; whoever names more is not believed."""
 
 ASKING_SECONDS: Final = 10.0
-"""How long a server may take to say who its peers are, where the caller sets no time."""
+"""How long a server may take to say who its peers are, at most: for its snapshot it is asked once more."""
 
 Progress = Callable[[Address, int], None]
 """Told how many rows have come from which server."""
@@ -123,8 +123,10 @@ def _find_servers(first: Address, timeout: Seconds | None) -> dict[Address, str]
     `first` is the address of one, or of several with commas between them, of which the first that answers is asked.
     """
 
+    asking_seconds = min(timeout or ASKING_SECONDS, ASKING_SECONDS)
+
     def ask(address: Address) -> tuple[str, list[tuple[Address, str]]]:
-        with Client(address, timeout=timeout or ASKING_SECONDS) as client:
+        with Client(address, timeout=asking_seconds) as client:
             return client.status().server, [(peer.address, peer.server) for peer in client.peers()]
 
     with Client(first, timeout=timeout or ASKING_SECONDS) as client:

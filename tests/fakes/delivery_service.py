@@ -83,6 +83,12 @@ class FakeLog:
     """Messages that the listener that began last would still take."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
+    def note_credit(self, messages: int) -> None:
+        """What a listener would still take; `changed` is held."""
+        if self.credit_left != messages:
+            self.credit_left = messages
+            self.changed.notify_all()
+
 
 class FakeDeliveryService(DeliveryServiceServicer):
     """Answers for `graph.log`; who is below a group, the graph says."""
@@ -248,7 +254,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
                         or (credit[0] > 0 and credit[1] > 0 and any(entry > place[0] for entry in mailbox.entries))
                     ),
                 )
-                log.credit_left = credit[0]
+                log.note_credit(credit[0])
                 if epoch != subscription.epoch:
                     break
                 if ended.is_set():
@@ -263,7 +269,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
                     message.gap, mailbox.gap = mailbox.gap, 0
                     credit[0] -= 1
                     credit[1] -= len(message.payload)
-                log.credit_left = credit[0]
+                log.note_credit(credit[0])
             yield told
             handed_out += len(told.messages)
             if log.break_listeners_after and handed_out >= log.break_listeners_after:
