@@ -6,8 +6,9 @@ RUNNABLE := $(VENV)/.runnable
 READY := $(VENV)/.ready
 
 JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
-# On all cores; tests that share what takes long to start stay in one process (tests/parallel.py says which).
-PYTEST = $(BIN)/pytest --numprocesses $(JOBS) --dist loadscope
+# One process more than cores, since many tests wait for servers; those that share what takes long to start stay in one
+# (tests/parallel.py says which).
+PYTEST = $(BIN)/pytest --numprocesses $$(($(JOBS) + 1)) --dist loadscope
 
 .PHONY: help run wheel quick test thorough check format proto bench simulate chaos containers clean
 
@@ -68,9 +69,10 @@ bench: $(READY)  ## what the README claims about speed, measured here (more than
 
 SEEDS ?= 2000
 FAULT_SEEDS ?= 1000
+UPDATES ?= 60
 simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), and FAULT_SEEDS (1000) with faults: a quarter of an hour
-	$(BIN)/shadowtree simulate --messages --seeds $(SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
-	$(BIN)/shadowtree simulate --faults --messages --seeds $(FAULT_SEEDS) --servers 5 --updates 60 --jobs $(JOBS)
+	$(BIN)/shadowtree simulate --messages --seeds $(SEEDS) --servers 5 --updates $(UPDATES) --jobs $(JOBS)
+	$(BIN)/shadowtree simulate --faults --messages --seeds $(FAULT_SEEDS) --servers 5 --updates $(UPDATES) --jobs $(JOBS)
 
 MINUTES ?= 10
 chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)
