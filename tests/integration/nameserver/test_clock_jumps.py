@@ -66,7 +66,7 @@ def test_clocks_that_jump_under_load_lose_nobody_and_refuse_nothing(start_with_c
                 for clock in clocks:
                     clock.turn(jump + chance.randrange(HOURS))
                 for rounds in all_rounds:
-                    if not all(rounds.get(timeout=PATIENCE_SECONDS) for _ in range(ROUNDS)):
+                    if not all(rounds.get(timeout=CALL_SECONDS) for _ in range(ROUNDS)):
                         break
         finally:
             over.set()
