@@ -28,6 +28,7 @@ from delivery.events import (
     MailboxOpened,
     OpenMailbox,
     Send,
+    SendAll,
     Start,
     Subscribe,
     Subscribed,
@@ -175,10 +176,10 @@ class DeliveryCore:
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
             case Send() | OpenMailbox() | CloseMailbox() | Subscribe():
-                try:
-                    self._carry_out(event)
-                except RefusedError as error:
-                    self._answers.append(DeliveryRefused(event.ticket, error.refusal))
+                self._answer(event)
+            case SendAll(sends):
+                for send in sends:
+                    self._answer(send)
             case CloseParcels():
                 self._close_parcels()
             case Acknowledge(number, name, epoch, through):
@@ -193,6 +194,12 @@ class DeliveryCore:
                 self._waiting.clear()
             case _:
                 pass
+
+    def _answer(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> None:
+        try:
+            self._carry_out(event)
+        except RefusedError as error:
+            self._answers.append(DeliveryRefused(event.ticket, error.refusal))
 
     def _carry_out(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> None:
         match event:

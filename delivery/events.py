@@ -34,6 +34,13 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class SendAll:
+    """Messages that came together, each as if alone, in this order: one step costs as much as taking several."""
+
+    sends: tuple[Send, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CloseParcels:
     """Records are about to be written: messages that were accepted since become parcels, and go with them."""
 
@@ -87,7 +94,7 @@ class Acknowledge:
     through: Position
 
 
-DeliveryEvent = Send | CloseParcels | OpenMailbox | CloseMailbox | Subscribe | Acknowledge
+DeliveryEvent = Send | SendAll | CloseParcels | OpenMailbox | CloseMailbox | Subscribe | Acknowledge
 
 
 @dataclass(frozen=True, slots=True)

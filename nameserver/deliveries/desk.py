@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from pyroaring import BitMap
 
-from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, Settled, Subscribe
+from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, SendAll, Settled, Subscribe
 from delivery.server import Server
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.deliveries.machine import MailboxState, Progress
@@ -62,18 +62,30 @@ class Desk:
 
     # -- what calls ask for
 
-    def carry_out_delivery(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> asyncio.Future[Answer]:
+    def carry_out_delivery(self, event: OpenMailbox | CloseMailbox | Subscribe) -> asyncio.Future[Answer]:
         """Take the event at once; done with its first answer when that is durable.
 
         Raises `RefusedError`, here or from the future, where nothing can be made durable, or the server is to end.
         """
         self._run_loop.require_accepting()
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[event.ticket] = future
-        future.add_done_callback(lambda _: self._waiting.pop(event.ticket, None))
-        if isinstance(event, Send) and event.wants_settled:
-            self._settling[event.ticket] = asyncio.get_running_loop().create_future()
+        future = self._first_answer_to(event.ticket)
         self._run_loop.take(event)
+        return future
+
+    def send_all(self, sends: Sequence[Send]) -> Sequence[asyncio.Future[Answer]]:
+        """As `carry_out_delivery`, for messages in their order: one future for each."""
+        self._run_loop.require_accepting()
+        futures = [self._first_answer_to(send.ticket) for send in sends]
+        for send in sends:
+            if send.wants_settled:
+                self._settling[send.ticket] = asyncio.get_running_loop().create_future()
+        self._run_loop.take(SendAll(tuple(sends)))
+        return futures
+
+    def _first_answer_to(self, ticket: int) -> asyncio.Future[Answer]:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = future
+        future.add_done_callback(lambda _: self._waiting.pop(ticket, None))
         return future
 
     def settled(self, ticket: int) -> asyncio.Future[Settled]:

@@ -48,12 +48,15 @@ class DeliveryMachine(Protocol):
     def new_ticket(self) -> int:
         """A number for one event, never used again."""
 
-    def carry_out_delivery(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> asyncio.Future[Answer]:
+    def carry_out_delivery(self, event: OpenMailbox | CloseMailbox | Subscribe) -> asyncio.Future[Answer]:
         """Take the event at once; done with its first answer when that is durable.
 
-        Its result is `Accepted`, `MailboxOpened`, `MailboxClosed`, `Subscribed` or `DeliveryRefused`. Raises
-        `RefusedError`, here or from the future, where nothing can be made durable, or the server is about to end.
+        Its result is `MailboxOpened`, `MailboxClosed`, `Subscribed` or `DeliveryRefused`. Raises `RefusedError`, here
+        or from the future, where nothing can be made durable, or the server is about to end.
         """
+
+    def send_all(self, sends: Sequence[Send]) -> Sequence[asyncio.Future[Answer]]:
+        """As `carry_out_delivery`, for messages in their order: for each, its result is `Accepted` or the like."""
 
     def settled(self, ticket: int) -> asyncio.Future[Settled]:
         """Done when the message of a `Send` that wants it is settled. To be asked once, right after it was taken."""

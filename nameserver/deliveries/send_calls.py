@@ -1,6 +1,6 @@
 """Send: each message goes to the home of its first target, and its answer back in the order of the messages.
 
-    requests --> [ this server is the home: an event ] ------> Accepted, or refused --+
+    requests --> [ this server is the home: one step ] ------> Accepted, or refused --+
              '-> [ another one is: a lane to it, of this stream alone ] --------------+--> in order --> responses
                                                                    Settled, later ----+
 
@@ -33,6 +33,9 @@ REQUEST_MESSAGES_LIMIT: Final = 1_000
 UNANSWERED_MESSAGES_LIMIT: Final = 1_000
 UNANSWERED_BYTES_LIMIT: Final = 4 * 1024 * 1024
 """Of one stream."""
+
+STEP_MESSAGES_LIMIT: Final = 200
+"""That one step takes: other calls are answered between two steps."""
 
 LOOK_SECONDS: Final = 0.5
 """How often it is looked whether all that a message waits for is out of reach."""
@@ -74,6 +77,14 @@ class _Unanswered(NamedTuple):
     answer: asyncio.Future[wire.SendResponse.Answer]
 
 
+class _Gathered(NamedTuple):
+    """A message that the next step takes."""
+
+    number: int
+    send: Send
+    answer: asyncio.Future[wire.SendResponse.Answer]
+
+
 class _SendStream:
     """One stream."""
 
@@ -84,6 +95,7 @@ class _SendStream:
         self._is_forwarded = is_forwarded(context)
         self._unanswered: deque[_Unanswered] = deque()
         self._bytes = 0
+        self._gathered: list[_Gathered] = []
         self._later: deque[wire.SendResponse.Answer] = deque()
         """Answers that messages are settled, to be told."""
         self._waiting = 0
@@ -166,9 +178,14 @@ class _SendStream:
                 while self._unanswered and (
                     len(self._unanswered) >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
                 ):
+                    self._send_gathered()
                     self._room.clear()
                     await self._room.wait()
                 await self._take(message)
+                if len(self._gathered) >= STEP_MESSAGES_LIMIT:
+                    self._send_gathered()
+                    await asyncio.sleep(0)
+            self._send_gathered()
         for lane in self._lanes.values():
             lane.end()
 
@@ -194,7 +211,12 @@ class _SendStream:
         if owner_kind is OwnerKind.UNOWNED:
             routing.require_listed(first)
         if owner_kind is not OwnerKind.ANOTHERS:
-            return self._next_number(message, first, number) if message.asks_number else self._send(message, number)
+            if not message.asks_number:
+                return self._gather(message, number)
+            self._send_gathered()
+            return self._next_number(message, first, number)
+        # What has come does not wait for a way to another server.
+        self._send_gathered()
         if self._is_forwarded:
             raise not_owned_here(first, routing.server)
         home = await routing.home_of(first)
@@ -219,21 +241,38 @@ class _SendStream:
 
         return asyncio.ensure_future(ask())
 
-    def _send(self, message: wire.SendRequest.Message, number: int) -> asyncio.Future[wire.SendResponse.Answer]:
-        machine, calls = self._machine, self._calls
-        wants_settled = message.wait == wire.SendRequest.WAIT_SETTLED
-        event = Send(
-            machine.new_ticket(),
+    def _gather(self, message: wire.SendRequest.Message, number: int) -> asyncio.Future[wire.SendResponse.Answer]:
+        calls = self._calls
+        send = Send(
+            self._machine.new_ticket(),
             message_wire.read_targets(message, calls.known),
             message_wire.read_message(message, sent_at_ms=calls.now_ms()),
             message_wire.read_quality(message.quality),
             message.number,
             message.request_id,
-            wants_settled,
+            message.wait == wire.SendRequest.WAIT_SETTLED,
         )
-        taken = machine.carry_out_delivery(event)
-        settled = machine.settled(event.ticket) if wants_settled else None
         answer: asyncio.Future[wire.SendResponse.Answer] = asyncio.get_running_loop().create_future()
+        self._gathered.append(_Gathered(number, send, answer))
+        return answer
+
+    def _send_gathered(self) -> None:
+        """Let one step take what has come since the last one."""
+        gathered, self._gathered = self._gathered, []
+        if not gathered:
+            return
+        try:
+            taken = self._machine.send_all([each.send for each in gathered])
+        except RefusedError as error:
+            for number, _, answer in gathered:
+                answer.set_result(message_wire.refused_by(number, error))
+            return
+        for each, first_answer in zip(gathered, taken, strict=True):
+            self._tell_when_answered(each, first_answer)
+
+    def _tell_when_answered(self, gathered: _Gathered, taken: asyncio.Future[Answer]) -> None:
+        number, send, answer = gathered
+        settled = self._machine.settled(send.ticket) if send.wants_settled else None
 
         def told(done: asyncio.Future[Answer]) -> None:
             if answer.cancelled() or done.cancelled():
@@ -256,7 +295,6 @@ class _SendStream:
                     self._begin(self._wait_until_settled(number, found.message_id, settled))
 
         taken.add_done_callback(told)
-        return answer
 
     async def _wait_until_settled(self, number: int, message_id: str, settled: asyncio.Future[Settled]) -> None:
         """Tell that a message is settled: at once where only servers out of reach are left; or how far it came."""

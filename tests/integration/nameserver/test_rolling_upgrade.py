@@ -77,6 +77,7 @@ def federation(tmp_path):
         federation = Federation(ending, tmp_path)
         for subnet in SUBNETS:
             federation.start(subnet, release)
+        federation.wait_until_whole()
         yield federation
 
 

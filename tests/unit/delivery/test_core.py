@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.events import Accepted, Acknowledge, DeliveryRefused, Settled, Start, Subscribed
+from delivery.events import Accepted, Acknowledge, DeliveryRefused, SendAll, Settled, Start, Subscribed
 from delivery.model import PAYLOAD_BYTES_LIMIT, Position
 from delivery.wire import PARCEL_MESSAGES_LIMIT
 from namegraph import Lane, NodeId, PeerFault, PeerMessage, Reason, ServerId
@@ -150,6 +150,30 @@ def test_a_message_that_is_sent_again_before_its_parcel_closes_is_in_it_once(loo
     assert loop.log_of(ANN) == [b"hello", b"by id", b"next"]
     ids = [answer.message_id for answers in loop.answers.values() for answer in answers if isinstance(answer, Accepted)]
     assert sorted(ids) == sorted(["1@g@a.x#0", "1@g@a.x#0", "2@g@a.x#0", "2@g@a.x#0", "3@g@a.x#0"])
+
+
+def test_messages_that_come_together_are_answered_as_if_they_came_one_by_one():
+    def answers(*, together):
+        servers = Servers("a.x")
+        servers.create("g@a.x")
+        servers.join("g@a.x", ANN)
+        servers.listen(ANN)
+        sends = [
+            servers.new_send("g@a.x", payload=b"one", sender="s", number=1),
+            servers.new_send("g@a.x", payload=b"one", sender="s", number=1),
+            servers.new_send("g@a.x", payload=b"three", sender="s", number=3),
+            servers.new_send("none@a.x", payload=b"lost"),
+            servers.new_send(ANN, payload=b"two", request_id="r"),
+            servers.new_send(ANN, payload=b"two", request_id="r"),
+            servers.new_send("g@a.x", payload=b"last"),
+        ]
+        for event in [SendAll(tuple(sends))] if together else sends:
+            servers.step(A, event)
+        servers.close_parcels("a.x")
+        return [servers.answers[send.ticket] for send in sends], servers.log_of(ANN)
+
+    assert answers(together=True) == answers(together=False)
+    assert answers(together=True)[1] == [b"one", b"last", b"two"]
 
 
 def test_a_message_whose_parcel_was_not_closed_is_as_if_it_had_not_been_sent(loop):

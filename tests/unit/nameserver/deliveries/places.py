@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 
 import grpc
 
-from delivery.events import CloseParcels, Send, Settled
+from delivery.events import CloseParcels, SendAll, Settled
 from namegraph import Reason, ServerId, refuse
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.deliveries.machine import MailboxState, Progress
@@ -29,6 +29,8 @@ class CoreMachine:
         self.is_failing = False
         self.reads = []
         """Which pieces of the log were read."""
+        self.sent_together = []
+        """How many messages each step took."""
         self.flushes = 0
 
     @property
@@ -43,14 +45,23 @@ class CoreMachine:
         return self._servers.ticket()
 
     def carry_out_delivery(self, event):
+        return self._carry_out(event, [event])[0]
+
+    def send_all(self, sends):
+        for send in sends:
+            if send.wants_settled:
+                self._settled[send.ticket] = asyncio.get_running_loop().create_future()
+        self.sent_together.append(len(sends))
+        return self._carry_out(SendAll(tuple(sends)), sends)
+
+    def _carry_out(self, event, asked):
         if self.is_failing:
             raise refuse(Reason.UNAVAILABLE, "the database cannot be written")
-        found = self._answers[event.ticket] = asyncio.get_running_loop().create_future()
-        if isinstance(event, Send) and event.wants_settled:
-            self._settled[event.ticket] = asyncio.get_running_loop().create_future()
+        for each in asked:
+            self._answers[each.ticket] = asyncio.get_running_loop().create_future()
         self._servers.step(self.server, event)
         self._flush_soon()
-        return found
+        return [self._answers[each.ticket] for each in asked]
 
     @contextmanager
     def told_of_end(self, tell):

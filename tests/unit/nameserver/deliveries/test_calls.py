@@ -9,7 +9,7 @@ import pytest
 import shadowtree
 from delivery.log import CUT_AT_LEAST
 from namegraph import Reason, refuse
-from nameserver.deliveries import log_tail, subscribe_calls
+from nameserver.deliveries import log_tail, send_calls, subscribe_calls
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
 from tests.unit.nameserver.deliveries.places import places
@@ -144,6 +144,20 @@ async def test_too_many_messages_in_one_request_end_the_stream(scene):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             [response async for response in DeliveryServiceStub(channel).Send(iter([request]))]
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_messages_of_one_request_are_taken_by_few_steps_and_each_is_answered_in_order(scene):
+    place, count = scene[1], 2 * send_calls.STEP_MESSAGES_LIMIT + 50
+    request = wire.SendRequest()
+    for number in range(count):
+        target = wire.SendRequest.Target(name=STAFF if number % 100 else "nobody@a.x")
+        request.messages.add(targets=[target], payload=b"%d" % number)
+    async with grpc.aio.insecure_channel(place.address) as channel:
+        responses = [response async for response in DeliveryServiceStub(channel).Send(iter([request]))]
+    answers = [answer for response in responses for answer in response.answers]
+    assert [answer.message for answer in answers] == list(range(1, count + 1))
+    assert [number for number, answer in enumerate(answers) if answer.HasField("refused")] == list(range(0, count, 100))
+    assert place.machine.sent_together == [send_calls.STEP_MESSAGES_LIMIT] * 2 + [50]
 
 
 async def test_a_server_that_is_away_is_pending_and_one_that_stays_silent_is_told_at_the_deadline(here, scene):
