@@ -1,0 +1,70 @@
+"""Wherever groups live, the same members get a message: after each step of each experiment, one to every group.
+
+Who is below a group, the expected states of the experiments say. Each group has a member of its own, at its server.
+"""
+
+import pytest
+
+from namegraph import Lane, PeerMessage
+from tests.conformance.experiments import EXPERIMENTS, groups_of
+from tests.placements import PLACEMENTS
+from tests.unit.delivery.servers import Servers
+
+
+def server_of(name):
+    return name.partition("@")[2]
+
+
+class Experiment:
+    """One experiment in one placement."""
+
+    def __init__(self, experiment, placement):
+        self.groups = groups_of(experiment)
+        self.ids = placement.place(self.groups)
+        self.servers = Servers(*placement.subnets(self.groups))
+        self.servers.create(*self.ids.values())
+        self.members = {name: f"member-of-{self.ids[name]}" for name in self.groups}
+        for name, member in self.members.items():
+            self.servers.join(self.ids[name], member)
+            self.servers.listen(member)
+        self._posted = []
+        step = self.servers.step
+        self.servers.step = lambda server, event: self._posted.append(event) or step(server, event)
+
+    def carry_out(self, step):
+        change = self.servers.join if step["op"] == "join" else self.servers.leave
+        change(self.ids[step["parent"]], self.ids[step["child"]])
+
+    def send(self, name, payload):
+        """Send a message to a group; returns who got it, and what servers have posted to each other with it."""
+        self._posted.clear()
+        self.servers.send(self.ids[name], payload=payload)
+        copies = [event for event in self._posted if isinstance(event, PeerMessage) and event.lane is Lane.POST]
+        copies = [event for event in copies if payload in event.encoded]
+        got = {
+            other: self.servers.log_of(member).count(payload)
+            for other, member in self.members.items()
+            if payload in self.servers.log_of(member)
+        }
+        return got, copies
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment["experiment"])
+def test_after_every_step_every_member_below_gets_a_message_once_and_each_server_one_copy(experiment, placement):
+    run = Experiment(experiment, placement)
+    before = {name: set() for name in run.groups}
+    for step in experiment["steps"]:
+        run.carry_out(step)
+        for name in run.groups:
+            home, below = server_of(run.ids[name]), {name, *step["reaches"].get(name, ())}
+            servers = {server_of(run.ids[other]) for other in below} - {home}
+            place = f"to {name} after step {step['step']}"
+            got, copies = run.send(name, f"<{place}, first>".encode())
+            assert got == dict.fromkeys(below, 1), place
+            # Of a server that is below no more, the origin learns by this message.
+            assert len(servers) <= len(copies) <= len(servers | before[name]), place
+            got, copies = run.send(name, f"<{place}, second>".encode())
+            assert got == dict.fromkeys(below, 1), place
+            assert len(copies) == len(servers), place
+            before[name] = servers
