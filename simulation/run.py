@@ -270,7 +270,7 @@ class SeedRun:
                 self._troubles.tally["bursts in which nothing was apart"] += 1
                 self._check_effects(first_ticket)
         if self._deliveries is not None and not may_go_back:
-            self._deliveries.check()
+            self._deliveries.check(TrueGraph(state.arcs))
         self._arcs, self._groups = state.arcs, state.groups
         if self._restart_share:
             self._start_again()

@@ -42,6 +42,7 @@ from delivery.wire import decode_stored
 from namegraph import NodeId, ServerCore, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
 from simulation.cluster.networks import Errand
+from simulation.oracle.serial_model import TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population
 
@@ -465,8 +466,10 @@ class Deliveries(Watcher):
 
     # -- what is judged
 
-    def check(self) -> None:
-        """All is at rest: endpoints read to the end, and the history is judged."""
+    def check(self, truth: TrueGraph) -> None:
+        """All is at rest: endpoints read to the end, and the history is judged, and who is below what by the arcs."""
+        for targets in self._sets:
+            self._check_audiences(targets, truth)
         for endpoint in self._endpoints.values():
             if endpoint.is_open and endpoint.subscription.server not in self._cluster.down:
                 self._hand(endpoint, at_most=1_000_000)
@@ -476,6 +479,24 @@ class Deliveries(Watcher):
         for server, core in self._cluster.servers.items():
             if server not in self._cluster.down and core.delivery.origin.unsettled:
                 raise InvariantViolatedError(f"messages: {server} has parcels that are not settled")
+
+    def _check_audiences(self, targets: TargetSet, truth: TrueGraph) -> None:
+        """Each server takes for below a target set those of its mailboxes that the arcs say are."""
+        below = set[NodeId]()
+        for target in targets:
+            below |= truth.below([target.name]) - truth.below(target.excluding)
+        for server, core in self._cluster.servers.items():
+            if server in self._cluster.down:
+                continue
+            numbers, audience = core.delivery.mailboxes.numbers, core.delivery.audience(targets)
+            found = {process for process, number in numbers.items() if number in audience}
+            # A process that nobody owns is judged by what its servers told all along: each knows a part of its groups.
+            owned = {process for process in numbers if core.home_of(process) == server}
+            expected = below & owned
+            if found & owned != expected:
+                raise InvariantViolatedError(
+                    f"audience: {server} takes {found & owned} for below {targets}: {expected}"
+                )
 
     # --
 

@@ -5,6 +5,7 @@ from collections import Counter, deque
 import msgspec
 import pytest
 
+from delivery.audiences import Audiences
 from delivery.origin import Origin
 from delivery.senders import Senders
 from simulation.run import run_seed
@@ -67,6 +68,12 @@ WITHOUT = {
 def run_seeds(*, faults):
     for seed in range(SEEDS_ENOUGH_TO_GO_WRONG):
         run_seed(seed, faults=faults, messages=True)
+
+
+def test_an_audience_that_is_kept_though_the_graph_has_changed_is_found(monkeypatch):
+    monkeypatch.setattr(Audiences, "_versions", lambda *_: [])
+    with pytest.raises(AssertionError, match="audience: "):
+        run_seeds(faults=False)
 
 
 @pytest.mark.parametrize("rule", WITHOUT)
