@@ -12,6 +12,7 @@ import numpy as np
 from namegraph.model.names import NodeId
 from namegraph.model.rows import NodeKind
 from namegraph.wire.columns import (
+    GONE,
     PRESENT,
     Numbers,
     chosen_names,
@@ -72,6 +73,20 @@ class ArcOutcomes:
         self._kinds = np.concatenate([self._kinds, found])
         self._costs = np.concatenate([self._costs, number_array(columns.costs)])
         self._versions = np.concatenate([self._versions, number_array(columns.versions)])
+
+    def put_newest_last(self) -> None:
+        """Of an arc that both ends leave, let the newer state come last: what is applied last stays.
+
+        The home of its child may know it at a newer version than that of its parent, and joined it by itself. Each
+        finds what it has said in the outcome, so both states stay.
+        """
+        gone = np.flatnonzero(self._present == GONE)
+        ends = self._parents[gone].astype(np.uint64) << np.uint64(32) | self._children[gone]
+        if len(np.unique(ends)) == len(gone):
+            return
+        in_order = gone[np.argsort(self._versions[gone], kind="stable")]
+        for column in (self._parents, self._children, self._kinds, self._costs, self._versions):
+            column[gone] = column[in_order]
 
     def __len__(self) -> int:
         return len(self._parents)

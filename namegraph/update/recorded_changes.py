@@ -42,15 +42,17 @@ def changes_of_share(context: ServerContext, share: UpdateOutcome) -> ChangeSet:
     arcs = share.arcs
     if len(groups) + len(arcs.present) > LISTED_LIMIT:
         is_own = np.array([home in (None, context.server) for home in context.table.homes_of(arcs.names)], bool)
-        states = state_array(arcs.present)[is_own[place_array(arcs.parents)]]
+        parents, children = place_array(arcs.parents), place_array(arcs.children)
+        states, ends = state_array(arcs.present), parents.astype(np.uint64) << np.uint64(32) | children
+        joined, left = (len(np.unique(ends[is_own[parents] & (states == state)])) for state in (PRESENT, GONE))
         made = sum(change.is_present for change in groups)
-        return ChangeSet(made, len(groups) - made, int((states == PRESENT).sum()), int((states == GONE).sum()))
-
-    changed = [
-        (ArcId(arcs.names[parent], arcs.names[child]), state != GONE, KINDS[kind])
+        return ChangeSet(made, len(groups) - made, joined, left)
+    # An arc that both ends leave comes twice.
+    changed = {
+        ArcId(arcs.names[parent], arcs.names[child]): (state != GONE, KINDS[kind])
         for parent, child, state, kind, _, _ in rows_of(arcs)
-    ]
-    return _of_arcs(context, groups, changed)
+    }
+    return _of_arcs(context, groups, [(arc, *found) for arc, found in changed.items()])
 
 
 def changes_of_known(context: ServerContext, known: KnownArc) -> ChangeSet:

@@ -30,6 +30,16 @@ def test_so_they_do_whatever_goes_wrong_for_a_while():
 @pytest.mark.parametrize(
     "seed",
     [
+        1487,  # both ends leave an arc that one of them joined by itself: the record of changes tells of it once
+    ],
+)
+def test_seeds_with_messages_that_failed_once(seed):
+    run_seed(seed, faults=True, messages=True)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
         25,  # a group of another server of which suspended arcs alone are known
         55,  # the home of a further target is away: what is below it here is behind that
         737,  # an exception, and nothing else, is behind suspended arcs

@@ -12,6 +12,7 @@ from namegraph.model.outcomes import Committed
 from namegraph.model.refusals import Reason
 from namegraph.model.rows import RequestId
 from namegraph.state.known_arcs import known_arc
+from namegraph.wire.codec import decode_outcome
 from namegraph.wire.message_parts import ArcId
 from namegraph.wire.update_messages import Commit, Done, Order
 from namegraph.wire.view_messages import Install, Open, Propose
@@ -224,6 +225,31 @@ def test_an_arc_that_is_being_joined_by_its_parents_home_is_not_told_to_be_left_
     scene.after_meeting(steps, [A], [B, C])
     answer = scene.ask(C, LeaveArc(*arc))
     scene.check(*(() if isinstance(answer, Committed) else (arc,)))
+
+
+@pytest.mark.parametrize(("above", "below"), [(A, C), (C, A)], ids=["names in order", "names in reverse"])
+def test_a_leave_that_waited_for_a_view_in_which_both_ends_are_is_not_undone(above, below):
+    """The child's end had joined the arc by itself, and knows it at a newer version than the home of its parent."""
+    arc, others, both_left = (G[above], G[below]), [B, below], 0
+    for steps in range(8, 28, 2):
+        scene = Scene()
+        scene.done(below, JoinArc(G[below], G[B]))
+        scene.done(above, JoinArc(*arc))
+        scene.part([above], others)
+        tickets = range(len(scene.commands), len(scene.commands) + 3)
+        asked = LeaveArc(*arc), JoinArc(*arc, ChildKind.GROUP, offline=True), LeaveArc(*arc)
+        for ticket, operation in zip(tickets, asked, strict=True):
+            scene.commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), (operation,))
+            scene.cluster.submit(below, scene.commands[ticket])
+        for _ in range(steps):
+            scene.cluster.take(scene.network.next())
+        before = len(scene.cluster.sent)
+        scene.meet([above], others)
+        commits = [sent.message for sent in scene.cluster.sent[before:] if isinstance(sent.message, Commit)]
+        both_left += any(len(decode_outcome(commit.outcome).arcs.present) == 2 for commit in commits)
+        assert isinstance(scene.cluster.answers[tickets[-1]], Committed)
+        scene.check((G[below], G[B]))
+    assert both_left
 
 
 def test_a_group_that_was_deleted_and_created_again_does_not_get_its_arcs_back(loop):
