@@ -35,7 +35,7 @@ from delivery.events import (
 from delivery.log import Log
 from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
 from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Position, TargetSet
-from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting, is_apart
+from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting, servers_apart
 from delivery.post import Post
 from delivery.reach import Reach
 from delivery.senders import Senders
@@ -65,6 +65,7 @@ from namegraph import (
     Reason,
     Records,
     RefusedError,
+    RemovePeer,
     Restored,
     ServerId,
     packed,
@@ -186,6 +187,8 @@ class DeliveryCore:
                     self.mailboxes.acknowledge((number, name), through, epoch=epoch)
             case PeerRestored(peer):
                 self._begin_again(peer)
+            case RemovePeer():
+                self._give_up_removed()
             case Restored(incarnation):
                 self.origin.incarnation = incarnation
                 for peer in self.origin.posted_to():
@@ -385,7 +388,7 @@ class DeliveryCore:
             len(audience),
             tuple(server for server in onward if server != self.server),
             parcel.round,
-            is_apart(parcel.targets, self._reach),
+            servers_apart(parcel.targets, self._reach),
             key in self._remembered,
         )
         self._letters.append(self.post.send_inline(sender, encode(confirm)))
@@ -422,6 +425,23 @@ class DeliveryCore:
         """The lanes to and from a server have begun again."""
         self._waiting.pop(peer, None)
         self._letters += self.origin.begin_again(peer)
+
+    def _give_up_removed(self) -> None:
+        """Servers that are not known any more are gone for good: nothing waits for them, and nothing of theirs waits.
+
+        What was logged last of each of their sequences stays, for nothing may come twice if they are back after all.
+        """
+        reach = self._reach
+        for server in sorted({*self.origin.posted_to(), *self.post.receivers()}):
+            if not reach.is_known(server):
+                for position in self.origin.removed(server):
+                    self.origin.give_up(position, server)
+                    self._go_on(position)
+        for server in [server for server in self._waiting if not reach.is_known(server)]:
+            # They keep what was not handled here.
+            del self._waiting[server]
+        for key in [key for key in self._remembered if not reach.is_known(key[0])]:
+            del self._remembered[key]
 
     # -- mailboxes
 

@@ -110,7 +110,8 @@ class Settled:
     servers: int | None
     """How many servers have some of them."""
     unreachable: tuple[ServerId, ...] = ()
-    """Servers that others name as further below, and that are not known at the origin. Sorted."""
+    """Servers that others name as further below and that are not known at the origin, or were removed before they had
+    it. Sorted."""
 
 
 @dataclass(frozen=True, slots=True)
