@@ -214,7 +214,8 @@ class Deliveries(Watcher):
     def _subscribe(self, process: NodeId, name: str) -> None:
         subscription = SubscriptionId(ServerId(subnet_of(process)), process, name)
         endpoint = self._endpoints.setdefault(subscription, _Endpoint(subscription))
-        if endpoint.is_open or endpoint.ticket in self._subscribing:
+        is_gone = subscription.server in self._cluster.gone
+        if endpoint.is_open or endpoint.ticket in self._subscribing or is_gone:
             return
         endpoint.ticket = self._new_ticket()
         self._subscribing[endpoint.ticket] = endpoint
@@ -468,7 +469,9 @@ class Deliveries(Watcher):
     def check(self) -> None:
         """All is at rest: endpoints read to the end, and the history is judged."""
         for endpoint in self._endpoints.values():
-            if endpoint.is_open and endpoint.subscription.server not in self._cluster.down:
+            if endpoint.subscription.server in self._cluster.gone:
+                self._end(endpoint)
+            elif endpoint.is_open and endpoint.subscription.server not in self._cluster.down:
                 self._hand(endpoint, at_most=1_000_000)
         violations = check(History.gathered(self._history), is_at_rest=True)
         if violations:
