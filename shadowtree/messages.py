@@ -27,7 +27,7 @@ class Sent:
     pending: tuple[str, ...] = ()
     """Servers below that have not confirmed it yet: each gets it when it is back."""
     unreachable: tuple[str, ...] = ()
-    """Servers that are said to be below, and that were never met."""
+    """Servers that are said to be below and do not get it: they were never met, or were removed before they had it."""
 
     @property
     def is_settled_everywhere(self) -> bool:
