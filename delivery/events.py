@@ -87,7 +87,28 @@ class Acknowledge:
     through: Position
 
 
-DeliveryEvent = Send | CloseParcels | OpenMailbox | CloseMailbox | Subscribe | Acknowledge
+@dataclass(frozen=True, slots=True)
+class ReplayDeadLetters:
+    """Post dead letters again to the servers that lack them. Answered `DeadLettersReplayed`."""
+
+    ticket: int
+    numbers: tuple[int, ...] | None
+    """None: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropDeadLetters:
+    """Forget dead letters. Answered `DeadLettersDropped`."""
+
+    ticket: int
+    numbers: tuple[int, ...] | None
+    """None: all of them."""
+
+
+Request = Send | OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters
+"""What a caller is answered."""
+
+DeliveryEvent = Request | CloseParcels | Acknowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +162,26 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLettersReplayed:
+    """Dead letters are under way to the servers that lack them, as far as these are known."""
+
+    ticket: int
+    replayed: int
+    """How many were posted."""
+    left: int
+    """How many were not, or not to all: a server that lacks them is not known, or too much is under way already."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersDropped:
+    """Dead letters are gone."""
+
+    ticket: int
+    dropped: int
+    """How many there were."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryRefused:
     """A command is refused, and nothing of it done."""
 
@@ -148,4 +189,13 @@ class DeliveryRefused:
     refusal: Refusal
 
 
-Answer = Accepted | Settled | MailboxOpened | MailboxClosed | Subscribed | DeliveryRefused
+Answer = (
+    Accepted
+    | Settled
+    | MailboxOpened
+    | MailboxClosed
+    | Subscribed
+    | DeadLettersReplayed
+    | DeadLettersDropped
+    | DeliveryRefused
+)

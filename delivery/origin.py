@@ -349,11 +349,14 @@ class Origin:
         """What callers are to be told of a parcel that nobody gets."""
         return [Settled(ticket, name, 0, 0) for ticket, name in _asked(parcel, together)]
 
-    def wait(self, ticket: int, name: str) -> list[Answer]:
-        """Let one more caller wait until a message is settled; what to tell at once, where it was settled before."""
+    def wait(self, ticket: int, name: str, lacking: tuple[ServerId, ...]) -> list[Answer]:
+        """Let one more caller wait until a message is settled; what to tell at once, where it was settled before.
+
+        `lacking`: the servers that are known to have been removed before they had it.
+        """
         position = self._position_of(name)
         if position is None:
-            return [Settled(ticket, name, None, None)]
+            return [Settled(ticket, name, None, None, lacking)]
         self._waiting.setdefault(position, []).append((ticket, name))
         return self.settle(position)[0]
 
@@ -431,12 +434,22 @@ class Origin:
                 self._parcels.touch(position)
         return [position for position, row in self._parcels.items() if server in row.posted and not row.is_settled]
 
-    def give_up(self, position: int, server: ServerId) -> None:
-        """Wait no longer until a server has a parcel. That it has not got it is told as of one that was never met."""
+    def give_up(self, position: int, server: ServerId) -> bytes | None:
+        """Wait no longer until a server has a parcel. That it has not got it is told as of one that was never met.
+
+        Returns the parcel, None where the server has got it.
+        """
         row = self._parcels[position]
-        if row.posted.pop(server) == UNCONFIRMED:
-            row.unknown = tuple(sorted({*row.unknown, server}))
         self._parcels.touch(position)
+        if row.posted.pop(server) != UNCONFIRMED:
+            return None
+        row.unknown = tuple(sorted({*row.unknown, server}))
+        return self._post.parcels[position]
+
+    def is_posted(self, position: int, server: ServerId) -> bool:
+        """Whether a parcel is not settled, and a server has got it or will."""
+        row = self._parcels.get(position)
+        return row is not None and server in row.posted
 
     def posted_to(self) -> list[ServerId]:
         """The servers to which anything was posted that is not settled; sorted."""

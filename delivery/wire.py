@@ -44,6 +44,9 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
     round: int = 0
     """Above 0: posted once more, to whom it was posted before, for those who were behind suspended arcs then. What
     comes of it is late."""
+    is_replayed: bool = False
+    """Posted again to a server that did not get it before, whatever that one has got of the sequence since. Its round
+    is above 0."""
 
     def message_id(self, index: int) -> str:
         """What names a message of this parcel, among all servers."""

@@ -71,6 +71,9 @@ class Servers:
         """Lose what is in memory, and connect again."""
         self.under_way = deque(one for one in self.under_way if server not in one[:2])
         self.start(server)
+        self._connect(server)
+
+    def _connect(self, server):
         self.meet(server)
         for other in self.disks:
             if other == server or other in self.gone:
@@ -192,3 +195,25 @@ class Servers:
             self.step(server, kind(ticket, subnet))
             self.run()
         return self.answers[ticket][-1]
+
+    def bring_back(self, server):
+        """One that was removed starts again, and operators add it at the others."""
+        self.gone.discard(server)
+        others = [other for other in self.disks if other != server]
+        self.held -= {pair for other in others for pair in ((server, other), (other, server))}
+        self._waiting = deque(one for one in self._waiting if server not in one[:2])
+        self.start(server)
+        for other in others:
+            if not self.servers[other].has_met(server):
+                self.step(other, AddPeer(self.ticket(), Subnet(server), f"{server}:7400"))
+            self.step(other, PeerMet(server, (Subnet(server),)))
+        self._connect(server)
+        self.run()
+
+    def parcels_of(self, process):
+        """The parcels that the log has for a mailbox, in order."""
+        server = ServerId(process.partition("@")[2])
+        core, log = self.servers[server].delivery, self.disks[server].log
+        number = core.mailboxes.numbers[NodeId(process)]
+        entries = [log[position] for position in sorted(log)]
+        return [decode_stored(one.encoded) for one in entries if number in core.audiences.bitmap(one.audience)]
