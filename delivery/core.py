@@ -16,17 +16,23 @@ from msgspec import Struct, structs
 from pyroaring import BitMap
 
 from delivery.audiences import Audiences
+from delivery.dead_letters import DeadLetters
 from delivery.events import (
     Accepted,
     Acknowledge,
     Answer,
     CloseMailbox,
     CloseParcels,
+    DeadLettersDropped,
+    DeadLettersReplayed,
     DeliveryEvent,
     DeliveryRefused,
+    DropDeadLetters,
     MailboxClosed,
     MailboxOpened,
     OpenMailbox,
+    ReplayDeadLetters,
+    Request,
     Send,
     SendAll,
     Start,
@@ -36,7 +42,7 @@ from delivery.events import (
 from delivery.log import Log
 from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
 from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Position, TargetSet
-from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting, is_apart
+from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting, servers_apart
 from delivery.post import Post
 from delivery.reach import Reach
 from delivery.senders import Senders
@@ -66,6 +72,7 @@ from namegraph import (
     Reason,
     Records,
     RefusedError,
+    RemovePeer,
     Restored,
     ServerId,
     packed,
@@ -120,6 +127,7 @@ class DeliveryCore:
         self.mailboxes = Mailboxes(durable)
         self.origin = Origin(durable, server, self.post)
         self.senders = Senders(durable)
+        self.dead_letters = DeadLetters(durable)
         self.reach: Reach | None = None
         """Set before the first step."""
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
@@ -175,7 +183,7 @@ class DeliveryCore:
 
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
-            case Send() | OpenMailbox() | CloseMailbox() | Subscribe():
+            case Send() | OpenMailbox() | CloseMailbox() | Subscribe() | ReplayDeadLetters() | DropDeadLetters():
                 self._answer(event)
             case SendAll(sends):
                 for send in sends:
@@ -187,21 +195,23 @@ class DeliveryCore:
                     self.mailboxes.acknowledge((number, name), through, epoch=epoch)
             case PeerRestored(peer):
                 self._begin_again(peer)
+            case RemovePeer():
+                self._give_up_removed()
             case Restored(incarnation):
                 self.origin.incarnation = incarnation
-                for peer in self.origin.posted_to():
+                for peer in sorted({*self.origin.posted_to(), *self.dead_letters.replayed_to()}):
                     self._begin_again(peer)
                 self._waiting.clear()
             case _:
                 pass
 
-    def _answer(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> None:
+    def _answer(self, event: Request) -> None:
         try:
             self._carry_out(event)
         except RefusedError as error:
             self._answers.append(DeliveryRefused(event.ticket, error.refusal))
 
-    def _carry_out(self, event: Send | OpenMailbox | CloseMailbox | Subscribe) -> None:
+    def _carry_out(self, event: Request) -> None:
         match event:
             case Send():
                 self._send(event)
@@ -215,6 +225,10 @@ class DeliveryCore:
                 self._answers.append(MailboxClosed(ticket))
             case Subscribe():
                 self._subscribe(event)
+            case ReplayDeadLetters():
+                self._replay(event)
+            case DropDeadLetters(ticket, numbers):
+                self._answers.append(DeadLettersDropped(ticket, self.dead_letters.drop(numbers)))
 
     # -- sending
 
@@ -231,7 +245,7 @@ class DeliveryCore:
         if first is not None:
             self._answers.append(Accepted(send.ticket, first, is_repeated=True))
             if send.wants_settled:
-                self._answers += self.origin.wait(send.ticket, first)
+                self._answers += self.origin.wait(send.ticket, first, self.dead_letters.lacking(first))
             return
         self._require_possible(send)
         waiting = self.origin.take(send)
@@ -392,7 +406,7 @@ class DeliveryCore:
             len(audience),
             tuple(server for server in onward if server != self.server),
             parcel.round,
-            is_apart(parcel.targets, self._reach),
+            servers_apart(parcel.targets, self._reach),
             key in self._remembered,
         )
         self._letters.append(self.post.send_inline(sender, encode(confirm)))
@@ -401,12 +415,16 @@ class DeliveryCore:
         """Log a parcel, unless it was; returns who gets it."""
         audience = self.audience(parcel.targets)
         heard = self._heard.get(key[:2])
-        # Posted again after the lane began anew.
-        if heard is not None and heard.incarnation == parcel.incarnation and parcel.first_serial <= heard.first_serial:
+        is_behind = (
+            heard is not None and heard.incarnation == parcel.incarnation and parcel.first_serial <= heard.first_serial
+        )
+        if is_behind and not parcel.is_replayed:
+            # Posted again after the lane began anew.
             return audience
         if audience:
             self._append(audience, encoded)
-            self._heard[key[:2]] = _HeardRow(parcel.incarnation, parcel.first_serial)
+            if not is_behind:
+                self._heard[key[:2]] = _HeardRow(parcel.incarnation, parcel.first_serial)
         if self._reach.is_parted():
             self._remembered[key] = self.audiences.number_of(audience)
         return audience
@@ -418,8 +436,12 @@ class DeliveryCore:
         return audience
 
     def _confirmed(self, sender: ServerId, confirm: Confirm) -> None:
+        was_lacking = self.dead_letters.confirmed(sender, confirm)
         is_ours, position, letters = self.origin.confirm(sender, confirm, self._reach)
-        if not is_ours:
+        if was_lacking and confirm.is_remembered:
+            over = Over(confirm.sequence, confirm.incarnation, confirm.first_serial)
+            self._letters.append(self.post.send_inline(sender, encode(over)))
+        if not is_ours and not was_lacking:
             self.post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
         self._letters += letters
         if position is not None:
@@ -428,7 +450,38 @@ class DeliveryCore:
     def _begin_again(self, peer: ServerId) -> None:
         """The lanes to and from a server have begun again."""
         self._waiting.pop(peer, None)
+        self.dead_letters.begin_again(peer)
         self._letters += self.origin.begin_again(peer)
+
+    def _give_up_removed(self) -> None:
+        """Servers that are not known any more are gone for good: nothing waits for them, and nothing of theirs waits.
+
+        What was logged last of each of their sequences stays, for nothing may come twice if they are back after all.
+        """
+        reach = self._reach
+        for server in sorted({*self.origin.posted_to(), *self.post.receivers()}):
+            if not reach.is_known(server):
+                self.dead_letters.begin_again(server)
+                for position in self.origin.removed(server):
+                    undelivered = self.origin.give_up(position, server)
+                    if undelivered is not None:
+                        self.dead_letters.add(position, undelivered, server)
+                    self._go_on(position)
+        for server in [server for server in self._waiting if not reach.is_known(server)]:
+            # They keep what was not handled here.
+            del self._waiting[server]
+        for key in [key for key in self._remembered if not reach.is_known(key[0])]:
+            del self._remembered[key]
+
+    def _replay(self, event: ReplayDeadLetters) -> None:
+        def may_post(server: ServerId, position: int) -> bool:
+            return self._reach.is_known(server) and not self.origin.is_posted(position, server)
+
+        posts, left = self.dead_letters.replay(event.numbers, may_post)
+        for parcel, servers in posts:
+            encoded = encode(parcel)
+            self._letters += [self.post.send_inline(server, encoded) for server in servers]
+        self._answers.append(DeadLettersReplayed(event.ticket, len(posts), left))
 
     # -- mailboxes
 

@@ -94,7 +94,30 @@ class Acknowledge:
     through: Position
 
 
-DeliveryEvent = Send | SendAll | CloseParcels | OpenMailbox | CloseMailbox | Subscribe | Acknowledge
+@dataclass(frozen=True, slots=True)
+class ReplayDeadLetters:
+    """Post dead letters again to the servers that lack them. Answered `DeadLettersReplayed`."""
+
+    ticket: int
+    numbers: tuple[int, ...] | None
+    """None: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropDeadLetters:
+    """Forget dead letters. Answered `DeadLettersDropped`."""
+
+    ticket: int
+    numbers: tuple[int, ...] | None
+    """None: all of them."""
+
+
+OwnRequest = OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters
+"""What a caller is answered, and a step takes by itself."""
+
+Request = Send | OwnRequest
+
+DeliveryEvent = Request | SendAll | CloseParcels | Acknowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +140,8 @@ class Settled:
     servers: int | None
     """How many servers have some of them."""
     unreachable: tuple[ServerId, ...] = ()
-    """Servers that others name as further below, and that are not known at the origin. Sorted."""
+    """Servers that others name as further below and that are not known at the origin, or were removed before they had
+    it. Sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +171,26 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLettersReplayed:
+    """Dead letters are under way to the servers that lack them, as far as these are known."""
+
+    ticket: int
+    replayed: int
+    """How many were posted."""
+    left: int
+    """How many were not, or not to all: a server that lacks them is not known, or too much is under way already."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersDropped:
+    """Dead letters are gone."""
+
+    ticket: int
+    dropped: int
+    """How many there were."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryRefused:
     """A command is refused, and nothing of it done."""
 
@@ -154,4 +198,13 @@ class DeliveryRefused:
     refusal: Refusal
 
 
-Answer = Accepted | Settled | MailboxOpened | MailboxClosed | Subscribed | DeliveryRefused
+Answer = (
+    Accepted
+    | Settled
+    | MailboxOpened
+    | MailboxClosed
+    | Subscribed
+    | DeadLettersReplayed
+    | DeadLettersDropped
+    | DeliveryRefused
+)

@@ -48,6 +48,8 @@ OPEN_BYTES_LIMIT = 8 * 1024 * 1024
 
 
 UNCONFIRMED = -1
+UNCONFIRMED_AGAIN = -2
+"""It has the parcel, and has not confirmed it in this round yet."""
 
 
 class _SequenceRow(Struct, array_like=True):
@@ -82,9 +84,9 @@ class _ParcelRow(Struct, array_like=True):
     mailboxes: int
     """How many these are."""
     posted: dict[ServerId, int]
-    """To whom it was posted, with how many get it there; `UNCONFIRMED` where that one has not said so yet."""
+    """To whom it was posted, with how many get it there; negative where that one has not said so yet."""
     unknown: tuple[ServerId, ...] = ()
-    """Servers that others name as further below, and that are not known here. Sorted."""
+    """Servers that others name as further below and that are not known here, or not any more. Sorted."""
     round: int = 0
     """How often it was posted once more."""
     is_apart: bool = False
@@ -95,7 +97,7 @@ class _ParcelRow(Struct, array_like=True):
     @property
     def is_confirmed(self) -> bool:
         """Whether all to whom it was posted have confirmed it in this round."""
-        return UNCONFIRMED not in self.posted.values()
+        return all(count >= 0 for count in self.posted.values())
 
     @property
     def is_settled(self) -> bool:
@@ -106,7 +108,7 @@ class _ParcelRow(Struct, array_like=True):
     def progress(self) -> Progress:
         """How far it is."""
         served = [count for count in (self.mailboxes, *self.posted.values()) if count > 0]
-        pending = sorted(server for server, count in self.posted.items() if count == UNCONFIRMED)
+        pending = sorted(server for server, count in self.posted.items() if count < 0)
         return Progress(sum(served), len(served), tuple(pending))
 
 
@@ -220,7 +222,8 @@ class Origin:
             server = pending.pop(0)
             if server not in found and server != self._server:
                 found[server] = None
-                pending += sequence.onward.get(server, ())
+                # Those that are not known here will be named again, if that is still so.
+                pending += filter(reach.is_known, sequence.onward.get(server, ()))
         return list(found)
 
     def begin(
@@ -270,6 +273,7 @@ class Origin:
             for server in known:
                 if server not in row.posted:
                     row.posted[server] = UNCONFIRMED
+                    row.unknown = tuple(other for other in row.unknown if other != server)
                     self._parcels.touch(position)
                     leaving.append(self._posted(server, position))
             if not set(unknown) <= set(row.unknown):
@@ -300,9 +304,10 @@ class Origin:
         row = self._parcels[position]
         if sender not in row.posted:
             return False, None, []
-        if row.posted[sender] == UNCONFIRMED and confirm.round == row.round:
+        if row.posted[sender] < 0 and confirm.round == row.round:
             row.posted[sender] = confirm.mailboxes
-            row.is_apart |= confirm.is_apart
+            # A server that was removed here is waited for by nobody here, whatever others still have of it.
+            row.is_apart |= any(map(reach.is_known, confirm.apart))
             if confirm.is_remembered:
                 row.remembering = tuple(sorted({*row.remembering, sender}))
             self._parcels.touch(position)
@@ -325,7 +330,7 @@ class Origin:
         row.round, row.is_apart = parcel.round, is_apart(parcel.targets, reach)
         row.audience, row.mailboxes = audience, mailboxes
         below = [server for server in self._own_onward(parcel.targets, reach) if reach.is_known(server)]
-        row.posted = dict.fromkeys((*row.posted, *below), UNCONFIRMED)
+        row.posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(row.posted, UNCONFIRMED_AGAIN)
         self._parcels.touch(position)
         encoded = encode(parcel)
         return [self._post.send_inline(server, encoded) for server in row.posted]
@@ -344,11 +349,14 @@ class Origin:
         """What callers are to be told of a parcel that nobody gets."""
         return [Settled(ticket, name, 0, 0) for ticket, name in _asked(parcel, together)]
 
-    def wait(self, ticket: int, name: str) -> list[Answer]:
-        """Let one more caller wait until a message is settled; what to tell at once, where it was settled before."""
+    def wait(self, ticket: int, name: str, lacking: tuple[ServerId, ...]) -> list[Answer]:
+        """Let one more caller wait until a message is settled; what to tell at once, where it was settled before.
+
+        `lacking`: the servers that are known to have been removed before they had it.
+        """
         position = self._position_of(name)
         if position is None:
-            return [Settled(ticket, name, None, None)]
+            return [Settled(ticket, name, None, None, lacking)]
         self._waiting.setdefault(position, []).append((ticket, name))
         return self.settle(position)[0]
 
@@ -364,7 +372,7 @@ class Origin:
         """
         found: Counter[ServerId] = Counter()
         for row in list(self._parcels.values()):
-            found.update(server for server, count in list(row.posted.items()) if count == UNCONFIRMED)
+            found.update(server for server, count in list(row.posted.items()) if count < 0)
         return dict(sorted(found.items()))
 
     @property
@@ -411,6 +419,38 @@ class Origin:
             for position in [position for position in held if position not in self._parcels and position not in needed]:
                 self.backlog_bytes -= len(held.pop(position))
 
+    def removed(self, server: ServerId) -> list[int]:
+        """A server is not known any more; returns the positions of the parcels that are to be given up for it."""
+        self._post.blank_parcels(server)
+        for sequence in self._sequences.values():
+            sequence.onward = {
+                teller: tuple(told for told in onward if told != server)
+                for teller, onward in sequence.onward.items()
+                if teller != server
+            }
+        for position, row in self._parcels.items():
+            if server in row.remembering:
+                row.remembering = tuple(other for other in row.remembering if other != server)
+                self._parcels.touch(position)
+        return [position for position, row in self._parcels.items() if server in row.posted and not row.is_settled]
+
+    def give_up(self, position: int, server: ServerId) -> bytes | None:
+        """Wait no longer until a server has a parcel. That it has not got it is told as of one that was never met.
+
+        Returns the parcel, None where the server has got it.
+        """
+        row = self._parcels[position]
+        self._parcels.touch(position)
+        if row.posted.pop(server) != UNCONFIRMED:
+            return None
+        row.unknown = tuple(sorted({*row.unknown, server}))
+        return self._post.parcels[position]
+
+    def is_posted(self, position: int, server: ServerId) -> bool:
+        """Whether a parcel is not settled, and a server has got it or will."""
+        row = self._parcels.get(position)
+        return row is not None and server in row.posted
+
     def posted_to(self) -> list[ServerId]:
         """The servers to which anything was posted that is not settled; sorted."""
         return sorted({server for row in self._parcels.values() for server in row.posted})
@@ -431,10 +471,13 @@ def is_apart(targets: TargetSet, reach: Reach) -> bool:
 
     An arc may stay suspended within a view, because an end of it cannot have it, or was not asked yet.
     """
-    if not reach.is_steady():
-        return True
+    return not reach.is_steady() or bool(servers_apart(targets, reach))
+
+
+def servers_apart(targets: TargetSet, reach: Reach) -> tuple[ServerId, ...]:
+    """The servers at either end of suspended arcs below some targets that may join them some time; sorted."""
     apart = {server for target in targets for server in reach.below(target.name).apart}
-    return any(reach.is_known(server) and not reach.is_settled_with(server) for server in apart)
+    return tuple(sorted(server for server in apart if reach.is_known(server) and not reach.is_settled_with(server)))
 
 
 def _asked(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:

@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from delivery.wire import Over, Parcel, decode_stored_post, encode
 from namegraph import Channels, DurableState, Lane, PeerLetter, ServerId
 
 _PARCEL, _INLINE = b"p", b"i"
+
+_BLANK = _INLINE + encode(Over(0, 0, 0))
+"""Says nothing, for no sequence has the number 0. It keeps the numbers of a lane without a gap."""
 
 
 class Post(Channels):
@@ -35,6 +39,17 @@ class Post(Channels):
     def kept(self, receiver: ServerId, *, after: int = 0) -> Iterator[PeerLetter]:
         """As of any channel; parcels are whole."""
         return map(self._whole, super().kept(receiver, after=after))
+
+    def receivers(self) -> set[ServerId]:
+        """The servers for which anything is kept."""
+        return {receiver for receiver, _ in self._outbox}
+
+    def blank_parcels(self, receiver: ServerId) -> None:
+        """Keep no parcel for a server; what else was posted to it keeps its number, should it ever be there again."""
+        for letter in super().kept(receiver):
+            kind, rest = letter.encoded[:1], letter.encoded[1:]
+            if kind == _PARCEL or isinstance(decode_stored_post(rest), Parcel):
+                self._outbox[receiver, letter.number] = _BLANK
 
     def positions_kept(self) -> set[int]:
         """The parcels that some lane still refers to."""

@@ -44,6 +44,9 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
     round: int = 0
     """Above 0: posted once more, to whom it was posted before, for those who were behind suspended arcs then. What
     comes of it is late."""
+    is_replayed: bool = False
+    """Posted again to a server that did not get it before, whatever that one has got of the sequence since. Its round
+    is above 0."""
 
     def message_id(self, index: int) -> str:
         """What names a message of this parcel, among all servers."""
@@ -62,8 +65,8 @@ class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
     """Servers further below, as the graph here says; those behind suspended arcs too."""
     round: int = 0
     """That of the parcel."""
-    is_apart: bool = False
-    """Whether something below its targets is behind suspended arcs, as the graph here says."""
+    apart: tuple[ServerId, ...] = ()
+    """Of `onward`, those that are out of reach, behind suspended arcs below its targets, as the graph here says."""
     is_remembered: bool = False
     """Whether it is remembered here who got it: until `Over`."""
 
@@ -104,14 +107,22 @@ def decode(encoded: bytes) -> PostMessage:
         raise NotAPostError("an impossible number")
     if isinstance(message, Parcel):
         _require_possible(message)
-    elif isinstance(message, Confirm) and (len(message.onward) > ONWARD_LIMIT or message.mailboxes < 0):
+    elif isinstance(message, Confirm) and (
+        max(len(message.onward), len(message.apart)) > ONWARD_LIMIT or message.mailboxes < 0
+    ):
         raise NotAPostError("an impossible confirmation")
+    return message
+
+
+def decode_stored_post(encoded: bytes) -> PostMessage:
+    """What this server itself has posted."""
+    message: PostMessage = _DECODER.decode(encoded)
     return message
 
 
 def decode_stored(encoded: bytes) -> Parcel:
     """A parcel of this server's own log."""
-    parcel: PostMessage = _DECODER.decode(encoded)
+    parcel = decode_stored_post(encoded)
     assert isinstance(parcel, Parcel)
     return parcel
 

@@ -2,7 +2,8 @@
 
 of the home of a process   Subscribe, OpenMailbox, CloseMailbox
 of the home of each message's first target   Send: one stream may have messages for many homes
-of the server of a subnet, or of the one that is asked   ListMailboxes
+of the server of a subnet, or of the one that is asked   ListMailboxes, ListDeadLetters, ReplayDeadLetters,
+                                                         DropDeadLetters
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from contextlib import aclosing
 from namegraph import CoreQueries, Reason, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context, Handler, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
+from nameserver.deliveries.dead_letter_calls import DeadLetterCalls
 from nameserver.deliveries.endpoints import Endpoints
 from nameserver.deliveries.log_tail import LogTail
 from nameserver.deliveries.machine import DeliveryMachine
@@ -50,12 +52,19 @@ def delivery_service_handlers(
     open_mailbox = homes.unary("OpenMailbox", _process, mailboxes.open_mailbox, changes=True)
     close_mailbox = homes.unary("CloseMailbox", _process, mailboxes.close_mailbox, changes=True)
     list_mailboxes = homes.unary("ListMailboxes", _subnet, mailboxes.list_mailboxes, changes=False)
+    dead_letters = DeadLetterCalls(machine=machine, routing=routing)
+    list_dead = homes.unary("ListDeadLetters", _subnet, dead_letters.list_dead_letters, changes=False)
+    replay = homes.unary("ReplayDeadLetters", _subnet, dead_letters.replay, changes=True)
+    drop = homes.unary("DropDeadLetters", _subnet, dead_letters.drop, changes=True)
     return {
         "Send": conversation_call(sends.send, messages.SendRequest),
         "Subscribe": conversation_call(anywhere.subscribe, messages.SubscribeRequest),
         "OpenMailbox": unary_call(open_mailbox, messages.OpenMailboxRequest),
         "CloseMailbox": unary_call(close_mailbox, messages.CloseMailboxRequest),
         "ListMailboxes": unary_call(list_mailboxes, messages.ListMailboxesRequest),
+        "ListDeadLetters": unary_call(list_dead, messages.ListDeadLettersRequest),
+        "ReplayDeadLetters": unary_call(replay, messages.ReplayDeadLettersRequest),
+        "DropDeadLetters": unary_call(drop, messages.DropDeadLettersRequest),
     }
 
 
@@ -126,5 +135,10 @@ def _process(request: messages.OpenMailboxRequest | messages.CloseMailboxRequest
     return request.process
 
 
-def _subnet(request: messages.ListMailboxesRequest) -> str:
+def _subnet(
+    request: messages.ListMailboxesRequest
+    | messages.ListDeadLettersRequest
+    | messages.ReplayDeadLettersRequest
+    | messages.DropDeadLettersRequest,
+) -> str:
     return request.subnet

@@ -44,8 +44,11 @@ if TYPE_CHECKING:
     from shadowtree.errors import Unavailable as Unavailable
     from shadowtree.errors import UnknownSubnet as UnknownSubnet
     from shadowtree.errors import WrongKind as WrongKind
+    from shadowtree.messages import DeadLetter as DeadLetter
+    from shadowtree.messages import DeadLetters as DeadLetters
     from shadowtree.messages import Mailbox as Mailbox
     from shadowtree.messages import Message as Message
+    from shadowtree.messages import Replayed as Replayed
     from shadowtree.messages import Sent as Sent
     from shadowtree.messages import Subscription as Subscription
     from shadowtree.results import Change as Change
@@ -108,7 +111,7 @@ _PUBLIC_NAMES = {
         "UnknownSubnet",
         "WrongKind",
     ),
-    "shadowtree.messages": ("Mailbox", "Message", "Sent", "Subscription"),
+    "shadowtree.messages": ("DeadLetter", "DeadLetters", "Mailbox", "Message", "Replayed", "Sent", "Subscription"),
     "shadowtree.results": (
         "Change",
         "Check",

@@ -27,7 +27,7 @@ class Sent:
     pending: tuple[str, ...] = ()
     """Servers below that have not confirmed it yet: each gets it when it is back."""
     unreachable: tuple[str, ...] = ()
-    """Servers that are said to be below, and that were never met."""
+    """Servers that are said to be below and do not get it: they were never met, or were removed before they had it."""
 
     @property
     def is_settled_everywhere(self) -> bool:
@@ -86,3 +86,49 @@ class Mailbox:
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self.subscriptions)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Consecutive messages of one sequence that some servers did not get."""
+
+    number: int
+    """Names it at the server that keeps it."""
+    id: MessageId
+    """Of the first of its messages; the others have the serials that follow."""
+    messages: int
+    """How many there are."""
+    bytes: int
+    group: GroupId
+    """The group, or process, that they were addressed to: their first target."""
+    reason: str
+    """`server removed`; empty where this version does not know it."""
+    servers: tuple[str, ...]
+    """Which lack them."""
+    replayed_to: tuple[str, ...] = ()
+    """Of these, the ones to which they are under way again."""
+    sent_at: str = ""
+    """When the first of them was accepted, as of a `Message`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The dead letters of one server, the oldest first; iterates over them."""
+
+    server: str
+    dead_letters: tuple[DeadLetter, ...]
+    messages_lost: int
+    """Messages, since the beginning, for whose dead letters there was no room."""
+
+    def __iter__(self) -> Iterator[DeadLetter]:
+        return iter(self.dead_letters)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What became of dead letters that were to be sent again."""
+
+    replayed: int
+    """How many are under way now that were not."""
+    left: int
+    """How many are not, or not to all servers that lack them: these are not there, or too many are under way."""

@@ -297,6 +297,8 @@ class SeedRun:
         troubles.submit_burst()
         never_back.lose()
         submit_burst(chance, cluster, population, self._arcs, updates=chance.randint(2, 12))
+        if self._deliveries is not None:
+            self._deliveries.submit_burst()
         cluster.run(self._watch)
         troubles.check_over()
         troubled = set(cluster.answers)
@@ -314,7 +316,13 @@ class SeedRun:
             if in_doubt.isdisjoint(names_in(population.commands[ticket].operations)):
                 raise InvariantViolatedError(f"an update of the others was refused: {answer.message}")
         troubles.tally["servers that were gone"] += 1
-        if never_back.is_back_at_last:
+        if not never_back.is_back_at_last:
+            state = self._compare_without(never_back)
+            never_back.retire(self._watch)
+            never_back.check(state)
+            if self._deliveries is not None:
+                self._deliveries.check(TrueGraph(never_back.arcs_without(state.arcs)))
+        else:
             troubles.tally["servers that were back"] += 1
             troubles.end_now()
             cluster.bring_back(never_back.server)

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 from pyroaring import BitMap
 
-from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, SendAll, Settled, Subscribe
+from delivery.dead_letters import DeadLetter
+from delivery.events import Acknowledge, Answer, OwnRequest, Send, SendAll, Settled
 from delivery.server import Server
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.deliveries.machine import MailboxState, Progress
@@ -62,7 +63,7 @@ class Desk:
 
     # -- what calls ask for
 
-    def carry_out_delivery(self, event: OpenMailbox | CloseMailbox | Subscribe) -> asyncio.Future[Answer]:
+    def carry_out_delivery(self, event: OwnRequest) -> asyncio.Future[Answer]:
         """Take the event at once; done with its first answer when that is durable.
 
         Raises `RefusedError`, here or from the future, where nothing can be made durable, or the server is to end.
@@ -139,6 +140,15 @@ class Desk:
         first = bisect_right(names, process)
         found = [self.mailbox_of(name) for name in names[first : first + limit]]
         return [state for state in found if state is not None]
+
+    def dead_letters_after(self, number: int, limit: int) -> Sequence[DeadLetter]:
+        """The dead letters with higher numbers, sorted, so many at most."""
+        return self._core.delivery.dead_letters.after(number, limit)
+
+    @property
+    def dead_messages_lost(self) -> int:
+        """How many messages were in dead letters for which there was no room."""
+        return self._core.delivery.dead_letters.messages_lost
 
     def next_logged(self) -> asyncio.Future[None]:
         """Done once more of the log is durable, or none will be."""

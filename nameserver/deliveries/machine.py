@@ -9,7 +9,8 @@ from typing import NamedTuple, Protocol
 
 from pyroaring import BitMap
 
-from delivery.events import Acknowledge, Answer, CloseMailbox, OpenMailbox, Send, Settled, Subscribe
+from delivery.dead_letters import DeadLetter
+from delivery.events import Acknowledge, Answer, OwnRequest, Send, Settled
 from delivery.model import Position
 from namegraph import LogRecord, NodeId, RefusedError, ServerId
 
@@ -48,11 +49,11 @@ class DeliveryMachine(Protocol):
     def new_ticket(self) -> int:
         """A number for one event, never used again."""
 
-    def carry_out_delivery(self, event: OpenMailbox | CloseMailbox | Subscribe) -> asyncio.Future[Answer]:
+    def carry_out_delivery(self, event: OwnRequest) -> asyncio.Future[Answer]:
         """Take the event at once; done with its first answer when that is durable.
 
-        Its result is `MailboxOpened`, `MailboxClosed`, `Subscribed` or `DeliveryRefused`. Raises `RefusedError`, here
-        or from the future, where nothing can be made durable, or the server is about to end.
+        Its result is what the event says, or `DeliveryRefused`. Raises `RefusedError`, here or from the future, where
+        nothing can be made durable, or the server is about to end.
         """
 
     def send_all(self, sends: Sequence[Send]) -> Sequence[asyncio.Future[Answer]]:
@@ -84,6 +85,13 @@ class DeliveryMachine(Protocol):
 
     def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
         """The mailboxes whose processes sort after a text, sorted, so many at most."""
+
+    def dead_letters_after(self, number: int, limit: int) -> Sequence[DeadLetter]:
+        """The dead letters with higher numbers, sorted, so many at most."""
+
+    @property
+    def dead_messages_lost(self) -> int:
+        """How many messages were in dead letters for which there was no room."""
 
     @property
     def logged(self) -> int:

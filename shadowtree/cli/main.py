@@ -48,6 +48,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "send": _Command("send", "Send messages to everybody in a group."),
     "listen": _Command("listen", "Print the messages that reach a process."),
     "mailbox": _Command("mailbox", "Say for whom messages are kept."),
+    "dead-letters": _Command("dead_letters", "What could not be delivered: list, send again, forget."),
     "validate": _Command("validate", "Run a file of steps and expectations."),
     "audit": _Command("audit", "Have all that the servers hold judged offline."),
     "simulate": _Command("simulate", "Run many name servers under a seed and check them."),

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import grpc
 import grpc.aio
@@ -27,7 +27,7 @@ from shadowtree.client.messages.async_streams import Listener, Sender, Way
 from shadowtree.client.messages.listening import Listening
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
 from shadowtree.errors import ShadowtreeError
-from shadowtree.messages import Mailbox, Sent
+from shadowtree.messages import DeadLetter, DeadLetters, Mailbox, Replayed, Sent
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
@@ -621,6 +621,37 @@ class Client:
             token = page.next_page_token
             if not token:
                 return
+
+    async def dead_letters(self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None) -> DeadLetters:
+        """Give what the server that owns `subnet`, or else the server asked, could not deliver; the oldest first."""
+        token, limit = "", self._limit(timeout, otherwise=math.inf)
+        found: list[DeadLetter] = []
+        while True:
+            page = await self._call_within(delivery_calls.list_dead_letters(subnet, token), limit)
+            found += map(delivery_calls.read_dead_letter, page.dead_letters)
+            token = page.next_page_token
+            if not token:
+                return DeadLetters(page.server, tuple(found), page.messages_lost)
+
+    async def replay(
+        self,
+        numbers: Iterable[int] | Literal["all"],
+        *,
+        subnet: SubnetName | None = None,
+        timeout: Seconds | None = None,
+    ) -> Replayed:
+        """Send dead letters by their numbers to the servers that lack them. May be repeated: none is sent twice."""
+        return await self._call(delivery_calls.replay(numbers, subnet), timeout)
+
+    async def drop(
+        self,
+        numbers: Iterable[int] | Literal["all"],
+        *,
+        subnet: SubnetName | None = None,
+        timeout: Seconds | None = None,
+    ) -> int:
+        """Forget dead letters by their numbers; returns how many there were."""
+        return await self._call(delivery_calls.drop(numbers, subnet), timeout)
 
     # -- how calls are carried out
 

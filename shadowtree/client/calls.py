@@ -299,6 +299,9 @@ DELIVERY_METHODS: Final = frozenset(
         "OpenMailbox",
         "CloseMailbox",
         "ListMailboxes",
+        "ListDeadLetters",
+        "ReplayDeadLetters",
+        "DropDeadLetters",
     }
 )
 """Those of the DeliveryService; all that are of neither are of the NameService."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import grpc
 
@@ -25,7 +25,7 @@ from shadowtree.client.messages.listening import Listening
 from shadowtree.client.messages.sync_streams import Listener, Sender, Way
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
 from shadowtree.errors import ShadowtreeError
-from shadowtree.messages import Mailbox, Sent
+from shadowtree.messages import DeadLetter, DeadLetters, Mailbox, Replayed, Sent
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
@@ -611,6 +611,37 @@ class Client:
             token = page.next_page_token
             if not token:
                 return
+
+    def dead_letters(self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None) -> DeadLetters:
+        """Give what the server that owns `subnet`, or else the server asked, could not deliver; the oldest first."""
+        token, limit = "", self._limit(timeout, otherwise=math.inf)
+        found: list[DeadLetter] = []
+        while True:
+            page = self._call_within(delivery_calls.list_dead_letters(subnet, token), limit)
+            found += map(delivery_calls.read_dead_letter, page.dead_letters)
+            token = page.next_page_token
+            if not token:
+                return DeadLetters(page.server, tuple(found), page.messages_lost)
+
+    def replay(
+        self,
+        numbers: Iterable[int] | Literal["all"],
+        *,
+        subnet: SubnetName | None = None,
+        timeout: Seconds | None = None,
+    ) -> Replayed:
+        """Send dead letters by their numbers to the servers that lack them. May be repeated: none is sent twice."""
+        return self._call(delivery_calls.replay(numbers, subnet), timeout)
+
+    def drop(
+        self,
+        numbers: Iterable[int] | Literal["all"],
+        *,
+        subnet: SubnetName | None = None,
+        timeout: Seconds | None = None,
+    ) -> int:
+        """Forget dead letters by their numbers; returns how many there were."""
+        return self._call(delivery_calls.drop(numbers, subnet), timeout)
 
     # -- how calls are carried out
 

@@ -231,3 +231,87 @@ class ListMailboxesResponse(_message.Message):
     mailboxes: _containers.RepeatedCompositeFieldContainer[Mailbox]
     next_page_token: str
     def __init__(self, mailboxes: _Optional[_Iterable[_Union[Mailbox, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class DeadLetter(_message.Message):
+    __slots__ = ("number", "id", "messages", "bytes", "group", "reason", "servers", "replayed_to", "sent_at_ms")
+    class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        REASON_UNSPECIFIED: _ClassVar[DeadLetter.Reason]
+        REASON_SERVER_REMOVED: _ClassVar[DeadLetter.Reason]
+    REASON_UNSPECIFIED: DeadLetter.Reason
+    REASON_SERVER_REMOVED: DeadLetter.Reason
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SERVERS_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_TO_FIELD_NUMBER: _ClassVar[int]
+    SENT_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    id: str
+    messages: int
+    bytes: int
+    group: str
+    reason: DeadLetter.Reason
+    servers: _containers.RepeatedScalarFieldContainer[str]
+    replayed_to: _containers.RepeatedScalarFieldContainer[str]
+    sent_at_ms: int
+    def __init__(self, number: _Optional[int] = ..., id: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., group: _Optional[str] = ..., reason: _Optional[_Union[DeadLetter.Reason, str]] = ..., servers: _Optional[_Iterable[str]] = ..., replayed_to: _Optional[_Iterable[str]] = ..., sent_at_ms: _Optional[int] = ...) -> None: ...
+
+class ListDeadLettersRequest(_message.Message):
+    __slots__ = ("subnet", "page_size", "page_token")
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    page_size: int
+    page_token: str
+    def __init__(self, subnet: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListDeadLettersResponse(_message.Message):
+    __slots__ = ("dead_letters", "next_page_token", "messages_lost", "server")
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_LOST_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    dead_letters: _containers.RepeatedCompositeFieldContainer[DeadLetter]
+    next_page_token: str
+    messages_lost: int
+    server: str
+    def __init__(self, dead_letters: _Optional[_Iterable[_Union[DeadLetter, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., messages_lost: _Optional[int] = ..., server: _Optional[str] = ...) -> None: ...
+
+class ReplayDeadLettersRequest(_message.Message):
+    __slots__ = ("subnet", "numbers", "all")
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    all: bool
+    def __init__(self, subnet: _Optional[str] = ..., numbers: _Optional[_Iterable[int]] = ..., all: _Optional[bool] = ...) -> None: ...
+
+class ReplayDeadLettersResponse(_message.Message):
+    __slots__ = ("replayed", "left")
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    replayed: int
+    left: int
+    def __init__(self, replayed: _Optional[int] = ..., left: _Optional[int] = ...) -> None: ...
+
+class DropDeadLettersRequest(_message.Message):
+    __slots__ = ("subnet", "numbers", "all")
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    subnet: str
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    all: bool
+    def __init__(self, subnet: _Optional[str] = ..., numbers: _Optional[_Iterable[int]] = ..., all: _Optional[bool] = ...) -> None: ...
+
+class DropDeadLettersResponse(_message.Message):
+    __slots__ = ("dropped",)
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    dropped: int
+    def __init__(self, dropped: _Optional[int] = ...) -> None: ...

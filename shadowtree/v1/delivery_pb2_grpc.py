@@ -60,6 +60,21 @@ class DeliveryServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesResponse.FromString,
                 _registered_method=True)
+        self.ListDeadLetters = channel.unary_unary(
+                '/shadowtree.v1.DeliveryService/ListDeadLetters',
+                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersResponse.FromString,
+                _registered_method=True)
+        self.ReplayDeadLetters = channel.unary_unary(
+                '/shadowtree.v1.DeliveryService/ReplayDeadLetters',
+                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.ReplayDeadLettersRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ReplayDeadLettersResponse.FromString,
+                _registered_method=True)
+        self.DropDeadLetters = channel.unary_unary(
+                '/shadowtree.v1.DeliveryService/DropDeadLetters',
+                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.DropDeadLettersRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.DropDeadLettersResponse.FromString,
+                _registered_method=True)
 
 
 class DeliveryServiceServicer:
@@ -105,6 +120,28 @@ class DeliveryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDeadLetters(self, request, context):
+        """What the home of a group could not deliver, the oldest first, a page at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReplayDeadLetters(self, request, context):
+        """Sends dead letters to the servers that lack them, with the ids they had; they are late there. What is under way
+        already is not sent twice, so this may be repeated. One is gone when all that lacked it have confirmed it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DropDeadLetters(self, request, context):
+        """Forgets dead letters. May be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DeliveryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -132,6 +169,21 @@ def add_DeliveryServiceServicer_to_server(servicer, server):
                     servicer.ListMailboxes,
                     request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesResponse.SerializeToString,
+            ),
+            'ListDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDeadLetters,
+                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersResponse.SerializeToString,
+            ),
+            'ReplayDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReplayDeadLetters,
+                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.ReplayDeadLettersRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.ReplayDeadLettersResponse.SerializeToString,
+            ),
+            'DropDeadLetters': grpc.unary_unary_rpc_method_handler(
+                    servicer.DropDeadLetters,
+                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.DropDeadLettersRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.DropDeadLettersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -270,6 +322,87 @@ class DeliveryService:
             '/shadowtree.v1.DeliveryService/ListMailboxes',
             shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesRequest.SerializeToString,
             shadowtree_dot_v1_dot_delivery__pb2.ListMailboxesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.DeliveryService/ListDeadLetters',
+            shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersRequest.SerializeToString,
+            shadowtree_dot_v1_dot_delivery__pb2.ListDeadLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReplayDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.DeliveryService/ReplayDeadLetters',
+            shadowtree_dot_v1_dot_delivery__pb2.ReplayDeadLettersRequest.SerializeToString,
+            shadowtree_dot_v1_dot_delivery__pb2.ReplayDeadLettersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DropDeadLetters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.DeliveryService/DropDeadLetters',
+            shadowtree_dot_v1_dot_delivery__pb2.DropDeadLettersRequest.SerializeToString,
+            shadowtree_dot_v1_dot_delivery__pb2.DropDeadLettersResponse.FromString,
             options,
             channel_credentials,
             insecure,

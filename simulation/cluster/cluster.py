@@ -151,6 +151,8 @@ class Cluster:
         self.queues: dict[ServerId, Queue] = {}
         self.down: dict[ServerId, None] = {}
         """Servers that have crashed and not started again."""
+        self.unconfigured: set[Subnet] = set()
+        """Subnets whose servers no configuration names any more, from the next start of a server on."""
         self.gone: dict[ServerId, None] = {}
         """Of these, servers that do not start until they are brought back."""
         self.on_old_disks: dict[ServerId, None] = {}
@@ -561,7 +563,11 @@ class Cluster:
 
     def _start(self, server: ServerId) -> None:
         own = Subnet(server)
-        peers = {subnet: _address(subnet) for subnet in self.subnets if subnet != own and self._is_configured}
+        peers = {
+            subnet: _address(subnet)
+            for subnet in self.subnets
+            if subnet != own and self._is_configured and subnet not in self.unconfigured
+        }
         disk = self._disks[server]
         core = self.servers[server] = self._core_type.restore(disk.read(), subnets=[own], peers=peers)
         core.begin_delivery(GraphReach, [disk.log[position] for position in core.delivery.needed()])

@@ -4,16 +4,29 @@ Whoever waits for it may wait, and letters to it are kept. Everything else is as
 but for the arcs between it and the others, which are suspended. What it had decided, and told nobody but some of the
 others, is as these have it.
 
+One that is not back is retired at each of the others in the end: nothing of it is left there, and nothing waits for it.
+
 Source: protocol.md sections 6 and 7; NG 6.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 
-from namegraph import CreateGroup, DeleteGroup, NodeId, Operation, ServerCore, ServerId, subnet_of
+from namegraph import (
+    CreateGroup,
+    DeleteGroup,
+    NodeId,
+    Operation,
+    RemovePeer,
+    RetirePeer,
+    ServerCore,
+    ServerId,
+    Subnet,
+    subnet_of,
+)
 from simulation.checks.cluster_invariants import check_all
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
@@ -29,6 +42,10 @@ BACK_SHARE = 0.5
 """Of such servers, those that are back after all once the others are at rest."""
 
 
+FIRST_TICKET = 20_000_000
+"""Of commands of operators: above all others."""
+
+
 class PermanentLoss:
     """The server of one cluster that stays away."""
 
@@ -38,11 +55,44 @@ class PermanentLoss:
         self._chance = chance
         self.server = chance.choice(list(cluster.servers))
         self.is_back_at_last = chance.random() < BACK_SHARE
+        self._tickets = FIRST_TICKET
 
     def lose(self) -> None:
         """Let it crash within some time from now."""
         delay = self._chance.random() * self._chance.choice(SPREADS)
         self._cluster.send_errand(WORLD, Errand(partial(self._cluster.crash_for_good, self.server)), delay=delay)
+
+    def retire(self, watch: Callable[[], None]) -> None:
+        """Let operators retire it at each of the others; the cluster is at rest then. `watch` is called each step."""
+        cluster, subnet = self._cluster, Subnet(self.server)
+        cluster.unconfigured.add(subnet)
+        for server in self.others():
+            # Started again without its name in the configuration.
+            cluster.crash(server, down_for=0.0)
+        cluster.run(watch)
+        for _ in cluster.servers:
+            # One that knows of arcs which another one has not ended is done when that one is.
+            for server in self.others():
+                while self._knows_it(server):
+                    before = len(cluster.servers[server].suspended_with_subnet(subnet))
+                    self._command(server, RetirePeer, watch)
+                    if len(cluster.servers[server].suspended_with_subnet(subnet)) == before:
+                        break
+                if self._knows_it(server):
+                    self._command(server, RemovePeer, watch)
+        for server, core in self.others().items():
+            _require("retired", not self._knows_it(server), f"{server} still knows {self.server}")
+            left = [arc for arc, _ in core.suspended_arcs() if not self._is_elsewhere(arc)]
+            _require("retired", not left, f"{server} has suspended {left}")
+
+    def _knows_it(self, server: ServerId) -> bool:
+        return self._cluster.servers[server].has_met(self.server)
+
+    def _command(self, server: ServerId, kind: type[RetirePeer | RemovePeer], watch: Callable[[], None]) -> None:
+        self._tickets += 1
+        self._cluster.submit(server, kind(self._tickets, Subnet(self.server)))
+        self._cluster.run(watch)
+        self._cluster.answers.pop(self._tickets)
 
     def others(self) -> dict[ServerId, ServerCore]:
         """The servers that are there."""
@@ -89,7 +139,7 @@ class PermanentLoss:
             for record in graph.present_arcs():
                 arc = graph.ids[record.parent], graph.ids[record.child]
                 _require("view", self._is_elsewhere(arc), f"{server} has not suspended {arc}")
-        groups = {group for group in state.groups if group not in self._untold_groups()}
+        groups = {group for group in self._elsewhere(state.groups) if group not in self._untold_groups()}
         for group in self._untold_groups():
             home = others.get(self._home(group))
             if home is not None and home.graph.group(group) is not None:

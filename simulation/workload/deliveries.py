@@ -128,7 +128,8 @@ class Deliveries(Watcher):
         self._known: dict[ServerId, dict[int, list[str]]] = {}
         """Of each server, the ids of the messages of its parcels that are not settled, by position."""
         self._sends: dict[int, Send] = {}
-        self._accepted: set[str] = set()
+        self._accepted: dict[str, ServerId] = {}
+        """By message, where it was."""
         self._settled: set[str] = set()
         self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
         self._seen: object = None
@@ -215,7 +216,8 @@ class Deliveries(Watcher):
     def _subscribe(self, process: NodeId, name: str) -> None:
         subscription = SubscriptionId(ServerId(subnet_of(process)), process, name)
         endpoint = self._endpoints.setdefault(subscription, _Endpoint(subscription))
-        if endpoint.is_open or endpoint.ticket in self._subscribing:
+        is_gone = subscription.server in self._cluster.gone
+        if endpoint.is_open or endpoint.ticket in self._subscribing or is_gone:
             return
         endpoint.ticket = self._new_ticket()
         self._subscribing[endpoint.ticket] = endpoint
@@ -421,7 +423,7 @@ class Deliveries(Watcher):
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
         ids |= {answer.message_id for answer in accepted} - posted
-        for message_id in sorted(ids & self._accepted - self._settled):
+        for message_id in sorted(ids & self._accepted.keys() - self._settled):
             self._settled.add(message_id)
             self._note(history.SettledAt(self._at, message_id, 0))
         for part, key, value in effects.records.protocol:
@@ -449,7 +451,7 @@ class Deliveries(Watcher):
     def _note_accepted(self, server: ServerId, accepted: Accepted, instant: int) -> None:
         send = self._sends[accepted.ticket]
         serial, _, rest = accepted.message_id.partition("@")
-        self._accepted.add(accepted.message_id)
+        self._accepted[accepted.message_id] = server
         self._note(
             history.Accepted(
                 instant,
@@ -471,8 +473,13 @@ class Deliveries(Watcher):
         for targets in self._sets:
             self._check_audiences(targets, truth)
         for endpoint in self._endpoints.values():
-            if endpoint.is_open and endpoint.subscription.server not in self._cluster.down:
+            if endpoint.subscription.server in self._cluster.gone:
+                self._end(endpoint)
+            elif endpoint.is_open and endpoint.subscription.server not in self._cluster.down:
                 self._hand(endpoint, at_most=1_000_000)
+        for message_id, origin in self._accepted.items():
+            if origin in self._cluster.gone and message_id not in self._settled:
+                self._note(history.DeadLettered(self._at, message_id, "its origin is gone for good"))
         violations = check(History.gathered(self._history), is_at_rest=True)
         if violations:
             raise InvariantViolatedError(f"messages: {violations[0]}")

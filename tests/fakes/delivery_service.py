@@ -77,6 +77,9 @@ class FakeLog:
     """How many messages came together."""
     break_listeners_after: int = 0
     """The stream breaks after so many messages, once."""
+    dead_letters: dict[int, Any] = field(default_factory=dict)
+    """`DeadLetter`s by number. Those whose servers are all in `pending` cannot be replayed; others are got at once."""
+    dead_messages_lost: int = 0
     streams: int = 0
     """How many were opened."""
     credit_left: int = 0
@@ -338,6 +341,34 @@ class FakeDeliveryService(DeliveryServiceServicer):
             mailboxes=[self._told(name, is_new=False) for name in page],
             next_page_token=page[-1] if len(after) > len(page) else "",
         )
+
+    def ListDeadLetters(self, request: Any, context: Any) -> Any:
+        log = self._log
+        after = [number for number in sorted(log.dead_letters) if number > int(request.page_token or 0)]
+        page = after[:2]
+        return delivery_pb2.ListDeadLettersResponse(
+            dead_letters=[log.dead_letters[number] for number in page],
+            next_page_token=str(page[-1]) if len(after) > len(page) else "",
+            messages_lost=log.dead_messages_lost,
+            server="fake",
+        )
+
+    def ReplayDeadLetters(self, request: Any, context: Any) -> Any:
+        log = self._log
+        chosen = self._chosen(request)
+        left = [number for number in chosen if set(log.dead_letters[number].servers) <= set(log.pending)]
+        for number in set(chosen) - set(left):
+            del log.dead_letters[number]
+        return delivery_pb2.ReplayDeadLettersResponse(replayed=len(chosen) - len(left), left=len(left))
+
+    def DropDeadLetters(self, request: Any, context: Any) -> Any:
+        chosen = self._chosen(request)
+        for number in chosen:
+            del self._log.dead_letters[number]
+        return delivery_pb2.DropDeadLettersResponse(dropped=len(chosen))
+
+    def _chosen(self, request: Any) -> list[int]:
+        return [number for number in self._log.dead_letters if request.all or number in request.numbers]
 
     def _told(self, process: str, *, is_new: bool) -> Any:
         mailbox = self._log.mailboxes[process]

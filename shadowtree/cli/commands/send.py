@@ -147,7 +147,7 @@ def _tell_what_is_missing(sent: Sent) -> int:
     if sent.pending:
         warn(f"not everybody has it yet: these servers get it when they are back: {', '.join(sent.pending)}")
     if sent.unreachable:
-        warn(f"these servers were never met, and may have members: {', '.join(sent.unreachable)}")
+        warn(f"these servers were never met, or were removed, and may have members: {', '.join(sent.unreachable)}")
     if sent.state != "settled" and not sent.pending:
         warn(f"it is {sent.state}, and will be delivered; whether everybody has it is not known yet")
     return UNCERTAIN

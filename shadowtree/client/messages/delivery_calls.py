@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from shadowtree.client.calls import PAGE_SIZE, UnaryCall, as_it_is, message_of
 from shadowtree.client.foreign_text import cleaned
-from shadowtree.messages import Mailbox, Subscription
+from shadowtree.messages import DeadLetter, Mailbox, Replayed, Subscription
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.vocabulary import MemberId, SubnetName
 
@@ -52,5 +53,56 @@ def read_mailbox(told: wire.Mailbox) -> Mailbox:
                 key=lambda one: one.name,
             )
         ),
+    )
+    return cleaned(found)
+
+
+_REASONS: Final[dict[int, str]] = {wire.DeadLetter.REASON_SERVER_REMOVED: "server removed"}
+
+
+def list_dead_letters(subnet: SubnetName | None, page_token: str) -> UnaryCall[wire.ListDeadLettersResponse]:
+    """Ask for a page of the dead letters."""
+    request = message_of(wire.ListDeadLettersRequest, subnet=subnet or "", page_size=PAGE_SIZE, page_token=page_token)
+    return UnaryCall("ListDeadLetters", request, as_it_is)
+
+
+def replay(numbers: Iterable[int] | Literal["all"], subnet: SubnetName | None) -> UnaryCall[Replayed]:
+    """Ask for dead letters to be sent again."""
+    request = message_of(
+        wire.ReplayDeadLettersRequest,
+        subnet=subnet or "",
+        numbers=() if numbers == "all" else numbers,
+        all=numbers == "all",
+    )
+    return UnaryCall("ReplayDeadLetters", request, lambda told: Replayed(told.replayed, told.left))
+
+
+def drop(numbers: Iterable[int] | Literal["all"], subnet: SubnetName | None) -> UnaryCall[int]:
+    """Ask for dead letters to be forgotten."""
+    request = message_of(
+        wire.DropDeadLettersRequest,
+        subnet=subnet or "",
+        numbers=() if numbers == "all" else numbers,
+        all=numbers == "all",
+    )
+    return UnaryCall("DropDeadLetters", request, _dropped)
+
+
+def _dropped(told: wire.DropDeadLettersResponse) -> int:
+    return told.dropped
+
+
+def read_dead_letter(told: wire.DeadLetter) -> DeadLetter:
+    """Read what could not be delivered."""
+    found = DeadLetter(
+        number=told.number,
+        id=told.id,
+        messages=told.messages,
+        bytes=told.bytes,
+        group=told.group,
+        reason=_REASONS.get(told.reason, ""),
+        servers=tuple(sorted(told.servers)),
+        replayed_to=tuple(sorted(told.replayed_to)),
+        sent_at=shown_time(told.sent_at_ms),
     )
     return cleaned(found)

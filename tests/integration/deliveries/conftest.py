@@ -1,5 +1,5 @@
 """Servers that a test starts are gone when it ends."""
 
-from tests.integration.nameserver.conftest import start, start_several, start_shared
+from tests.integration.nameserver.conftest import cluster, start, start_several, start_shared
 
-__all__ = ["start", "start_several", "start_shared"]
+__all__ = ["cluster", "start", "start_several", "start_shared"]

@@ -189,3 +189,64 @@ def test_mailboxes_are_opened_listed_and_closed(shadowtree, log):
     assert shadowtree("mailbox", "close", BOB).status == 0
     refused = shadowtree("mailbox", "close", BOB)
     assert (refused.status, "`shadowtree mailbox open bob@x.example` opens one" in refused.err) == (4, True)
+
+
+@pytest.fixture
+def dead(log):
+    """Three dead letters, one of which is under way to one of the servers that lack it."""
+    for number in (3, 5, 8):
+        log.dead_letters[number] = delivery_pb2.DeadLetter(
+            number=number,
+            id=f"{number}@{STAFF}#1",
+            messages=2,
+            bytes=90,
+            group=STAFF,
+            reason=delivery_pb2.DeadLetter.REASON_SERVER_REMOVED,
+            servers=["y.example", "z.example"],
+            replayed_to=["z.example"] if number == 8 else [],
+        )
+
+
+def test_dead_letters_are_listed_with_who_lacks_them(shadowtree, log, dead):
+    rest = "server removed\ty.example,z.example"
+    assert shadowtree("dead-letters", "list").lines == [
+        f"3\t3@{STAFF}#1\t2\t{STAFF}\t{rest}",
+        f"5\t5@{STAFF}#1\t2\t{STAFF}\t{rest}",
+        f"8\t8@{STAFF}#1\t2\t{STAFF}\t{rest} (under way)",
+    ]
+    log.dead_messages_lost = 4
+    listed = shadowtree("dead-letters", "list", "--format", "json")
+    assert (listed.status, listed.json["server"], listed.json["messages_lost"]) == (0, "fake", 4)
+    assert listed.json["dead_letters"][0] == {
+        "number": 3,
+        "id": f"3@{STAFF}#1",
+        "messages": 2,
+        "bytes": 90,
+        "group": STAFF,
+        "reason": "server removed",
+        "servers": ["y.example", "z.example"],
+        "replayed_to": [],
+        "sent_at": "",
+    }
+    assert "no room for the dead letters of 4 messages" in shadowtree("dead-letters", "list").err
+
+
+def test_dead_letters_are_replayed_and_what_is_left_is_told(shadowtree, log, dead):
+    log.pending = ["y.example", "z.example"]
+    left = shadowtree("dead-letters", "replay", "3", "5", "7")
+    assert (left.status, left.out, "2 are left" in left.err) == (3, "0\n", True)
+    log.pending = []
+    assert (shadowtree("dead-letters", "replay", "3").out, sorted(log.dead_letters)) == ("1\n", [5, 8])
+    assert shadowtree("dead-letters", "replay", "--all", "--format", "json").json == {"replayed": 2, "left": 0}
+
+
+def test_dead_letters_are_dropped(shadowtree, log, dead):
+    assert (shadowtree("dead-letters", "drop", "5", "7").out, sorted(log.dead_letters)) == ("1\n", [3, 8])
+    assert shadowtree("dead-letters", "drop", "--all", "--format", "json").json == {"dropped": 2}
+
+
+@pytest.mark.parametrize("command", ["replay", "drop"])
+@pytest.mark.parametrize("arguments", [(), ("3", "--all"), ("three",), ("0",)])
+def test_which_dead_letters_must_be_said(shadowtree, log, dead, command, arguments):
+    assert shadowtree("dead-letters", command, *arguments).status == 2
+    assert len(log.dead_letters) == 3

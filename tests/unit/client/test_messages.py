@@ -551,3 +551,41 @@ def test_mailboxes_are_opened_listed_and_closed(names):
     assert names.close_mailbox(BOB).process == BOB
     with pytest.raises(shadowtree.MailboxNotFound):
         names.close_mailbox(BOB)
+
+
+def dead_letter(number, **more):
+    return delivery_pb2.DeadLetter(
+        number=number, id=f"{number}@{STAFF}#1", messages=2, bytes=90, group=STAFF, servers=["c.x", "b.x"], **more
+    )
+
+
+def test_dead_letters_are_listed_page_by_page_replayed_and_dropped(names, log):
+    assert names.dead_letters() == shadowtree.DeadLetters("fake", (), 0)
+    reason = delivery_pb2.DeadLetter.REASON_SERVER_REMOVED
+    log.dead_letters = {n: dead_letter(n, reason=reason, sent_at_ms=1, replayed_to=["b.x"]) for n in (1, 2, 3, 4, 5)}
+    log.dead_messages_lost = 7
+    found = names.dead_letters("x.example")
+    assert ([letter.number for letter in found], found.messages_lost) == ([1, 2, 3, 4, 5], 7)
+    assert found.dead_letters[0] == shadowtree.DeadLetter(
+        1, f"1@{STAFF}#1", 2, 90, STAFF, "server removed", ("b.x", "c.x"), ("b.x",), "1970-01-01T00:00:00.001Z"
+    )
+    log.pending = ["b.x", "c.x"]
+    assert names.replay([1, 2, 99]) == shadowtree.Replayed(0, 2)
+    log.pending = []
+    assert names.replay([1]) == shadowtree.Replayed(1, 0)
+    assert names.drop([2, 99]) == 1
+    assert names.replay([]) == shadowtree.Replayed(0, 0)
+    assert names.replay("all") == shadowtree.Replayed(3, 0)
+    assert names.drop("all") == 0
+
+
+def test_a_reason_of_a_later_version_is_no_error(names, log):
+    log.dead_letters = {1: dead_letter(1, reason=99)}
+    assert [letter.reason for letter in names.dead_letters()] == [""]
+
+
+@pytest.mark.parametrize("numbers", [5, "some", [-1], ["1"]])
+def test_numbers_of_dead_letters_of_a_wrong_type_are_refused_before_anything_is_sent(names, numbers):
+    for call in (names.replay, names.drop):
+        with pytest.raises(shadowtree.InvalidRequest):
+            call(numbers)

@@ -7,15 +7,19 @@ from delivery.model import Message, target_set
 from delivery.server import Server
 from delivery.wire import decode_stored
 from namegraph import (
+    AddPeer,
     CreateGroup,
     JoinArc,
     Lane,
     LeaveArc,
     NodeId,
+    PeerLost,
     PeerMessage,
     PeerMet,
     PeerReceived,
+    RemovePeer,
     RequestId,
+    RetirePeer,
     ServerId,
     Subnet,
     UpdateCommand,
@@ -27,13 +31,17 @@ from simulation.cluster.disk import Disk
 class Servers:
     """One for each subnet."""
 
-    def __init__(self, *subnets):
+    def __init__(self, *subnets, is_configured=True):
+        """`is_configured`: whether servers know of one another by their configuration, which operators cannot change
+        while they run."""
+        self._is_configured = is_configured
         self.disks = {ServerId(subnet): Disk(ServerId(subnet)) for subnet in subnets}
         self.servers = {}
         self.answers = {}
         self.under_way = deque()
         self.held = set()
         """Pairs (sender, receiver) whose lane lets nothing through: it waits."""
+        self.gone = set()
         self.receipts_of = set(self.disks)
         """Who tells what it has handled."""
         self._waiting = deque()
@@ -41,28 +49,34 @@ class Servers:
         for server in self.disks:
             self.start(server)
         for server in self.disks:
+            for other in self.disks:
+                if other != server and not is_configured:
+                    self.step(server, AddPeer(self.ticket(), Subnet(other), f"{other}:7400"))
             self.meet(server)
 
     def start(self, server):
         """Start a server from its disk."""
         own = Subnet(server)
-        peers = {Subnet(other): f"{other}:7400" for other in self.disks if other != server}
+        peers = {Subnet(other): f"{other}:7400" for other in self.disks if other != server and self._is_configured}
         found = Server.restore(self.disks[server].read(), subnets=[own], peers=peers)
         found.begin_delivery(GraphReach, [self.disks[server].log[position] for position in found.delivery.needed()])
         self.servers[server] = found
 
     def meet(self, server):
         for other in self.disks:
-            if other != server:
+            if other != server and other not in self.gone:
                 self.step(server, PeerMet(other, (Subnet(other),)))
 
     def restart(self, server):
         """Lose what is in memory, and connect again."""
         self.under_way = deque(one for one in self.under_way if server not in one[:2])
         self.start(server)
+        self._connect(server)
+
+    def _connect(self, server):
         self.meet(server)
         for other in self.disks:
-            if other == server:
+            if other == server or other in self.gone:
                 continue
             for one, two in ((server, other), (other, server)):
                 for lane, there in (
@@ -163,3 +177,43 @@ class Servers:
             if number in core.audiences.bitmap(log[position].audience)
             for message in decode_stored(log[position].encoded).messages
         ]
+
+    def lose(self, gone):
+        """A server is gone; the others go on without it."""
+        others = [server for server in self.disks if server != gone]
+        self.held |= {pair for other in others for pair in ((gone, other), (other, gone))}
+        self.gone.add(gone)
+        for other in others:
+            self.step(other, PeerLost(ServerId(gone), "it is gone"))
+        self.run()
+
+    def remove(self, server, gone):
+        """Retire the server of a subnet for good; returns what `RemovePeer` is answered."""
+        server, subnet = ServerId(server), Subnet(gone)
+        for kind in (RetirePeer, RemovePeer):
+            ticket = self.ticket()
+            self.step(server, kind(ticket, subnet))
+            self.run()
+        return self.answers[ticket][-1]
+
+    def bring_back(self, server):
+        """One that was removed starts again, and operators add it at the others."""
+        self.gone.discard(server)
+        others = [other for other in self.disks if other != server]
+        self.held -= {pair for other in others for pair in ((server, other), (other, server))}
+        self._waiting = deque(one for one in self._waiting if server not in one[:2])
+        self.start(server)
+        for other in others:
+            if not self.servers[other].has_met(server):
+                self.step(other, AddPeer(self.ticket(), Subnet(server), f"{server}:7400"))
+            self.step(other, PeerMet(server, (Subnet(server),)))
+        self._connect(server)
+        self.run()
+
+    def parcels_of(self, process):
+        """The parcels that the log has for a mailbox, in order."""
+        server = ServerId(process.partition("@")[2])
+        core, log = self.servers[server].delivery, self.disks[server].log
+        number = core.mailboxes.numbers[NodeId(process)]
+        entries = [log[position] for position in sorted(log)]
+        return [decode_stored(one.encoded) for one in entries if number in core.audiences.bitmap(one.audience)]

@@ -81,7 +81,7 @@ class CoreMachine:
     def progress(self, message_id):
         origin = self.core.origin
         for row in origin._parcels.values():
-            pending = tuple(sorted(server for server, count in row.posted.items() if count == -1))
+            pending = tuple(sorted(server for server, count in row.posted.items() if count < 0))
             served = [count for count in (row.mailboxes, *row.posted.values()) if count > 0]
             if pending:
                 return Progress(sum(served), len(served), pending)
@@ -109,6 +109,13 @@ class CoreMachine:
     def mailboxes_after(self, process, limit):
         names = sorted(name for name in self.core.mailboxes.numbers if name > process)
         return [self.mailbox_of(name) for name in names[:limit]]
+
+    def dead_letters_after(self, number, limit):
+        return self.core.dead_letters.after(number, limit)
+
+    @property
+    def dead_messages_lost(self):
+        return self.core.dead_letters.messages_lost
 
     @property
     def logged(self):

@@ -8,6 +8,8 @@ import pytest
 
 import shadowtree
 from delivery.log import CUT_AT_LEAST
+from delivery.model import Message, Quality, target_set
+from delivery.wire import Parcel, encode
 from namegraph import Reason, refuse
 from nameserver.deliveries import log_tail, send_calls, subscribe_calls
 from shadowtree.v1 import delivery_pb2 as wire
@@ -318,6 +320,36 @@ async def test_mailboxes_are_those_of_one_server_in_pages(here, there, scene):
         [one async for one in here.mailboxes("nobody.x")]
     with pytest.raises(shadowtree.WrongKind):
         await here.open_mailbox(STAFF)
+
+
+async def test_dead_letters_are_those_of_one_server_in_pages(here, there, scene):
+    letters = scene[0].servers["b.x"].delivery.dead_letters
+    for number in (3, 5, 8):
+        letters.add(number, encode(Parcel(1, 0, number, target_set([LAB]), Quality.FIFO, (Message(b"text"),))), "z.x")
+    assert (await here.dead_letters()).dead_letters == ()
+    found = await here.dead_letters("b.x")
+    assert [(letter.number, letter.id, letter.servers) for letter in found] == [
+        (number, f"{number}@{LAB}#0", ("z.x",)) for number in (3, 5, 8)
+    ]
+    assert (await here.replay("all", subnet="b.x")) == shadowtree.Replayed(0, 3)
+    assert (await here.drop([5, 6], subnet="b.x")) == 1
+    async with grpc.aio.insecure_channel(scene[2].address) as channel:
+        stub = DeliveryServiceStub(channel)
+        page = await stub.ListDeadLetters(wire.ListDeadLettersRequest(page_size=1))
+        assert ([letter.number for letter in page.dead_letters], page.next_page_token) == ([3], "3")
+        page = await stub.ListDeadLetters(wire.ListDeadLettersRequest(page_size=1, page_token="3"))
+        assert ([letter.number for letter in page.dead_letters], page.next_page_token) == ([8], "")
+        for call, request in (
+            (stub.ListDeadLetters, wire.ListDeadLettersRequest(page_token="x")),
+            (stub.ReplayDeadLetters, wire.ReplayDeadLettersRequest(all=True, numbers=[3])),
+            (stub.DropDeadLetters, wire.DropDeadLettersRequest(numbers=range(10_001))),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await call(request)
+    assert len((await there.dead_letters()).dead_letters) == 2
+    with pytest.raises(shadowtree.UnknownSubnet):
+        await here.drop("all", subnet="nobody.x")
+    assert (await there.drop("all")) == 2
 
 
 async def test_no_more_is_sent_than_there_is_credit_for(here, scene):
