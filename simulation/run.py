@@ -321,7 +321,7 @@ class SeedRun:
             never_back.retire(self._watch)
             never_back.check(state)
             if self._deliveries is not None:
-                self._deliveries.check(TrueGraph(never_back.arcs_without(state.arcs)))
+                self._deliveries.check(TrueGraph({arc: state.arcs[arc] for arc in never_back.arcs_without(state.arcs)}))
         else:
             troubles.tally["servers that were back"] += 1
             troubles.end_now()
