@@ -352,7 +352,9 @@ class Deliveries(Watcher):
                 for process, number in core.delivery.mailboxes.numbers.items():
                     is_below = number in audience
                     is_cut_off = not is_below and (core.is_parted or not core.is_steady)
-                    is_owed = is_below or (is_cut_off and CUT_OFF_IS_OWED)
+                    # A process that was made a group keeps its mailbox, and gets nothing while it is one.
+                    is_process = core.graph.group(process) is None
+                    is_owed = is_below or (is_cut_off and is_process and CUT_OFF_IS_OWED)
                     found = (is_below or is_cut_off, is_owed and process in known)
                     if self._members.get((server, process, targets)) != found:
                         self._members[server, process, targets] = found

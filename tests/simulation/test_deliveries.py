@@ -51,6 +51,11 @@ def test_who_was_cut_off_gets_it_later(seed, monkeypatch):
     run_seed(seed, faults=True, messages=True)
 
 
+def test_a_process_that_was_made_a_group_is_owed_nothing_while_it_is_cut_off(monkeypatch):
+    monkeypatch.setattr("simulation.workload.deliveries.CUT_OFF_IS_OWED", True)
+    run_seed(54, servers=5, updates=60, faults=True, messages=True)
+
+
 def _newest_alone(origin, number, servers, reach):
     """What is found late is posted the newest parcel, and not what was on its way before."""
     sequence = origin._sequences[number]
