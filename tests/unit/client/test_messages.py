@@ -269,6 +269,16 @@ def test_a_home_that_is_out_of_reach_from_the_first_is_told_at_once(names, log):
     assert payloads(log) == []
 
 
+def test_a_number_that_is_asked_while_the_home_is_out_of_reach_is_an_error_or_waited_for(names, log):
+    log.refuse[STAFF] = RefusedError(Reason.UNAVAILABLE, "gone", unreachable=STAFF), 1
+    with pytest.raises(shadowtree.Unavailable, match="gone"), names.sender("billing") as out:
+        out.next_number(STAFF)
+    with names.sender("billing") as out:
+        assert out.next_number(STAFF) == 1
+        log.refuse[LAB] = RefusedError(Reason.UNAVAILABLE, "gone for a moment", unreachable=LAB), 2
+        assert out.next_number(LAB) == 1
+
+
 def test_two_senders_of_one_id_are_noticed(names, log):
     out = names.sender("billing")
     out.send(STAFF, b"0")
