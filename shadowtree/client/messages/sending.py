@@ -281,7 +281,10 @@ class NumberedMessages:
 
     def _accept(self, target: _Target) -> None:
         assert target.next_number is not None
-        self._bytes -= target.waiting.popleft().ByteSize()
+        request = target.waiting.popleft()
+        # It had none when it was counted.
+        request.ClearField("number")
+        self._bytes -= request.ByteSize()
         self.unanswered -= 1
         target.next_number += 1
         target.sent -= 1 if target.sent else 0

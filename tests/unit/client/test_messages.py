@@ -335,6 +335,23 @@ def test_a_sender_takes_no_more_than_its_window_ahead_of_the_answers():
     assert not messages.has_room
 
 
+def test_the_window_of_a_sender_is_the_same_after_many_messages():
+    messages = sending.NumberedMessages("billing")
+    messages.begin_stream()
+    messages.ask(STAFF)
+    answers = delivery_pb2.SendResponse
+    for answered in range(1, 1_000):
+        messages.due()
+        messages.read(answers(answers=[answers.Answer(message=answered, next_number=1)]))
+        messages.add(sending.message_request(STAFF, b"x"))
+    messages.due()
+    messages.read(answers(answers=[answers.Answer(message=1_000)]))
+    assert messages.unanswered == 0
+    for _ in range(4):
+        messages.add(sending.message_request(STAFF, bytes(1024 * 1024)))
+    assert not messages.has_room
+
+
 # -- listeners
 
 
