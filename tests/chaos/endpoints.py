@@ -112,6 +112,9 @@ class Endpoint(Someone):
 
     def _take(self, message, stream):
         self._messages.note_handed(stream, message)
+        if message.payload == LAST_WORD:
+            # Not handled: a stream that has taken over from this one is handed it, too.
+            return
         if self._stores:
             self._stored = message.position
         elif self.chance.random() < ACKNOWLEDGED_SHARE:
