@@ -77,7 +77,9 @@ class Senders:
         if number:
             if self._ahead.get(numbering) == number:
                 del self._ahead[numbering]
-            self._last[numbering] = (number, message_id)
+            # Parcels of one step are not in the order of the numbers: messages to several target sets have one row.
+            if number > self._last.get(numbering, (0, ""))[0]:
+                self._last[numbering] = (number, message_id)
             if len(self._last) > SENDERS_REMEMBERED:
                 del self._last[next(iter(self._last))]
         elif request_id:

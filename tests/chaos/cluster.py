@@ -62,9 +62,9 @@ class Cluster:
     def __exit__(self, *_):
         self._stack.close()
 
-    def new_client(self, number, *, timeout=None):
+    def new_client(self, number, *, timeout=None, on_wait=None):
         """A client of one server, on the way that nothing breaks."""
-        return shadowtree.Client(self.links.address(number), timeout=timeout)
+        return shadowtree.Client(self.links.address(number), timeout=timeout, on_wait=on_wait)
 
     # Faults
 
@@ -140,6 +140,8 @@ class Cluster:
                 return f"{name} does not answer: {error.message}"
             if status.in_doubt:
                 return f"{name} is in doubt of {', '.join(status.in_doubt)}"
+            if status.parcels_unsettled:
+                return f"{name} has {status.parcels_unsettled} parcels that are not settled"
             for peer in peers:
                 if (peer.life, peer.via) != ("up", ""):
                     return f"{name} thinks {peer.life} {peer.via} of {', '.join(peer.subnets)}: {peer.why}"

@@ -11,6 +11,7 @@ from math import inf
 
 import shadowtree
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from tests.chaos.message_history import MessageHistory
 from tests.integration.nameserver.recorded_updates import REFUSALS
 
 OF_NO_GROUP = "of no group"
@@ -100,6 +101,7 @@ class History:
     """Questions of each kind that were not answered in full, and said so."""
     unexpected: list = field(default_factory=list)
     """What servers said that none should."""
+    messages: MessageHistory = field(default_factory=MessageHistory)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def with_outcome(self, outcome):
@@ -113,6 +115,11 @@ class History:
                 lines.write(json.dumps({"update": row}) + "\n")
             for read in self.reads:
                 lines.write(json.dumps({"read": asdict(read)}) + "\n")
+            for sending in self.messages.sendings.values():
+                row = {**asdict(sending), "payload": sending.payload.decode()}
+                lines.write(json.dumps({"message": row}) + "\n")
+            for happening in self.messages.happenings:
+                lines.write(json.dumps({"of messages": str(happening)}) + "\n")
             for each in self.unexpected:
                 lines.write(json.dumps({"unexpected": each}) + "\n")
 

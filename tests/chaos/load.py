@@ -17,6 +17,8 @@ LASTING = [f"g{number}@{subnet}" for subnet in SUBNETS for number in range(2)]
 PASSING = [f"passing@{subnet}" for subnet in SUBNETS]
 """Groups that are created and deleted, with all their arcs, again and again."""
 
+OF_WRITERS = {*LASTING, *PASSING}
+
 FIXED = [
     ("above@a.x", "left@b.x"),
     ("above@a.x", "right@c.x"),
@@ -53,14 +55,15 @@ QUESTIONS = {"resolve": 4, "check": 4, "memberships": 3, "export": 1}
 
 
 class Someone:
-    """What writers and readers have in common: connections with all servers, a share of chance, a history."""
+    """What all clients have in common: connections with all servers, a share of chance, a history."""
 
-    def __init__(self, cluster, history, name):
+    def __init__(self, cluster, history, name, *, own=None):
+        """`own`: the number of its own server, if not the one at the end of its name."""
         self.clients = [cluster.new_client(number) for number in range(len(SUBNETS))]
         self.history = history
         self.name = name
         self.chance = random.Random(name)
-        self.own = int(name.rpartition("-")[2]) % len(SUBNETS)
+        self.own = int(name.rpartition("-")[2]) % len(SUBNETS) if own is None else own
 
     def live(self, stop):
         """One thing after another until the event is set; connections end then."""
@@ -142,8 +145,8 @@ class Writer(Someone):
         return (joining(self._group(), self.chance.choice(PEOPLE), "process"),)
 
     def _leave(self):
-        """Most often what is there: what somebody was told to have joined lately."""
-        joined = [arc for update in self.history.updates[-60:] for arc in _joined(update)]
+        """Most often what is there: what somebody asked to join lately, to a group that is the writers'."""
+        joined = [arc for update in self.history.updates[-60:] for arc in _joined(update) if arc[0] in OF_WRITERS]
         if not joined:
             return self._join_person()
         return (leaving(*self.chance.choice(joined)),)

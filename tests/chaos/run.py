@@ -5,19 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 import shadowtree
-from tests.chaos.cluster import SUBNETS, Cluster
+from tests.chaos.cluster import LOOK_SECONDS, SUBNETS, Cluster
+from tests.chaos.endpoints import new_endpoints
 from tests.chaos.faults import plan
 from tests.chaos.history import History, Outcome
 from tests.chaos.load import Reader, Writer
+from tests.chaos.message_history import LAST_WORD, Sending, faults
+from tests.chaos.message_load import ALL, OWED, Mover, new_senders
 from tests.chaos.verdict import Timeline, contradictions, rows, was_done
 from tests.integration.nameserver.answers_of_all import check_all_answers
 
 WRITERS = 10
 READERS = 5
+CLIENTS_LIMIT = 60
+"""More than there are of all kinds together: each has a thread of its own."""
 
 QUIET_SECONDS = 10.0
 """Within what time after the last fault nothing may go on any more."""
@@ -46,6 +51,8 @@ class Report:
     unknown_done: int = 0
     quiet_after: float | None = None
     """Seconds from the end of the last fault until nothing went on; None: never."""
+    handed_after: float | None = None
+    """Seconds from then until all that was accepted was settled and handed out everywhere; None: never."""
     failures: list = field(default_factory=list)
 
     def lines(self):
@@ -72,9 +79,18 @@ class Report:
             f"{self.history.incomplete_reads.total()} not, and said so ({_counts(self.history.incomplete_reads)})"
         )
         quiet = "never" if self.quiet_after is None else f"{self.quiet_after:.1f} s after the last fault"
+        yield from self._lines_of_messages()
         yield f"quiet: {quiet} (at most {QUIET_SECONDS:g} s)"
         yield from (f"WRONG: {failure}" for failure in self.failures)
-        yield "verdict: WRONG" if self.failures else "verdict: nothing lost, nothing invented"
+        right = "nothing lost, nothing twice, nothing out of sequence, nothing invented"
+        yield "verdict: WRONG" if self.failures else f"verdict: {right}"
+
+    def _lines_of_messages(self):
+        messages = self.history.messages
+        sent, accepted = len(messages.sendings), len(messages.accepted)
+        handed = "never" if self.handed_after is None else f"{self.handed_after:.1f} s after the last fault"
+        yield f"messages: {sent}, of which {accepted} were accepted; all settled and handed out {handed}"
+        yield from (f"  {count:6d}  {what}" for what, count in sorted(messages.counts.items()))
 
 
 def run(folder, *, seed, seconds, every, say=lambda line: None):
@@ -95,15 +111,21 @@ def run(folder, *, seed, seconds, every, say=lambda line: None):
 
 
 def _trouble(cluster, report, say):
-    """Load and faults, until all is quiet."""
+    """Load and faults, until all is quiet and everybody was handed all."""
     history, over, healed = report.history, threading.Event(), threading.Event()
     writers = [Writer(cluster, history, f"writer-{number}") for number in range(WRITERS)]
     readers = [Reader(cluster, history, f"reader-{number}") for number in range(READERS)]
+    mover, senders, endpoints = Mover(cluster, history, "mover-0"), [], []
     writers[0].build()
-    with ThreadPoolExecutor(WRITERS + READERS) as clients, ThreadPoolExecutor(len(report.faults) + 1) as breakers:
-        living = [clients.submit(someone.live, over) for someone in writers + readers]
-        breaking = []
+    mover.build()
+    with ThreadPoolExecutor(CLIENTS_LIMIT) as clients, ThreadPoolExecutor(len(report.faults) + 1) as breakers:
+        living, breaking = [], []
         try:
+            endpoints += new_endpoints(cluster, history)
+            living += [clients.submit(someone.live, over) for someone in endpoints]
+            assert _comes_about(lambda: all(each.has_begun for each in endpoints)), "not everybody listens"
+            senders += [clients.submit(someone.live, over) for someone in new_senders(cluster, history)]
+            living += [clients.submit(someone.live, over) for someone in [*writers, *readers, mover]]
             started = time.monotonic()
             for fault in report.faults:
                 healed.wait(max(started + fault.begins - time.monotonic(), 0))
@@ -111,19 +133,49 @@ def _trouble(cluster, report, say):
                 ends = started + fault.ends
                 breaking.append(breakers.submit(cluster.carry_out, fault, lambda ends=ends: _wait(healed, ends)))
             healed.wait(max(started + report.seconds - time.monotonic(), 0))
-        finally:
             healed.set()
             for each in breaking:
                 each.result()
             last = time.monotonic()
             over.set()
-        unrest = cluster.wait_until_quiet(PATIENCE_SECONDS)
-        if unrest is None:
-            report.quiet_after = time.monotonic() - last
-        for each in living:
+            unrest = cluster.wait_until_quiet(PATIENCE_SECONDS)
+            if unrest is None:
+                report.quiet_after = time.monotonic() - last
+                unhanded = _hand_out(cluster, history, senders, endpoints)
+                report.handed_after = None if unhanded else time.monotonic() - last
+        finally:
+            healed.set()
+            over.set()
+            for each in endpoints:
+                each.give_up()
+        for each in living + senders + breaking:
             each.result()
     if report.quiet_after is None or report.quiet_after > QUIET_SECONDS:
         report.failures.append(f"not quiet {QUIET_SECONDS:g} s after the last fault; {unrest or 'later it was'}")
+    elif report.handed_after is None or report.handed_after > QUIET_SECONDS:
+        late = unhanded or "later it was"
+        report.failures.append(f"not all handed out {QUIET_SECONDS:g} s after the last fault; {late}")
+
+
+def _hand_out(cluster, history, senders, endpoints):
+    """Wait until all messages are accepted, settled and handed out; returns what is missing, if anything."""
+    wait(senders, PATIENCE_SECONDS)
+    if (unrest := cluster.wait_until_quiet(PATIENCE_SECONDS)) is not None:
+        return unrest
+    sending = Sending(LAST_WORD, (ALL,), (), "run", 1, asked=time.monotonic_ns())
+    history.messages.note_sending(sending)
+    with cluster.new_client(0, timeout=PATIENCE_SECONDS) as client:
+        history.messages.note_accepted(sending, client.send(ALL, LAST_WORD))
+    _comes_about(lambda: all(each.is_done for each in endpoints))
+    return ", ".join(f"{each.name} waits for the last word" for each in endpoints if not each.is_done)
+
+
+def _comes_about(condition):
+    """Wait until something holds; returns whether it does, in the end."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (holds := condition()) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    return holds
 
 
 def _wait(healed, until):
@@ -156,6 +208,7 @@ def _judge(cluster, report):
         failures += found[:SHOWN]
         if found[SHOWN:]:
             failures.append(f"{len(found) - SHOWN} more answers that contradict the history")
+        _judge_messages(report)
         _nothing_is_stuck(clients, timeline.model)
         check_all_answers(clients, timeline.model, revision=timeline.newest)
     except (AssertionError, shadowtree.ShadowtreeError) as error:
@@ -163,6 +216,18 @@ def _judge(cluster, report):
     finally:
         for client in clients:
             client.close()
+
+
+def _judge_messages(report):
+    """Nothing that was accepted is lost, twice or out of sequence for anybody, and nobody was handed anything else."""
+    history = report.history
+    lost = [sending for sending in history.messages.sendings.values() if sending.told is None]
+    report.failures += [f"not accepted in the end: {sending.payload.decode()}" for sending in lost[:SHOWN]]
+    possible = history.with_outcome(Outcome.ACKNOWLEDGED) + history.with_outcome(Outcome.UNKNOWN)
+    found = faults(history.messages, possible, owed=OWED)
+    report.failures += found[:SHOWN]
+    if found[SHOWN:]:
+        report.failures.append(f"{len(found) - SHOWN} more faults of messages")
 
 
 def _learn(unknown, clients, failures):

@@ -14,3 +14,7 @@ def test_nothing_is_lost_and_nothing_invented_while_everything_breaks(tmp_path):
     for outcome in (Outcome.ACKNOWLEDGED, Outcome.REFUSED):
         assert report.history.with_outcome(outcome)
     assert report.history.reads
+    messages = report.history.messages
+    assert len(messages.accepted) > 50
+    assert messages.counts["handed out"] > len(messages.accepted)
+    assert messages.counts["streams taken over"]

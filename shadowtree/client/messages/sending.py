@@ -233,7 +233,7 @@ class NumberedMessages:
         self._answered += 1
         if answer.message != self._answered or not self._under_way:
             raise ServerFault("the server answered what was not sent")
-        said = self._under_way.popleft()
+        said = self._under_way[0]
         target = said if isinstance(said, _Target) else said[0]
         try:
             raise_refusal(answer)
@@ -242,6 +242,8 @@ class NumberedMessages:
             if not isinstance(said, _Target):
                 error.facts.setdefault("number", str(said[1].number))
             raise
+        # What is refused is still under way: it is said again, or whoever waits for it is told.
+        self._under_way.popleft()
         if isinstance(said, _Target):
             self._learn(target, answer.next_number)
             self._ready[target.name] = target
@@ -279,7 +281,10 @@ class NumberedMessages:
 
     def _accept(self, target: _Target) -> None:
         assert target.next_number is not None
-        self._bytes -= target.waiting.popleft().ByteSize()
+        request = target.waiting.popleft()
+        # It had none when it was counted.
+        request.ClearField("number")
+        self._bytes -= request.ByteSize()
         self.unanswered -= 1
         target.next_number += 1
         target.sent -= 1 if target.sent else 0

@@ -269,6 +269,16 @@ def test_a_home_that_is_out_of_reach_from_the_first_is_told_at_once(names, log):
     assert payloads(log) == []
 
 
+def test_a_number_that_is_asked_while_the_home_is_out_of_reach_is_an_error_or_waited_for(names, log):
+    log.refuse[STAFF] = RefusedError(Reason.UNAVAILABLE, "gone", unreachable=STAFF), 1
+    with pytest.raises(shadowtree.Unavailable, match="gone"), names.sender("billing") as out:
+        out.next_number(STAFF)
+    with names.sender("billing") as out:
+        assert out.next_number(STAFF) == 1
+        log.refuse[LAB] = RefusedError(Reason.UNAVAILABLE, "gone for a moment", unreachable=LAB), 2
+        assert out.next_number(LAB) == 1
+
+
 def test_two_senders_of_one_id_are_noticed(names, log):
     out = names.sender("billing")
     out.send(STAFF, b"0")
@@ -321,6 +331,23 @@ def test_a_sender_takes_no_more_than_its_window_ahead_of_the_answers():
     messages.add(sending.message_request(STAFF, bytes(1024 * 1024)))
     assert messages.has_room
     for _ in range(3):
+        messages.add(sending.message_request(STAFF, bytes(1024 * 1024)))
+    assert not messages.has_room
+
+
+def test_the_window_of_a_sender_is_the_same_after_many_messages():
+    messages = sending.NumberedMessages("billing")
+    messages.begin_stream()
+    messages.ask(STAFF)
+    answers = delivery_pb2.SendResponse
+    for answered in range(1, 1_000):
+        messages.due()
+        messages.read(answers(answers=[answers.Answer(message=answered, next_number=1)]))
+        messages.add(sending.message_request(STAFF, b"x"))
+    messages.due()
+    messages.read(answers(answers=[answers.Answer(message=1_000)]))
+    assert messages.unanswered == 0
+    for _ in range(4):
         messages.add(sending.message_request(STAFF, bytes(1024 * 1024)))
     assert not messages.has_room
 

@@ -176,6 +176,16 @@ def test_messages_that_come_together_are_answered_as_if_they_came_one_by_one():
     assert answers(together=True)[1] == [b"one", b"last", b"two"]
 
 
+def test_numbers_go_on_behind_the_highest_where_messages_of_one_step_have_several_target_sets(loop):
+    for number, targets in enumerate((["g@a.x"], ["g@a.x", "h@b.x"], ["g@a.x"]), start=1):
+        loop.step(A, loop.new_send(*targets, payload=b"%d" % number, sender="billing", number=number))
+    loop.close_parcels(A)
+    (repeated, *_) = loop.send("g@a.x", payload=b"3", sender="billing", number=3)
+    assert isinstance(repeated, Accepted) and repeated.is_repeated
+    assert sorted(loop.log_of(ANN)) == [b"1", b"2", b"3"]
+    assert isinstance(loop.send("g@a.x", payload=b"4", sender="billing", number=4)[0], Accepted)
+
+
 def test_a_message_whose_parcel_was_not_closed_is_as_if_it_had_not_been_sent(loop):
     loop.step(A, loop.new_send("g@a.x", sender="billing", number=1))
     loop.restart(A)

@@ -1,0 +1,166 @@
+"""Endpoints that listen: always, or they vanish and come back, take over from themselves, store where they are."""
+
+from __future__ import annotations
+
+import time
+from threading import Lock, Timer
+
+import shadowtree
+from tests.chaos.cluster import SUBNETS
+from tests.chaos.load import AFTER_FAILURE_SECONDS, ELSEWHERE_SHARE, Someone
+from tests.chaos.message_history import LAST_WORD
+from tests.chaos.message_load import DEEP, STEADY, UNANSWERED, VISITOR, WITNESS
+
+AWAY_SECONDS = 3.0
+"""How long an endpoint is gone, at most."""
+
+VANISHES_SHARE = 0.04
+"""Of messages that are handed over, those after which an endpoint vanishes that does so at all."""
+
+ACKNOWLEDGED_SHARE = 0.6
+LOOKS_SHARE = 0.5
+"""Of times that an endpoint comes back, those when it looks first how far it had acknowledged."""
+
+OLD_ENDS_SECONDS = 5.0
+"""How long an endpoint from which another took over is read, at most, until it is told."""
+
+
+class Endpoint(Someone):
+    """Listens on one subscription of a process, until it is handed the last word."""
+
+    def __init__(self, cluster, history, process, subscription, *, stays=False, stores=False):
+        """`stays`: it never vanishes by itself. `stores`: it goes on behind a position that it keeps itself."""
+        home = SUBNETS.index(process.partition("@")[2])
+        super().__init__(cluster, history, f"{process}/{subscription}", own=home)
+        self.process, self.subscription = process, subscription
+        self._messages = history.messages
+        self._cluster = cluster
+        self._stays, self._stores = stays, stores
+        self._stored = "start"
+        self._is_over = False
+        self._client = None
+        self._lock = Lock()
+        self.has_begun = False
+        self.is_done = False
+        """Whether it was handed the last word."""
+
+    def live(self, over):
+        """Listen; after the event is set it vanishes no more."""
+        listener = stream = None
+        try:
+            while not (self.is_done or self._is_over):
+                try:
+                    if listener is None:
+                        listener, stream = self._open()
+                        self.has_begun = True
+                    listener, stream = self._listen(listener, stream, over)
+                except shadowtree.ShadowtreeError as error:
+                    self._note_failure(error)
+                    self._messages.note_ended(stream)
+                    self._client.close()
+                    listener = None
+                    time.sleep(AFTER_FAILURE_SECONDS)
+        finally:
+            self.give_up()
+            for client in self.clients:
+                client.close()
+
+    def _note_failure(self, error):
+        if isinstance(error, shadowtree.TakenOver):
+            self._messages.count("streams taken over")
+        elif not (self._is_over or isinstance(error, UNANSWERED)):
+            self._surprise(error)
+
+    def give_up(self):
+        """Listen no more."""
+        with self._lock:
+            self._is_over = True
+            client = self._client
+        if client is not None:
+            client.close()
+
+    def _open(self):
+        """Begin a stream, at the home of the process or at another server."""
+        client = self._new_client()
+        messages = self._messages
+        if self.chance.random() < LOOKS_SHARE:
+            messages.note_looked(self.process, client.open_mailbox(self.process, timeout=5))
+        begins = {"from_": self._stored} if self._stores else {}
+        listener = client.listen(self.process, subscription=self.subscription or None, **begins)
+        stream = messages.note_began(self.process, self.subscription, self._stored if self._stores else None)
+        return listener, stream
+
+    def _new_client(self):
+        number = self.chance.randrange(len(SUBNETS)) if self.chance.random() < ELSEWHERE_SHARE else self.own
+        client = self._cluster.new_client(number, on_wait=lambda _: self._messages.count("pauses of listeners"))
+        with self._lock:
+            self._client = client
+            if self._is_over:
+                client.close()
+        return client
+
+    def _listen(self, listener, stream, over):
+        """Until it vanishes; returns what goes on, if anything does."""
+        for message in listener:
+            self._take(message, stream)
+            if message.payload == LAST_WORD:
+                self.is_done = True
+                return listener, stream
+            if not self._stays and not over.is_set() and self.chance.random() < VANISHES_SHARE:
+                return self._vanish(listener, stream, over)
+        raise shadowtree.ServerFault("a listener ended by itself")
+
+    def _take(self, message, stream):
+        self._messages.note_handed(stream, message)
+        if message.payload == LAST_WORD:
+            # Not handled: a stream that has taken over from this one is handed it, too.
+            return
+        if self._stores:
+            self._stored = message.position
+        elif self.chance.random() < ACKNOWLEDGED_SHARE:
+            self._messages.note_acknowledged(stream, message)
+            message.acknowledge()
+
+    def _vanish(self, listener, stream, over):
+        how = self.chance.choice(["closes", "breaks off", "is replaced"])
+        self._messages.count(f"endpoint {how}")
+        old = self._client
+        if how == "is replaced":
+            try:
+                following = self._open()
+                self._read_to_its_end(listener, stream)
+            finally:
+                self._messages.note_ended(stream)
+                old.close()
+            return following
+        if how == "closes":
+            listener.close()
+        self._messages.note_ended(stream)
+        old.close()
+        over.wait(self.chance.uniform(0, AWAY_SECONDS))
+        return None, None
+
+    def _read_to_its_end(self, listener, stream):
+        """What an endpoint still hands out that another one took over from."""
+        timer = Timer(OLD_ENDS_SECONDS, listener.close)
+        timer.daemon = True
+        timer.start()
+        try:
+            for message in listener:
+                self._take(message, stream)
+        except shadowtree.TakenOver:
+            self._messages.count("streams taken over")
+        except (shadowtree.Unavailable, shadowtree.DeadlineExceeded):
+            pass
+        finally:
+            timer.cancel()
+
+
+def new_endpoints(cluster, history):
+    """Five for each server."""
+    return [
+        *(Endpoint(cluster, history, process, "", stays=True) for process in STEADY),
+        *(Endpoint(cluster, history, process, "desk") for process in STEADY),
+        *(Endpoint(cluster, history, process, "") for process in [*DEEP, *VISITOR]),
+        *(Endpoint(cluster, history, process, "books", stores=True) for process in WITNESS),
+    ]

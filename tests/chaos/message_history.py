@@ -1,0 +1,304 @@
+"""What senders and endpoints wrote down, put in the words of `delivery.history`; `delivery.properties` judges it.
+
+A client does not see when things become durable. So what it was told is taken for what accuses nobody who is innocent:
+
+    a message was accepted          when its sender began to send it; its id is the one under which it was handed over
+    it was settled                  when its sender was told so, or else when all was
+    a stream began                  behind the last position that was acknowledged before its first message; but not
+                                    before where the subscription was seen to stand
+    who is below is owed a message  where that is so all the time; who may come and go, from when a join was asked for
+                                    until a leave was told, may get it
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import chain
+from math import inf
+
+from delivery import history as recorded
+from delivery.history import SubscriptionId
+from delivery.model import Position, target_set
+from delivery.properties import check
+from namegraph import ServerId
+from namegraph.model.names import parse_name
+from namegraph.model.operations import JoinArc, LeaveArc
+
+LAST_WORD = b"the last word"
+"""What is sent when all else is settled. Whoever is handed it was handed all."""
+
+NANOSECONDS = 1_000_000_000
+
+_ID = re.compile(r"(\d+)@(.*)")
+_POSITION = re.compile(r"(\d+)\.(-?\d+)@(.*)#(\d+)")
+
+
+@dataclass
+class Sending:
+    """One message that a client wants to be accepted, once. Times are nanoseconds of the monotonic clock."""
+
+    payload: bytes
+    """No other message has it."""
+    targets: tuple
+    excluding: tuple
+    sender: str
+    number: int
+    """Rises with each message of a sender to the same targets."""
+    asked: int
+    told: int | None = None
+    """When it was known to be accepted."""
+    id: str = ""
+    """As its sender was told, if at all."""
+    settled: int | None = None
+
+
+@dataclass(frozen=True)
+class _Acknowledging:
+    """An endpoint says that it handled all through a position; whether that became durable it does not see."""
+
+    at: int
+    subscription: SubscriptionId
+    position: Position
+
+
+@dataclass
+class MessageHistory:
+    """Of all senders and endpoints; shared by threads."""
+
+    sendings: dict = field(default_factory=dict)
+    """By payload."""
+    happenings: list = field(default_factory=list)
+    """What endpoints saw, in order."""
+    counts: Counter = field(default_factory=Counter)
+    gaps: list = field(default_factory=list)
+    _streams: dict = field(default_factory=dict)
+    """Those that are open, by number: whose they are."""
+    _numbers: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def accepted(self):
+        """The messages of which it is known."""
+        return [sending for sending in self.sendings.values() if sending.told is not None]
+
+    def count(self, what):
+        """One more of something that the report tells."""
+        with self._lock:
+            self.counts[what] += 1
+
+    def note_sending(self, sending):
+        """A client is about to send a message."""
+        with self._lock:
+            assert sending.payload not in self.sendings
+            self.sendings[sending.payload] = sending
+
+    def note_accepted(self, sending, sent=None):
+        """It was told that the message is accepted; `sent` is the answer, where there was one."""
+        sending.told = time.monotonic_ns()
+        if sent is not None:
+            sending.id = sent.id
+            if sent.is_settled_everywhere:
+                sending.settled = sending.told
+
+    def note_mailbox(self, process, mailbox):
+        """A mailbox is open."""
+        self._add(lambda at: recorded.MailboxOpened(at, ServerId(mailbox.server), parse_name(process), 0))
+
+    def note_looked(self, process, mailbox):
+        """A server was asked through where the subscriptions of a process have acknowledged."""
+        for each in mailbox:
+            subscription = SubscriptionId(ServerId(mailbox.server), parse_name(process), each.name or "")
+            position = position_of(each.position)
+            self._add(lambda at, who=subscription, through=position: recorded.Acknowledged(at, who, through))
+
+    def note_began(self, process, name, stored=None):
+        """A stream began, behind a position that the endpoint had stored, if any; returns its number."""
+        process = parse_name(process)
+        subscription = SubscriptionId(ServerId(process.partition("@")[2]), process, name)
+        sought = None if stored in (None, "start") else position_of(stored)
+        with self._lock:
+            self._numbers += 1
+            stream = self._numbers
+            self._streams[stream] = subscription
+            self.happenings.append(recorded.StreamBegan(time.monotonic_ns(), subscription, stream, sought))
+            self.counts["streams"] += 1
+        return stream
+
+    def note_handed(self, stream, message):
+        """An endpoint was handed a message."""
+        subscription, position = self._streams[stream], position_of(message.position)
+        self._add(
+            lambda at: recorded.Handed(at, subscription, stream, position, message.id, message.payload, message.late)
+        )
+        self.count("handed out late" if message.late else "handed out")
+        if message.gap:
+            self.gaps.append(f"{subscription} was told a gap before {message.id}")
+
+    def note_acknowledged(self, stream, message):
+        """An endpoint is about to acknowledge a message."""
+        subscription, position = self._streams[stream], position_of(message.position)
+        self._add(lambda at: _Acknowledging(at, subscription, position))
+
+    def note_ended(self, stream):
+        """Nothing more comes on a stream."""
+        with self._lock:
+            subscription = self._streams.pop(stream, None)
+            if subscription is not None:
+                self.happenings.append(recorded.StreamEnded(time.monotonic_ns(), subscription, stream))
+
+    def _add(self, happening):
+        with self._lock:
+            self.happenings.append(happening(time.monotonic_ns()))
+
+
+def position_of(token):
+    """A position as its server knows it; the server never goes back to an older database here."""
+    entry, item, _, _ = _POSITION.fullmatch(token).groups()
+    return Position(int(entry), int(item))
+
+
+def faults(history, updates, *, owed):
+    """One line for each thing that is wrong, when all is at rest and every endpoint was handed the last word.
+
+    `updates`: all that were done, or may be. `owed`: pairs of a process and targets below which it is all the time.
+    Each message must have been for one of these: who sent it need not know its id, but who got it does.
+    """
+    known, lines = _ids(history)
+    past = recorded.History.gathered(
+        chain(
+            _memberships(history, updates, owed),
+            (_accepted(history.sendings[payload], message_id) for payload, message_id in known.items()),
+            _with_acknowledged(history.happenings),
+            _settled(history, known),
+        )
+    )
+    return history.gaps + lines + [str(violation) for violation in check(past, is_at_rest=True)]
+
+
+def _ids(history):
+    """The id of each message that was handed over, by its payload; and what is wrong with ids."""
+    lines = []
+    handed = [each for each in history.happenings if isinstance(each, recorded.Handed)]
+    ids = defaultdict(set)
+    for each in handed:
+        ids[each.payload].add(each.message_id)
+    known = {}
+    for payload, sending in history.sendings.items():
+        found = ids.get(payload, set())
+        if sending.told is not None and not found:
+            lines.append(f"accepted, and handed to nobody: {payload.decode()}")
+        if len(found) > 1:
+            lines.append(f"accepted {len(found)} times, as {', '.join(sorted(found))}: {payload.decode()}")
+        if sending.id and not found <= {sending.id}:
+            lines.append(f"accepted as {sending.id}, and handed over as {', '.join(sorted(found))}")
+        if found:
+            known[payload] = sending.id if sending.id in found else min(found)
+    return known, lines
+
+
+def _accepted(sending, message_id):
+    serial, rest = _ID.fullmatch(message_id).groups()
+    targets = _targets(sending.targets, sending.excluding)
+    return recorded.Accepted(
+        sending.asked,
+        message_id,
+        ServerId(sending.targets[0].partition("@")[2]),
+        f"{targets} {rest}",
+        int(serial),
+        targets,
+        sending.payload,
+        sending.sender,
+        sending.number,
+    )
+
+
+def _settled(history, known):
+    now = time.monotonic_ns()
+    for payload, message_id in known.items():
+        yield recorded.SettledAt(history.sendings[payload].settled or now, message_id, 0)
+
+
+def _targets(names, excluding):
+    return target_set([parse_name(name) for name in names], [parse_name(name) for name in excluding])
+
+
+def _with_acknowledged(happenings):
+    """What endpoints saw, and before each stream what must have been durable of what they acknowledged."""
+    first = {}
+    for each in happenings:
+        if isinstance(each, recorded.Handed):
+            first.setdefault((each.subscription, each.stream), each.position)
+    acknowledged = defaultdict(list)
+    for each in happenings:
+        if isinstance(each, _Acknowledging):
+            acknowledged[each.subscription].append(each.position)
+            continue
+        if isinstance(each, recorded.StreamBegan) and (each.subscription, each.stream) in first:
+            begin = first[each.subscription, each.stream]
+            before = [position for position in acknowledged[each.subscription] if position < begin]
+            if before:
+                yield recorded.Acknowledged(each.at, each.subscription, max(before))
+        yield each
+
+
+def _memberships(history, updates, owed):
+    """Who may be below the targets of messages from when until when; with certainty those who are owed them.
+
+    Exceptions are not taken off: who is below one of them may have come there late.
+    """
+    processes = sorted({each.process for each in history.happenings if isinstance(each, recorded.MailboxOpened)})
+    sets = {(sending.targets, sending.excluding) for sending in history.sendings.values()}
+    changes = _changes(updates, {target for targets, _ in sets for target in targets})
+    below = {}
+    arcs = Counter()
+    for at in sorted({0, *changes}):
+        for arc, more in changes.get(at, ()):
+            arcs[arc] += more
+        children = defaultdict(set)
+        for (parent, child), number in arcs.items():
+            if number > 0:
+                children[parent].add(child)
+        reached = {target: _reached(children, target) for target in {each for targets, _ in sets for each in targets}}
+        for targets, excluding in sorted(sets):
+            for process in processes:
+                is_owed = (process, targets) in owed
+                is_below = any(process in reached[target] for target in targets)
+                if below.get((process, targets, excluding), False) != is_below:
+                    below[process, targets, excluding] = is_below
+                    server = ServerId(process.partition("@")[2])
+                    yield recorded.Membership(at, server, process, _targets(targets, excluding), is_below, is_owed)
+
+
+def _changes(updates, targets):
+    """By instant: arcs that may be there from then on, and arcs that are not there any more.
+
+    Only of those over which a target ever reached somebody: there are many more.
+    """
+    changes, children = [], defaultdict(set)
+    for update in updates:
+        for each in update.operations:
+            if isinstance(each, JoinArc):
+                changes.append((int(update.asked * NANOSECONDS), (each.parent, each.child), 1))
+                children[each.parent].add(each.child)
+            elif isinstance(each, LeaveArc) and update.told != inf:
+                changes.append((int(update.told * NANOSECONDS), (each.parent, each.child), -1))
+    ever = set().union(*(_reached(children, target) for target in targets))
+    found = defaultdict(list)
+    for at, arc, more in changes:
+        if arc[0] in ever:
+            found[at].append((arc, more))
+    return found
+
+
+def _reached(children, start):
+    reached, pending = {start}, [start]
+    while pending:
+        for child in children.get(pending.pop(), ()):
+            if child not in reached:
+                reached.add(child)
+                pending.append(child)
+    return reached
