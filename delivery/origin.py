@@ -93,6 +93,8 @@ class _ParcelRow(Struct, array_like=True):
     """Whether something below was behind suspended arcs in this round: another one follows."""
     remembering: tuple[ServerId, ...] = ()
     """Servers that remember who got it there. Sorted."""
+    view: str = ""
+    """In which this round was begun."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -241,7 +243,7 @@ class Origin:
         row = _ParcelRow(
             parcel.sequence, parcel.incarnation, parcel.first_serial, len(together), audience, mailboxes, {}
         )
-        row.is_apart = is_apart(parcel.targets, reach)
+        row.is_apart, row.view = is_apart(parcel.targets, reach), reach.view()
         self._parcels[position] = row
         self._by_serial[row.sequence, row.incarnation, row.first_serial] = position
         self._sequences[parcel.sequence].unsettled.append(position)
@@ -307,7 +309,9 @@ class Origin:
         if row.posted[sender] < 0 and confirm.round == row.round:
             row.posted[sender] = confirm.mailboxes
             # A server that was removed here is waited for by nobody here, whatever others still have of it.
-            row.is_apart |= any(map(reach.is_known, confirm.apart))
+            # Of two servers that confirmed it in different views, neither may know of the suspended arcs that cut off
+            # the other: one had none yet, the other does not know for whom they are on the way.
+            row.is_apart |= row.view != reach.view() or any(map(reach.is_known, confirm.apart))
             if confirm.is_remembered:
                 row.remembering = tuple(sorted({*row.remembering, sender}))
             self._parcels.touch(position)
@@ -327,7 +331,8 @@ class Origin:
     ) -> list[PeerLetter]:
         """Post a parcel once more, now that the servers are there that were apart; returns what is to leave."""
         row = self._parcels[position]
-        row.round, row.is_apart = parcel.round, is_apart(parcel.targets, reach)
+        row.round, row.view = parcel.round, reach.view()
+        row.is_apart = is_apart(parcel.targets, reach)
         row.audience, row.mailboxes = audience, mailboxes
         below = [server for server in self._own_onward(parcel.targets, reach) if reach.is_known(server)]
         row.posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(row.posted, UNCONFIRMED_AGAIN)

@@ -39,6 +39,9 @@ class Reach(Protocol):
     def is_steady(self) -> bool:
         """Whether servers neither agree on a view nor settle what was done while they were apart."""
 
+    def view(self) -> str:
+        """Names the view that this server is in."""
+
     def is_parted(self) -> bool:
         """Whether some server that was met is out of the view: members may be behind suspended arcs."""
 

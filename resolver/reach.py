@@ -86,6 +86,10 @@ class GraphReach:
         """Whether servers neither agree on a view nor settle what was done while they were apart."""
         return self._core.is_steady
 
+    def view(self) -> str:
+        """Names the view that this server is in."""
+        return self._core.view
+
     def is_parted(self) -> bool:
         """Whether some server that was met is out of the view: members may be behind suspended arcs."""
         return self._core.is_parted

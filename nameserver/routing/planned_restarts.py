@@ -2,7 +2,8 @@
 
     attempt --refused: a server that is coming back is needed--> wait until it is back --> attempt again
                                                                        | not back in time, or no time left
-                                                                       +--> the refusal, as it is
+                                                                       +--> the refusal, as it is; that it is unknown
+                                                                            what was done, where one attempt said so
 
 Nothing was done where a server was refused as UNAVAILABLE, so trying again is safe for updates too.
 """
@@ -53,14 +54,25 @@ async def outlast_restarts(
     """
     event_loop = asyncio.get_running_loop()
     deadline = None if seconds is None else event_loop.time() + seconds
-    for _ in range(RESTARTS_LIMIT):
+    in_doubt: RefusedError | grpc.aio.AioRpcError | None = None
+    attempts_left = RESTARTS_LIMIT
+    while True:
         comebacks = restarting.comebacks
         try:
             return await attempt()
         except (RefusedError, grpc.aio.AioRpcError) as error:
-            if not await is_outlasted(error, restarting, comebacks, deadline=deadline, may_be_done=may_be_done):
-                raise
-    return await attempt()
+            reason = _reason_of(error)
+            if reason is Reason.OUTCOME_UNKNOWN:
+                in_doubt = error
+            if attempts_left and await is_outlasted(
+                error, restarting, comebacks, deadline=deadline, may_be_done=may_be_done
+            ):
+                attempts_left -= 1
+                continue
+            if in_doubt is not None and reason in (Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED):
+                # Nothing was done this time; of an attempt before it nobody knows.
+                raise in_doubt from error
+            raise
 
 
 async def is_outlasted(
@@ -86,6 +98,11 @@ async def is_outlasted(
     except TimeoutError:
         return False
     return True
+
+
+def _reason_of(error: RefusedError | grpc.aio.AioRpcError) -> Reason | None:
+    refusal = error.refusal if isinstance(error, RefusedError) else refusal_of(error)
+    return None if refusal is None else refusal.reason
 
 
 def _named(error: RefusedError | grpc.aio.AioRpcError, restarting: Restarting, *, may_be_done: bool) -> list[ServerId]:

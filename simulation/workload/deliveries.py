@@ -500,7 +500,10 @@ class Deliveries(Watcher):
             numbers, audience = core.delivery.mailboxes.numbers, core.delivery.audience(targets)
             found = {process for process, number in numbers.items() if number in audience}
             # A process that nobody owns is judged by what its servers told all along: each knows a part of its groups.
-            owned = {process for process in numbers if core.home_of(process) == server}
+            # One that was made a group keeps its mailbox, and gets nothing while it is one.
+            owned = {
+                process for process in numbers if core.home_of(process) == server and core.graph.group(process) is None
+            }
             expected = below & owned
             if found & owned != expected:
                 raise InvariantViolatedError(

@@ -1,6 +1,7 @@
 """What servers do with messages, one thing at a time, over lanes that deliver in order."""
 
 import pytest
+from pyroaring import BitMap
 
 from delivery.events import Accepted, Acknowledge, DeliveryRefused, SendAll, Settled, Start, Subscribed
 from delivery.model import PAYLOAD_BYTES_LIMIT, Position
@@ -108,6 +109,25 @@ def test_a_server_that_is_found_on_the_way_gets_all_that_is_not_settled_from_the
     loop.join("l@b.x", "j@c.x")
     loop.send("k@a.x", payload=b"3")
     assert loop.log_of("dora@c.x") == [b"1", b"2", b"3"] or loop.log_of("dora@c.x") == [b"3"]
+
+
+def test_a_parcel_that_was_confirmed_in_two_views_is_posted_once_more(loop, monkeypatch):
+    """B confirms before C is cut off from it, and C while it is: neither knows that the arc between them counts."""
+    here, there = loop.servers[A].delivery, loop.servers[C].delivery
+    loop.held.add((A, C))
+    send = loop.new_send("g@a.x", payload=b"one")
+    loop.step(A, send)
+    loop.close_parcels(A)
+    assert [type(answer) for answer in loop.answers[send.ticket]] == [Accepted]
+    audience, empty = there.audience, [BitMap()]
+    monkeypatch.setattr(there, "audience", lambda targets: empty.pop() if empty else audience(targets))
+    monkeypatch.setattr(there.reach, "is_parted", lambda: True)
+    monkeypatch.setattr(here.reach, "view", lambda: "2@a.x")
+    loop.held.clear()
+    loop.run()
+    settled = loop.answers[send.ticket][-1]
+    assert isinstance(settled, Settled) and (settled.mailboxes, settled.servers) == (3, 3)
+    assert [loop.log_of(process) for process in (ANN, BOB, CY)] == [[b"one"]] * 3
 
 
 def test_a_message_to_a_process_goes_to_its_mailbox(loop):

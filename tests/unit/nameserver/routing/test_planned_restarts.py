@@ -91,6 +91,17 @@ async def test_what_may_have_been_done_is_tried_again_only_where_that_is_harmles
     assert await outlast_restarts(Attempts(unknown), FakeRestarting("b"), seconds=None, may_be_done=True) == "done"
 
 
+@pytest.mark.parametrize("form", [lambda error: error, told_by_another])
+@pytest.mark.parametrize("reason", [Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED])
+async def test_what_one_attempt_may_have_done_is_not_told_as_undone_by_the_next(form, reason):
+    unknown = form(refuse(Reason.OUTCOME_UNKNOWN, "it fell silent", server="b"))
+    attempts = Attempts(unknown, form(refuse(reason, "nothing was done", unreachable="c")))
+    with pytest.raises((RefusedError, AioRpcError)) as caught:
+        await outlast_restarts(attempts, FakeRestarting("b"), seconds=None, may_be_done=True)
+    assert caught.value is unknown
+    assert attempts.count == 2
+
+
 async def test_the_refusal_is_told_when_the_time_is_over():
     failure = unavailable(server="b")
     attempts = Attempts(failure)
