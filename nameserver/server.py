@@ -43,7 +43,7 @@ from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.port_check import ListenError, check_address
-from nameserver.config.settings import SECONDS_OF_A_DAY, Settings, SettingsError
+from nameserver.config.settings import Settings, SettingsError
 from nameserver.deliveries.desk import Desk
 from nameserver.delivery_service import DELIVERY_SERVICE, PATIENT_METHODS, delivery_service_handlers
 from nameserver.driver.ancestry_filling import AncestryFilling
@@ -408,7 +408,6 @@ def _restore(settings: Settings) -> tuple[Store, Server]:
         store.close()
         raise StartError(str(contradictory(settings.database, str(error)))) from None
     core.keep_changes(settings.changes_kept)
-    core.limit_absences(settings.absence_limit_days * SECONDS_OF_A_DAY)
     try:
         core.peers.require_configured_unused()
     except RefusedError as error:

@@ -17,7 +17,6 @@ from namegraph.model.priorities import Priority
 from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION
 from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import ArcRecord, NodeIndex
-from namegraph.state.absences import Absences
 from namegraph.state.change_log import ChangeLog
 from namegraph.state.durable_maps import ARCS, PRESENCE, SERVERS, SUBNETS, DurableMap, DurableState
 from namegraph.state.forgotten_arcs import ForgottenArcs
@@ -61,7 +60,6 @@ class ServerContext:
         """Where it did: the servers that it has healed with since."""
         self.group_versions = GroupVersions(durable)
         self.forgotten = ForgottenArcs(durable)
-        self.absences = Absences(durable)
         self.removed = DurableMap(durable, REMOVED, SUBNETS, PRESENCE)
         """Subnets of other servers that an operator has taken out of the table; what was left with them is kept."""
         self.doubts = UpdatesInDoubt(durable)
@@ -132,12 +130,6 @@ class ServerContext:
         """Whether some server that was met is in another view, or nowhere."""
         return self.view != FIRST_VIEW and not self.members.keys() >= self.table.subnets_by_server.keys()
 
-    def absent(self) -> list[ServerId]:
-        """The servers that were met and are in another view, or nowhere."""
-        if not self.is_parted:
-            return []
-        return [server for server in self.table.subnets_by_server if server not in self.members]
-
     def is_in_view(self, server: ServerId) -> bool:
         """Whether updates may involve a server."""
         return self.view == FIRST_VIEW or server in self.members
@@ -178,7 +170,6 @@ class ServerContext:
         """Learn that the database is an older copy of itself."""
         self.has_gone_back = True
         self.caught_up_with.clear()
-        self.absences.go_back(counter=self.counter)
 
     def catch_up(self) -> None:
         """The view is healed: what others in it know is known here too."""
@@ -186,9 +177,6 @@ class ServerContext:
             new = [server for server in self.members if server not in self.caught_up_with]
             self.caught_up_with.update(dict.fromkeys(new))
         self.doubts.healed(self.members)
-        for server in self.members:
-            self.absences.is_over(server)
-            self.forgotten.healed(server)
         for arc in [arc for arc in self.unilateral_leaves if self.is_in_view(self.other_home_of(arc))]:
             del self.unilateral_leaves[arc]
 
@@ -286,14 +274,6 @@ class ServerContext:
         return not (
             graph.children[node] or graph.parents[node] or self.suspended_children(node) or self.suspended_parents(node)
         )
-
-    def is_in_doubt(self, arc: ArcId) -> bool:
-        """Whether an update in doubt may have joined or left an arc with an end here.
-
-        What it covers here are its parents that live here, and the children of its arcs.
-        """
-        ends = (arc.parent, arc.child) if self.home_of(arc.parent) == self.server else (arc.child,)
-        return self.doubts.concern(*ends)
 
     def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
         """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""

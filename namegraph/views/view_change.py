@@ -15,7 +15,6 @@ Source: protocol.md section 7; decision 0011.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple, assert_never
 
 from namegraph.model.names import ServerId
@@ -163,12 +162,11 @@ class ViewChange:
         self._participant.remember_doubts(dict(install.members))
         self._participant.end_view()
         undone = self._coordinator.end_view()
-        view_before, before = context.view, tuple(context.members)
+        before = tuple(context.members)
         context.view, context.members = install.view, dict(install.members)
         self._enter_phase_after(ViewEvent.INSTALLED)
         context.origin = Cohort(install.view, self._cohort_leader_of(context.members[context.server]))
         context.view_floor = Priority(install.counter + 1, NEVER.server)
-        self._note_absences(before if view_before != FIRST_VIEW else context.table.subnets_by_server, view_before)
         self._settled, self._healed, self._suspending = {}, {}, None
         self._entering.clear()
         self.healing.view_ended(undone)
@@ -178,13 +176,6 @@ class ViewChange:
         self._due.update(dict.fromkeys(server for server in context.table.servers() if context.has_diverged(server)))
         arcs = self._records.entering_from(self._due.__contains__)
         context.send(self._cohort_leader_of(context.members[context.server]), SuspendIncoming(tuple(arcs)))
-
-    def _note_absences(self, before: Iterable[ServerId], view_before: ViewId) -> None:
-        """Note which servers of the view before have been in another view since, as far as is known here."""
-        context = self._context
-        for server in before:
-            if server not in context.members or context.members[server].view > view_before:
-                context.absences.begin(server, since=context.view_floor.counter)
 
     def _finish(self, outcome: bytes) -> None:
         try:

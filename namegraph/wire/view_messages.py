@@ -83,8 +83,6 @@ class ArcDigest(Struct, frozen=True, array_like=True, tag="Held"):
     """Home of parents to home of children: the arcs between the two that are suspended at the sender."""
 
     arcs: tuple[KnownArc, ...]
-    apart_since: int | None = None
-    """Those written by updates of this counter, or a higher one, the sender joined without the receiver."""
 
 
 class DigestReply(Struct, frozen=True, array_like=True, tag="HeldToo"):
@@ -93,8 +91,6 @@ class DigestReply(Struct, frozen=True, array_like=True, tag="HeldToo"):
     arcs: tuple[KnownArc, ...]
     unconfirmed: tuple[ArcId, ...] = ()
     """Of these, arcs that were joined at the sender: the parent may never have existed."""
-    apart_since: int | None = None
-    """As of `ArcDigest`."""
 
 
 class ForgetLeft(Struct, frozen=True, array_like=True, tag=True):

@@ -37,12 +37,6 @@ DEFAULT_RESTART_GRACE_SECONDS = 5.0
 """A process that ends and starts again takes two or three."""
 RESTART_GRACE_SECONDS_LIMIT = 60.0
 """Peers hold calls meanwhile: longer than this no caller waits."""
-DEFAULT_ABSENCE_LIMIT_DAYS = 30.0
-SHORTEST_ABSENCE_LIMIT_DAYS = 0.01
-"""Shorter absences leave nothing behind that is worth forgetting."""
-LONGEST_ABSENCE_LIMIT_DAYS = 36_500.0
-"""For ever."""
-SECONDS_OF_A_DAY = 86_400.0
 ENVIRONMENT_PREFIX = "SHADOWTREE_"
 SUBNETS_LIMIT = 10_000
 """What other servers accept of one (`session/frames.py`)."""
@@ -110,8 +104,6 @@ class Settings:
     log: LogSettings = LogSettings()
     metrics_listen: str | None = None
     """``HOST:PORT`` at which metrics can be read; None: nowhere."""
-    absence_limit_days: float = DEFAULT_ABSENCE_LIMIT_DAYS
-    """For how long what was left is kept for another server that is away."""
     traces_endpoint: str | None = None
     """Where spans are sent (OTLP over gRPC); None: nowhere."""
 
@@ -233,8 +225,6 @@ def _checked(values: Mapping[str, object]) -> Settings:
     assert isinstance(traces_endpoint, str | None)
     assert isinstance(restart_grace_seconds, float)
     detector = DetectorLimits(beat, pause, threshold, restart_grace_seconds)
-    absence_limit_days = values.get("absence_limit_days", DEFAULT_ABSENCE_LIMIT_DAYS)
-    assert isinstance(absence_limit_days, float)
     changes_kept = values.get("changes_kept", CHANGES_KEPT)
     assert isinstance(changes_kept, int)
     return Settings(
@@ -249,7 +239,6 @@ def _checked(values: Mapping[str, object]) -> Settings:
         changes_kept,
         LogSettings(log_format, log_level),
         metrics_listen,
-        absence_limit_days,
         traces_endpoint,
     )
 
@@ -356,9 +345,6 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "heartbeat_seconds": partial(_read_seconds, lowest=SHORTEST_HEARTBEAT_SECONDS, highest=LONGEST_HEARTBEAT_SECONDS),
     "acceptable_pause_seconds": partial(_read_seconds, lowest=0, highest=LONGEST_ACCEPTABLE_PAUSE_SECONDS),
     "changes_kept": _read_changes_kept,
-    "absence_limit_days": partial(
-        _read_number, lowest=SHORTEST_ABSENCE_LIMIT_DAYS, highest=LONGEST_ABSENCE_LIMIT_DAYS, unit=" days"
-    ),
     "suspicion_threshold": partial(_read_number, lowest=LOWEST_THRESHOLD, highest=HIGHEST_THRESHOLD),
     "restart_grace_seconds": partial(_read_seconds, lowest=0, highest=RESTART_GRACE_SECONDS_LIMIT),
     "log_format": partial(_read_word, words=LogFormat),

@@ -111,7 +111,6 @@ def shown_settings(settings: Settings) -> dict[str, object]:
         "metrics_listen": settings.metrics_listen,
         "traces_endpoint": settings.traces_endpoint,
         "changes_kept": settings.changes_kept,
-        "absence_limit_days": settings.absence_limit_days,
     }
 
 

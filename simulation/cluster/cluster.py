@@ -128,7 +128,6 @@ class Cluster:
         restart_share: float = 0.0,
         own_parts_later: bool = False,
         forgets_at_once: bool = False,
-        absence_limit: float | None = None,
         is_configured: bool = True,
         core_type: type[Server] = Server,
     ) -> None:
@@ -137,7 +136,6 @@ class Cluster:
         `core_type`: what each server runs.
         `is_configured`: where the others are, the configuration says, and not an operator.
         `forgets_at_once`: servers forget what was left whenever they can, not when much has come together.
-        `absence_limit`: for a server that is away for longer nothing of what was left is kept; None: it is, for ever.
         `own_parts_later`: coordinators do their own part of an update after the others were told, as with large ones.
         `restart_share`: of all steps, those at which the server crashes and starts again, before or after what the
         step changes is durable, as `crashes` has it.
@@ -183,7 +181,6 @@ class Cluster:
         self._crashes = crashes
         self._restart_share = restart_share
         self._own_parts_later, self._forgets_at_once = own_parts_later, forgets_at_once
-        self._absence_limit = absence_limit
         self._is_configured, self._core_type = is_configured, core_type
         self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
@@ -578,7 +575,6 @@ class Cluster:
             self.servers[server].leave_own_parts_for_later()
         if self._forgets_at_once:
             self.servers[server].forget_at_once()
-        self.servers[server].limit_absences(self._absence_limit)
         self._armed.pop(server, None)
 
     def _add_peers(self, server: ServerId) -> None:
