@@ -1,6 +1,7 @@
 """A core that sends posts beside its letters; what comes waits while servers are not sure of one another."""
 
 from delivery.server import Server
+from delivery.wire import Over, encode
 from namegraph.events import Lane, PeerMessage
 from namegraph.state.durable_maps import BYTES, NUMBERS_OF_SERVERS, DurableMap
 
@@ -29,7 +30,7 @@ class PostingCore(Server):
             turn, beyond = divmod(self._letters, LETTERS_FOR_A_POST)
             if not beyond and self.servers_met:
                 receiver = self.servers_met[turn % len(self.servers_met)]
-                post = self.posts.send_inline(receiver, f"{self._letters} of {self.server}".encode())
+                post = self.posts.send_inline(receiver, encode(Over(self._letters, 0, 0)))
                 self.sent[receiver, post.number] = post.encoded
                 effects.messages.append(post)
         effects.records.protocol += self._context.durable.take_rows()
