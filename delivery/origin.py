@@ -309,9 +309,10 @@ class Origin:
         if row.posted[sender] < 0 and confirm.round == row.round:
             row.posted[sender] = confirm.mailboxes
             # A server that was removed here is waited for by nobody here, whatever others still have of it.
+            row.is_apart |= any(map(reach.is_known, confirm.apart))
             # Of two servers that confirmed it in different views, neither may know of the suspended arcs that cut off
             # the other: one had none yet, the other does not know for whom they are on the way.
-            row.is_apart |= row.view != reach.view() or any(map(reach.is_known, confirm.apart))
+            row.is_apart |= row.view != reach.view()
             if confirm.is_remembered:
                 row.remembering = tuple(sorted({*row.remembering, sender}))
             self._parcels.touch(position)

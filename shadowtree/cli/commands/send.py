@@ -123,7 +123,7 @@ def _send_many(
 
 def _with_place(message: str, accepted: int) -> str:
     """What is wrong with a message, and for who is to go on from there, how many came before it."""
-    return f"{message}; the {accepted:,} before it were accepted" if accepted else message
+    return f"{message}; accepted before it: {accepted:,}" if accepted else message
 
 
 def _lines_of(file: BinaryIO) -> Iterable[bytes]:

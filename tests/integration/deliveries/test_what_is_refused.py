@@ -73,7 +73,7 @@ def test_a_message_that_is_too_large_is_refused_and_the_largest_is_not(servers):
         "a payload has at most 1048576 bytes, not 1048577"
     )
     assert refused(servers, "send", FLAT, "--lines", standard_input=b"fits\n" + largest + b"x\n") == (
-        "a payload has at most 1048576 bytes, not 1048577; the 1 before it were accepted"
+        "a payload has at most 1048576 bytes, not 1048577; accepted before it: 1"
     )
     assert a.send(FLAT, largest, wait="settled").mailboxes == 4
     with a.listen("cyd@c.x", subscription="large") as messages:
