@@ -55,7 +55,9 @@ class ServerProcess:
             [sys.executable, "-c", PROGRAM, json.dumps(values)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # As `shadowtree serve` has it: gRPC says nothing of its own about peers that end.
             env={key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+            | {"GRPC_VERBOSITY": "NONE"}
             | (environment or {}),
         )
         self.serving_line = None
