@@ -97,7 +97,7 @@ class Dialer:
                 await self._talks.until_change()
                 continue
             for via in between:
-                if link.is_silent:
+                if link.is_silent and self._relays.reaches(via):
                     stream = self._relays.dial(server, via=via)
                     await self._talks.converse_through(stream, link)
             if not link.is_connected:

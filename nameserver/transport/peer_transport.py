@@ -537,8 +537,8 @@ class PeerTransport:
 
     def _ended(self, conversation: SessionRunner) -> None:
         hello = conversation.session.hello
-        if hello is not None and conversation.via is None:
-            self._relays.lose(hello.server)
+        if hello is not None:
+            self._relays.lose(conversation)
         if hello is not None and self._open.get(hello.server) is conversation:
             del self._open[hello.server]
             ending = conversation.session.ending

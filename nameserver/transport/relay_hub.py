@@ -11,7 +11,7 @@ from nameserver.detector.liveness import Life
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.session.frames import Relay
 from nameserver.session.relay_rules import Arrived, Back, Onward, RelayFault, ended, way_of
-from nameserver.transport.relayed_stream import NoSuchStreamError, RelayedStream, RelayedStreams
+from nameserver.transport.relayed_stream import NoSuchStreamError, RelayedStream, RelayedStreams, StreamKey
 from nameserver.transport.session_runner import SessionRunner
 
 
@@ -52,16 +52,17 @@ class RelayHub:
         )
 
     def dial(self, server: ServerId, *, via: ServerId) -> RelayedStream:
-        """A new stream to another server."""
-        return self._streams.dial(server, via=via)
+        """A new stream to another server, through one with which a session is open."""
+        return self._streams.dial(server, via=via, session=self._sessions[via].session.number)
 
     def close(self, stream: RelayedStream) -> None:
         """Forget a stream that is no longer used."""
         self._streams.close(stream)
 
-    def lose(self, via: ServerId) -> None:
-        """A connection is gone, and with it what was to be passed on over it."""
-        self._streams.lose(via)
+    def lose(self, conversation: SessionRunner) -> None:
+        """A session is over, and with it what was to be passed on over it."""
+        if conversation.via is None:
+            self._streams.lose(conversation.session.peer, conversation.session.number)
 
     def take(self, conversation: SessionRunner, relay: Relay) -> None:
         """Another server asks to pass a frame on, or passes one on to this server."""
@@ -95,5 +96,8 @@ class RelayHub:
         if stream is not None:
             self._accept(stream)
 
-    def _send(self, via: ServerId, relay: Relay) -> bool:
-        return self.reaches(via) and self._sessions[via].pass_on(relay)
+    def _send(self, key: StreamKey, relay: Relay) -> bool:
+        conversation = self._sessions.get(key.via)
+        if conversation is None or conversation.via is not None or conversation.session.number != key.session:
+            return False
+        return conversation.pass_on(relay)

@@ -1,6 +1,9 @@
 """The ends of a stream between two servers that leads through a third; used like the ends of a gRPC stream.
 
 The sender is at most WINDOW_LIMIT payloads ahead of the receiver, so that the server between them never holds more.
+
+At each end, a stream belongs to one session with the server between, and ends with it. What that session had not passed
+on is lost with it, so what comes over a later one must not go on where a payload is missing.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ class StreamKey:
 
     other: ServerId
     via: ServerId
+    session: int
+    """The number of the session with the server between."""
     number: int
     is_dialled_here: bool
 
@@ -125,20 +130,20 @@ class RelayedStream:
 class RelayedStreams:
     """All streams of a server that lead through others."""
 
-    def __init__(self, *, here: ServerId, first_number: int, send: Callable[[ServerId, Relay], bool]) -> None:
-        """`send` gives a frame to a server that passes it on."""
+    def __init__(self, *, here: ServerId, first_number: int, send: Callable[[StreamKey, Relay], bool]) -> None:
+        """`send` gives a frame of a stream to the server that passes it on, over the session that the stream uses."""
         self._here = here
         self._numbers: Iterator[int] = itertools.count(first_number)
         self._send = send
         self._streams: dict[StreamKey, RelayedStream] = {}
 
-    def dial(self, other: ServerId, *, via: ServerId) -> RelayedStream:
-        """A new stream to another server."""
-        return self._add(StreamKey(other, via, next(self._numbers), is_dialled_here=True))
+    def dial(self, other: ServerId, *, via: ServerId, session: int) -> RelayedStream:
+        """A new stream to another server, over a session with the one between."""
+        return self._add(StreamKey(other, via, session, next(self._numbers), is_dialled_here=True))
 
     def take(self, relay: Relay, *, via: ServerId) -> RelayedStream | None:
         """Take a frame that arrived; returns the stream if it is new. Raises `NoSuchStreamError`."""
-        key = StreamKey(relay.source, via, relay.stream, is_dialled_here=not relay.is_by_dialler)
+        key = StreamKey(relay.source, via, relay.session, relay.stream, is_dialled_here=not relay.is_by_dialler)
         stream = self._streams.get(key)
         is_new = stream is None
         if stream is None:
@@ -155,13 +160,13 @@ class RelayedStreams:
         stream.cancel()
         self._streams.pop(stream.key, None)
 
-    def lose(self, via: ServerId) -> None:
-        """A server that passed frames on is gone, and with it what it had not passed on yet."""
-        for stream in [stream for key, stream in self._streams.items() if key.via == via]:
+    def lose(self, via: ServerId, session: int) -> None:
+        """A session with a server that passed frames on is over, and lost is what it had not passed on yet."""
+        for stream in [stream for key, stream in self._streams.items() if (key.via, key.session) == (via, session)]:
             stream.broken(f"the connection with {via} was lost")
 
     def _add(self, key: StreamKey) -> RelayedStream:
-        stream = self._streams[key] = RelayedStream(key, here=self._here, send=lambda relay: self._send(key.via, relay))
+        stream = self._streams[key] = RelayedStream(key, here=self._here, send=lambda relay: self._send(key, relay))
         return stream
 
 

@@ -12,6 +12,7 @@ from nameserver.session.frames import Relay
 from nameserver.session.relay_rules import Arrived, Back, Onward, RelayFault, ended, way_of
 from nameserver.session.session import State
 from nameserver.transport.peer_streams import StreamBrokenError
+from nameserver.transport.relay_hub import RelayHub
 from nameserver.transport.relayed_stream import (
     FINISHED,
     UNREAD_BYTES_LIMIT,
@@ -22,6 +23,8 @@ from nameserver.transport.relayed_stream import (
 from nameserver.transport.session_runner import RELAYS_BYTES_LIMIT, SessionRunner
 
 SERVERS = ("a.x", "b.x", "c.x", "d.x")
+SESSION = 7
+"""The number of the session that each end has with the server between."""
 
 
 def relay(source, destination, **more):
@@ -95,10 +98,10 @@ class Pair:
         }
         self.accepted = []
 
-    def _send(self, via, frame):
-        assert via == "c.x"
+    def _send(self, key, frame):
+        assert (key.via, key.session) == ("c.x", SESSION)
         if self.takes:
-            self.under_way.append(frame)
+            self.under_way.append(replace(frame, session=SESSION))
         return self.takes
 
     def carry(self):
@@ -110,7 +113,7 @@ class Pair:
                 self.accepted.append(stream)
 
     async def connected(self):
-        here = self.ends["a.x"].dial("b.x", via="c.x")
+        here = self.ends["a.x"].dial("b.x", via="c.x", session=SESSION)
         await here.write(b"hello")
         self.carry()
         (there,) = self.accepted
@@ -195,10 +198,11 @@ async def test_a_stream_ends_with_the_server_that_passes_it_on(pair):
     here, _ = await pair.connected()
     reading = asyncio.ensure_future(here.read())
     await asyncio.sleep(0)
-    pair.ends["a.x"].lose("d.x")
+    pair.ends["a.x"].lose("d.x", SESSION)
+    pair.ends["a.x"].lose("c.x", SESSION + 1)
     await asyncio.sleep(0)
     assert not reading.done()
-    pair.ends["a.x"].lose("c.x")
+    pair.ends["a.x"].lose("c.x", SESSION)
     with pytest.raises(StreamBrokenError, match=r"the connection with c\.x was lost"):
         await reading
 
@@ -212,7 +216,7 @@ async def test_a_stream_ends_where_nothing_can_be_passed_on(pair):
 
 
 async def test_a_frame_that_cannot_go_further_tells_why(pair):
-    here = pair.ends["a.x"].dial("b.x", via="c.x")
+    here = pair.ends["a.x"].dial("b.x", via="c.x", session=SESSION)
     await here.write(b"hello")
     pair.under_way = [ended(pair.under_way[0], "c.x does not reach b.x either")]
     pair.carry()
@@ -228,6 +232,32 @@ async def test_a_late_frame_of_a_stream_that_is_over_makes_no_new_one(pair):
         pair.ends["b.x"].take(pair.under_way[0], via="c.x")
     end = ended(pair.under_way[0], "there is no such stream")
     assert pair.ends["b.x"].take(end, via="c.x") is None
+
+
+async def test_a_stream_does_not_go_on_over_another_session_with_the_server_between(pair):
+    here, there = await pair.connected()
+    await here.write(b"lost with the session")
+    await here.write(b"the next one")
+    (_, frame), pair.under_way = pair.under_way, []
+    with pytest.raises(NoSuchStreamError):
+        pair.ends["b.x"].take(replace(frame, session=SESSION + 1), via="c.x")
+    pair.ends["b.x"].lose("c.x", SESSION)
+    with pytest.raises(StreamBrokenError):
+        await there.read()
+
+
+def test_what_a_stream_sends_leaves_over_its_own_session_alone():
+    numbers, sent = SimpleNamespace(number=SESSION, peer="c.x"), []
+    sessions = {"c.x": SimpleNamespace(via=None, session=numbers, pass_on=lambda frame: sent.append(frame) or True)}
+    hub = RelayHub(here="a.x", first_number=1, sessions=sessions, watches=None, count_fault=None, accept=None)
+    stream = hub.dial("b.x", via="c.x")
+    asyncio.run(stream.write(b"hello"))
+    assert [frame.payload for frame in sent] == [b"hello"]
+    sessions["c.x"].session = SimpleNamespace(number=SESSION + 1, peer="c.x")
+    asyncio.run(stream.write(b"more"))
+    with pytest.raises(StreamBrokenError):
+        asyncio.run(stream.read())
+    assert len(sent) == 1
 
 
 @pytest.mark.parametrize(
