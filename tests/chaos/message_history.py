@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
 
@@ -227,22 +227,30 @@ def _targets(names, excluding):
 
 
 def _with_acknowledged(happenings):
-    """What endpoints saw, and before each stream what must have been durable of what they acknowledged."""
-    first = {}
-    for each in happenings:
-        if isinstance(each, recorded.Handed):
-            first.setdefault((each.subscription, each.stream), each.position)
+    """What endpoints saw, and before each stream what must have been durable of what they acknowledged.
+
+    When a server begins a stream its endpoint does not see before the first message: one that takes over from another
+    begins behind what that one acknowledged while it was still read.
+    """
     acknowledged = defaultdict(list)
+    beginning = {}
     for each in happenings:
-        if isinstance(each, _Acknowledging):
-            acknowledged[each.subscription].append(each.position)
-            continue
-        if isinstance(each, recorded.StreamBegan) and (each.subscription, each.stream) in first:
-            begin = first[each.subscription, each.stream]
-            before = [position for position in acknowledged[each.subscription] if position < begin]
-            if before:
-                yield recorded.Acknowledged(each.at, each.subscription, max(before))
+        match each:
+            case _Acknowledging(_, subscription, position):
+                acknowledged[subscription].append(position)
+                continue
+            case recorded.StreamBegan():
+                beginning[each.stream] = each
+                continue
+            case recorded.Handed() if each.stream in beginning:
+                before = [position for position in acknowledged[each.subscription] if position < each.position]
+                if before:
+                    yield recorded.Acknowledged(each.at, each.subscription, max(before))
+                yield replace(beginning.pop(each.stream), at=each.at)
+            case recorded.StreamEnded() if each.stream in beginning:
+                yield beginning.pop(each.stream)
         yield each
+    yield from beginning.values()
 
 
 def _memberships(history, updates, owed):

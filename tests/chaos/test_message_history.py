@@ -145,6 +145,25 @@ def test_what_was_not_acknowledged_comes_again(run):
     assert run.faults() == []
 
 
+def test_an_endpoint_begins_behind_what_the_one_before_acknowledged_until_it_was_handed_something(run):
+    first = run.listen(1)
+    second = run.listen()
+    run.hand(first, 2, position=2)
+    run.messages.note_acknowledged(first, run.message(2, position=2))
+    run.messages.note_ended(first)
+    run.hand(second, 3, position=3)
+    assert run.faults() == []
+
+
+def test_what_nobody_acknowledged_must_not_be_left_out(run):
+    first = run.listen(1, acknowledged=(1,))
+    second = run.listen()
+    run.hand(first, 2, position=2)
+    run.messages.note_ended(first)
+    run.hand(second, 3, position=3)
+    assert any("leaves out what its subscription was handed" in line for line in run.faults())
+
+
 def test_what_was_acknowledged_may_come_again_where_nobody_saw_it_durable(run):
     first = run.listen(1, 2, acknowledged=(1, 2))
     run.messages.note_ended(first)
