@@ -89,6 +89,38 @@ def test_a_refused_message_is_one_line_and_status_4(shadowtree, log):
     assert "--sender with an id that nobody else uses begins at 1" in refused.err
 
 
+def test_the_bench_counts_what_it_sent_and_how_soon_one_is_handed_over(shadowtree, log, ann):
+    measured = shadowtree(
+        "bench-delivery", STAFF, "--count", 7, "--size", 3, "--senders", 2, "--listen", ANN, "--rounds", 4,
+        "--format", "json",
+    )  # fmt: skip
+    assert measured.status == 0, measured.err
+    of_senders = [request for request in log.requests if request.sender]
+    assert [request.payload for request in of_senders] == [bytes(3)] * 7
+    assert sorted(request.number for request in of_senders) == [1, 1, 2, 2, 3, 3, 4]
+    found = measured.json
+    assert (found["messages"], found["bytes_each"], found["senders"], found["mailboxes"]) == (7, 3, 2, 1)
+    assert found["accepted_per_second"] >= found["settled_per_second"] > 0
+    assert 0 < found["p50_ms"] <= found["p99_ms"]
+    in_a_pipe = shadowtree("bench-delivery", STAFF, "--count", 1)
+    assert in_a_pipe.status == 0
+    assert len(in_a_pipe.out.split("\t")) == 2
+
+
+def test_the_bench_says_which_servers_had_nothing_of_it(shadowtree, log, ann):
+    log.pending = ["y.example"]
+    measured = shadowtree("bench-delivery", STAFF, "--count", 1, "--format", "json")
+    assert (measured.status, measured.json["pending"]) == (3, ["y.example"])
+    assert "y.example" in measured.err
+
+
+def test_the_bench_waits_for_nobody_whom_no_message_reaches(shadowtree, log, ann):
+    refused = shadowtree("bench-delivery", LAB, "--listen", ANN)
+    assert refused.status == 2
+    assert f"{ANN} is not in {LAB}" in refused.err
+    assert log.requests == []
+
+
 def test_nobody_listens_for_a_group(shadowtree, log):
     refused = shadowtree("listen", STAFF)
     assert (refused.status, refused.out) == (4, "")
@@ -106,6 +138,9 @@ def test_nobody_listens_for_a_group(shadowtree, log):
         ("send", STAFF, "--quality", "datagram"),
         ("send", "no name"),
         ("listen",),
+        ("bench-delivery",),
+        ("bench-delivery", STAFF, "--count", "0"),
+        ("bench-delivery", STAFF, "--size", "1048577"),
         ("listen", ANN, "--count", "0"),
     ],
     ids=" ".join,
