@@ -23,7 +23,8 @@ CUT_AT_MOST = 10_000
 """The next step goes on: what is deleted at once holds up whatever else is to be written."""
 
 CUT_AT_LEAST = 100
-"""Entries that are cut together: each cut is a row, and a deletion."""
+CUT_AT_LEAST_BYTES = 1024 * 1024
+"""Entries that are cut together, or bytes of them: each cut is a row, and a deletion."""
 
 
 class Log:
@@ -35,7 +36,7 @@ class Log:
         self._bytes = DurableMap(durable, "log segments", NUMBERS, packed(int))
         """How large each segment is."""
         self.last, self.cut = self._ends.get("", (0, 0))
-        self.size = sum(self._bytes.values())
+        self._segments_size = sum(self._bytes.values())
         self.limit_bytes = LOG_BYTES_LIMIT
         self.cut_at_least = CUT_AT_LEAST
         self._new: list[LogRecord] = []
@@ -47,20 +48,43 @@ class Log:
         self._new.append(LogRecord(self.last, audience, encoded))
         segment = self.last // SEGMENT_ENTRIES
         self._bytes[segment] = self._bytes.get(segment, 0) + len(encoded)
-        self.size += len(encoded)
+        self._segments_size += len(encoded)
         self._ends[""] = (self.last, self.cut)
         return self.last
 
     def cut_through(self, position: int, *, at_least: int | None = None) -> None:
         """Forget the entries at a position and before, once they are so many; None: as many as is usual."""
         position = min(position, self.last, self.cut + CUT_AT_MOST)
-        if position - self.cut < (self.cut_at_least if at_least is None else at_least):
+        at_least = self.cut_at_least if at_least is None else at_least
+        if position <= self.cut or (position - self.cut < at_least and not self._is_much(position)):
             return
         self.cut = position
         for segment in [segment for segment in self._bytes if (segment + 1) * SEGMENT_ENTRIES <= position + 1]:
-            self.size -= self._bytes.pop(segment)
+            self._segments_size -= self._bytes.pop(segment)
         self._ends[""] = (self.last, self.cut)
         self._cut_now = True
+
+    @property
+    def size(self) -> int:
+        """Bytes of parcels in it; of a segment of which a part was cut, the share of its entries that are left."""
+        segment = self.cut // SEGMENT_ENTRIES
+        first, last = self._range_of(segment)
+        if last < first:
+            return self._segments_size
+        return self._segments_size - self._bytes.get(segment, 0) * (self.cut - first + 1) // (last - first + 1)
+
+    def _is_much(self, position: int) -> bool:
+        """Whether there is much at a position and before, about: as if all entries of a segment had one size."""
+        found = 0
+        for segment in range((self.cut + 1) // SEGMENT_ENTRIES, position // SEGMENT_ENTRIES + 1):
+            first, last = self._range_of(segment)
+            part = min(position, last) - max(self.cut + 1, first) + 1
+            found += self._bytes.get(segment, 0) * part // (last - first + 1)
+        return found >= CUT_AT_LEAST_BYTES
+
+    def _range_of(self, segment: int) -> tuple[int, int]:
+        """The first and the last position of a segment that were given."""
+        return max(1, segment * SEGMENT_ENTRIES), min(self.last, (segment + 1) * SEGMENT_ENTRIES - 1)
 
     def overrun_through(self) -> int | None:
         """Through which position the oldest part is to go, because the log is larger than it may be; else None."""

@@ -2,6 +2,8 @@
 
 durable --one reading for all--> [ the tail: 64 MiB ] --> listeners that keep up
 disk ------------------------------------------------> listeners that are behind, a piece at a time
+
+What everybody has acknowledged is cut from the log, and leaves the tail with it.
 """
 
 from __future__ import annotations
@@ -129,7 +131,8 @@ class LogTail:
             self._entries[entry.position] = entry
             self._bytes += entry.size
             self._through = entry.position
-        while self._bytes > self._bytes_limit and len(self._entries) > 1:
+        cut = self._machine.log_cut
+        while self._entries and (self._begin < cut or (self._bytes > self._bytes_limit and len(self._entries) > 1)):
             self._begin += 1
             self._bytes -= self._entries.pop(self._begin).size
 

@@ -1,0 +1,95 @@
+"""What messages leave behind: at homes while a server is away, and in memory once all is acknowledged."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from benchmarks.report import Figure
+from benchmarks.servers import SERVING, connected, name_servers, running
+from shadowtree import Client
+
+SUBNETS = (["a.x"], ["b.x"], ["c.x"])
+GROUP = "all@a.x"
+PAYLOAD = bytes(200)
+RATE = 1_000
+WARM_UP_MESSAGES = 10_000
+READ_AT_ONCE = 10_000
+PATIENCE_SECONDS = 300
+LOOK_SECONDS = 0.05
+
+
+def measure(*, quick: bool) -> list[Figure]:
+    """Away for a minute; ten million messages."""
+    return [*_away(seconds=3 if quick else 60), _memory(messages=50_000 if quick else 10_000_000)]
+
+
+def _away(*, seconds: int) -> list[Figure]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        name_servers(Path(folder), SUBNETS) as (origin, _, away),
+        Client(origin.address, timeout=PATIENCE_SECONDS) as client,
+    ):
+        client.create_group(GROUP)
+        for (subnet,) in SUBNETS:
+            client.join(GROUP, f"listener@{subnet}")
+            client.open_mailbox(f"listener@{subnet}")
+        client.send(GROUP, PAYLOAD, wait="settled")
+        command = psutil.Process(away.process.pid).cmdline()
+        away.kill()
+        began = time.monotonic()
+        with client.sender("benchmark") as out:
+            for number in range(RATE * seconds):
+                time.sleep(max(0.0, began + number / RATE - time.monotonic()))
+                out.send(GROUP, PAYLOAD)
+        waited = client.status().parcels_unsettled
+        with running(command, SERVING):
+            _wait(lambda: all(peer.life == "up" for peer in client.peers().peers))
+            met = time.monotonic()
+            _wait(lambda: client.status().parcels_unsettled == 0)
+            settled = time.monotonic() - met
+    what = f"settled after a server was away for {seconds} s at {RATE:,} messages a second, from when it is met"
+    return [Figure(what, settled, 10, "s", note=f"{waited:,} parcels waited")]
+
+
+def _memory(*, messages: int) -> Figure:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        connected(Path(folder), subnets=["a.x"]) as (server, client),
+    ):
+        client.create_group(GROUP)
+        client.join(GROUP, "listener@a.x")
+        with client.listen("listener@a.x") as listener, client.sender("benchmark") as out:
+
+            def send_and_acknowledge(count: int) -> None:
+                for _ in range(count // READ_AT_ONCE):
+                    for _ in range(READ_AT_ONCE):
+                        out.send(GROUP, PAYLOAD)
+                    out.flush()
+                    for _ in range(READ_AT_ONCE):
+                        last = next(listener)
+                    last.acknowledge()
+
+            send_and_acknowledge(WARM_UP_MESSAGES)
+            before = server.resident_bytes()
+            send_and_acknowledge(messages)
+            after = server.resident_bytes()
+    return Figure(
+        f"memory after {messages:,} messages, all acknowledged, more than after {WARM_UP_MESSAGES:,}",
+        100 * (after / before - 1),
+        2,
+        "%",
+        note=f"{before / 2**20:.1f} to {after / 2**20:.1f} MiB",
+    )
+
+
+def _wait(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the servers do not come to rest")
+        time.sleep(LOOK_SECONDS)
