@@ -79,7 +79,12 @@ def name_service_handlers(
     )
     whole_groups = WholeGroups(core=core, resolutions=resolutions, routing=routing)
     cross_checks = DistributedChecks(
-        core=core, checks=checks, whole_groups=whole_groups, routing=routing, forwarder=forwarder
+        core=core,
+        checks=checks,
+        whole_groups=whole_groups,
+        routing=routing,
+        forwarder=forwarder,
+        run_loop=run_loop,
     )
     request_ids = RequestIds()
     listed = SubnetGuard(core=core, routing=routing)

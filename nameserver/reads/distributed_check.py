@@ -12,6 +12,9 @@ This server itself is asked before any other. All pairs for one server travel in
 yes: no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that could say "yes" has
 answered, or if the group's home says that all below the group is within reach.
 
+While servers agree on a view, each is uncertain of much for some milliseconds. What would be uncertain then is asked
+again until they have.
+
 Source: interfaces.md, semantics 4 and 8; protocol.md section 8 (check and memberships).
 """
 
@@ -20,6 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from namegraph import CoreQueries, NodeId, Reason, RefusedError, ServerId, group_not_found, refuse, subnet_of
 from nameserver.calls.read_your_writes import PEER_SERVICE
@@ -31,6 +35,15 @@ from nameserver.routing.ownership import OwnerKind, Routing
 from shadowtree.v1 import peer_pb2 as messages
 
 METHOD = f"/{PEER_SERVICE}/CheckPart"
+
+TRANSITION_SECONDS = 1.0
+"""How long an answer is waited for while servers agree on a view: it takes them a few round trips."""
+
+TRANSITION_SHARE = 0.8
+"""How much of the caller's time is used for that."""
+
+FIRST_PAUSE_SECONDS = 0.005
+LONGEST_PAUSE_SECONDS = 0.1
 
 UNCERTAIN, YES, NO = 0, 1, 2
 """Answers, as CheckBulkResponse numbers them."""
@@ -94,6 +107,16 @@ class _Pair:
         return not (self.is_below or self.is_settled or self.is_denied)
 
 
+class Steps(Protocol):
+    """What is needed of the run loop."""
+
+    def now(self) -> float:
+        """The time on the clock of steps."""
+
+    async def next_step(self, seconds: float) -> None:
+        """Wait for the next step of this server, but no longer than so."""
+
+
 class DistributedChecks:
     """Answers checks by asking those servers that know."""
 
@@ -105,7 +128,9 @@ class DistributedChecks:
         whole_groups: WholeGroups,
         routing: Routing,
         forwarder: Forwarder,
+        run_loop: Steps,
     ) -> None:
+        self._run_loop = run_loop
         self.core = core
         self.checks = checks
         self.whole_groups = whole_groups
@@ -116,7 +141,15 @@ class DistributedChecks:
         """Answer all pairs up to the first whose group does not exist."""
         if self.routing.is_alone:
             return self._answer_alone(question)
-        return await _Inquiry(question, self).carry_out()
+        steps, pause_seconds = self._run_loop, FIRST_PAUSE_SECONDS
+        deadline = steps.now() + min(TRANSITION_SECONDS, TRANSITION_SHARE * question.seconds)
+        while True:
+            inquiry = _Inquiry(question, self)
+            verdicts = await inquiry.carry_out()
+            if not (inquiry.is_in_transition and UNCERTAIN in verdicts.answers) or steps.now() >= deadline:
+                return verdicts
+            await steps.next_step(min(pause_seconds, deadline - steps.now()))
+            pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
     def _answer_alone(self, question: Question) -> Verdicts:
         groups, members = question.groups, question.members
@@ -149,9 +182,12 @@ class _Inquiry:
         self._others: tuple[list[ServerId], list[str]] | None = None
         self._pathnames: list[list[str]] = []
         self._revisions: list[str] = [asking.core.revision]
+        self.is_in_transition = False
+        """Whether some server that was asked, this one included, may know more in a moment."""
 
     async def carry_out(self) -> Verdicts:
         """Ask this server itself, then in two rounds the others."""
+        self.is_in_transition = not self._core.is_steady
         owner_kind = list(map(self._routing.owner_kind, self._question.members))
         self._ask_own([place for place, of in enumerate(owner_kind) if of is not OwnerKind.ANOTHERS])
         first = await self._first_round(owner_kind)
@@ -286,9 +322,11 @@ class _Inquiry:
                 self._pairs[position].silent.add(server)
         else:
             self._revisions.append(part.revision)
+            self.is_in_transition |= part.is_in_transition
             findings: Iterable[int] = part.answers
             if part.view != self._core.view:
                 # One of the two has not heard yet who is there.
+                self.is_in_transition = True
                 findings = [PairFinding.APART if finding == PairFinding.BELOW else finding for finding in part.answers]
                 for position in positions:
                     self._pairs[position].silent.add(server)

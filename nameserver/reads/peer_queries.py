@@ -64,6 +64,7 @@ class PeerQuestionCalls:
             answers=bytes(findings),
             apart=self._checks.away(groups, members, findings),
             view=self._core.view,
+            is_in_transition=not self._core.is_steady,
             revision=self._core.revision,
             pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
         )

@@ -133,3 +133,20 @@ def test_a_server_that_was_stopped_itself_loses_nobody(pair):
     assert "lost" not in times_met(a_client, 1)
     assert set(times_met(b_client, 1)) <= {"suspected", "up"}
     assert not [peer.faults for client in (a_client, b_client) for peer in client.peers() if peer.faults]
+
+
+def test_who_is_not_in_a_group_is_known_all_the_time_where_nothing_of_a_lost_server_is_in_it(start_several):
+    servers = start_several([["a.x"], ["b.x"], ["c.x"]])
+    asked, other, _ = servers.clients
+    asked.create_group("own@a.x")
+    other.create_group("low@b.x")
+    asked.join("own@a.x", "low@b.x")
+    asked.join("own@a.x", "ann@a.x")
+    asked.join("low@b.x", "bob@outside.example")
+    servers.kill(2)
+    asked_at_rest = 0
+    while asked_at_rest < 20:
+        # Asked without a pause, so that some questions come while the two agree on who is left.
+        assert not asked.check("own@a.x", "nobody@outside.example")
+        asked_at_rest += len(asked.status().view) == len(other.status().view) == 2
+    assert asked.check("own@a.x", "bob@outside.example")
