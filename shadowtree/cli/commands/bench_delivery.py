@@ -57,7 +57,13 @@ class _Waits(NamedTuple):
     "--senders", metavar="N", type=click.IntRange(1, SENDERS_LIMIT), default=1, help="At the same time. [default: 1]"
 )
 @click.option("--listen", "process", metavar="PROCESS", help="Also measure how soon single messages reach this member.")
-@click.option("--rounds", metavar="N", type=click.IntRange(min=2), default=100, help="Single messages. [default: 100]")
+@click.option(
+    "--rounds",
+    metavar="N",
+    type=click.IntRange(min=2),
+    default=100,
+    help="With --listen: single messages. [default: 100]",
+)
 @everywhere()
 @in_session
 def bench_delivery_command(
@@ -93,7 +99,7 @@ def bench_delivery_command(
     if spread.last.is_settled_everywhere:
         return DONE
     away = ", ".join([*spread.last.pending, *spread.last.unreachable])
-    warn(f"these servers are below {target} and had nothing of it: {away}")
+    warn(f"these servers are below {target}, and have not all of it yet: {away}")
     return UNCERTAIN
 
 
@@ -145,7 +151,7 @@ def _as_json(spread: _Spread, waits: _Waits | None, *, count: int, size: int, se
 
 def _print_for_people(spread: _Spread, waits: _Waits | None, *, count: int, size: int) -> None:
     last = spread.last
-    click.echo(f"{count:,} messages of {size:,} bytes to {last.mailboxes:,} mailboxes on {last.servers:,} servers")
+    click.echo(f"{count:,} messages of {size:,} bytes (mailboxes: {last.mailboxes:,}, servers: {last.servers:,})")
     click.echo(f"accepted: {count / spread.accepted_seconds:,.0f} a second")
     click.echo(f"settled:  {count / spread.settled_seconds:,.0f} a second")
     if waits is not None:
