@@ -122,6 +122,26 @@ class _Sequence:
     """Positions, from the oldest parcel on that is not settled. Later ones may be."""
     onward: dict[ServerId, tuple[ServerId, ...]] = field(default_factory=dict)
     """What each server has said last of who is further below."""
+    posted: set[ServerId] = field(default_factory=set)
+    """Servers to which all that is not settled was posted."""
+    named: set[ServerId] = field(default_factory=set)
+    """Servers that all that is not settled names as unknown."""
+
+    def begin(self, position: int, servers: Iterable[ServerId]) -> None:
+        """A parcel more, for which these servers are about to be found."""
+        self.unsettled.append(position)
+        self.posted.intersection_update(servers)
+        self.named.intersection_update(servers)
+
+    def lacking(self, server: ServerId, found: set[ServerId]) -> Iterable[int]:
+        """The parcels for which a server may not have been found, sorted; all of them once it was not `found` before.
+
+        Thousands may wait for a server that is away, and each is confirmed by all others.
+        """
+        if server in found:
+            return (self.unsettled[-1],) if self.unsettled else ()
+        found.add(server)
+        return self.unsettled
 
 
 @dataclass(slots=True)
@@ -157,6 +177,8 @@ class Origin:
         """Messages that are in no parcel yet."""
         self._waiting: dict[int, list[tuple[int, str]]] = {}
         """By position of a parcel: tickets of those who are to be told when it is settled, with the message's id."""
+        self._to_release: dict[int, None] = {}
+        """Positions of parcels in memory that may be settled and in no lane."""
         self.incarnation = 0
         """Of this server."""
         self.backlog_bytes = 0
@@ -179,6 +201,7 @@ class Origin:
     def keep(self, position: int, encoded: bytes) -> None:
         """Hold a parcel in memory until it is settled."""
         self._post.parcels[position] = encoded
+        self._to_release[position] = None
         self.backlog_bytes += len(encoded)
 
     # -- messages become parcels
@@ -246,7 +269,7 @@ class Origin:
         row.is_apart, row.view = is_apart(parcel.targets, reach), reach.view()
         self._parcels[position] = row
         self._by_serial[row.sequence, row.incarnation, row.first_serial] = position
-        self._sequences[parcel.sequence].unsettled.append(position)
+        self._sequences[parcel.sequence].begin(position, servers)
         if asked := _asked(parcel, together):
             self._waiting[position] = asked
         return self._found(parcel.sequence, servers, reach)
@@ -265,22 +288,21 @@ class Origin:
     def _found(self, number: int, servers: Iterable[ServerId], reach: Reach) -> list[PeerLetter]:
         """Post all that is not settled to servers that are below, as far as it was not."""
         leaving: list[PeerLetter] = []
-        known: list[ServerId] = []
-        unknown: list[ServerId] = []
+        sequence = self._sequences[number]
         for server in servers:
-            if server != self._server:
-                (known if reach.is_known(server) else unknown).append(server)
-        for position in self._sequences[number].unsettled:
-            row = self._parcels[position]
-            for server in known:
-                if server not in row.posted:
+            if server == self._server:
+                continue
+            is_known = reach.is_known(server)
+            for position in sequence.lacking(server, sequence.posted if is_known else sequence.named):
+                row = self._parcels[position]
+                if is_known and server not in row.posted:
                     row.posted[server] = UNCONFIRMED
                     row.unknown = tuple(other for other in row.unknown if other != server)
                     self._parcels.touch(position)
                     leaving.append(self._posted(server, position))
-            if not set(unknown) <= set(row.unknown):
-                row.unknown = tuple(sorted({*row.unknown, *unknown}))
-                self._parcels.touch(position)
+                elif not is_known and server not in row.unknown:
+                    row.unknown = tuple(sorted({*row.unknown, server}))
+                    self._parcels.touch(position)
         return leaving
 
     def _posted(self, server: ServerId, position: int) -> PeerLetter:
@@ -411,6 +433,7 @@ class Origin:
         unsettled = self._sequences[row.sequence].unsettled
         letters: list[PeerLetter] = []
         while unsettled and self._parcels[unsettled[0]].is_settled:
+            self._to_release[unsettled[0]] = None
             done = self._parcels.pop(unsettled.popleft())
             del self._by_serial[done.sequence, done.incarnation, done.first_serial]
             over = encode(Over(done.sequence, done.incarnation, done.first_serial))
@@ -419,16 +442,20 @@ class Origin:
 
     def release(self) -> None:
         """Forget the parcels that no lane refers to any more and that are settled."""
-        held = self._post.parcels
-        if len(held) > len(self._parcels):
-            needed = self._post.positions_kept()
-            for position in [position for position in held if position not in self._parcels and position not in needed]:
-                self.backlog_bytes -= len(held.pop(position))
+        for position in list(self._to_release):
+            is_settled = position not in self._parcels
+            if is_settled and self._post.refers_to(position):
+                continue
+            del self._to_release[position]
+            if is_settled:
+                self.backlog_bytes -= len(self._post.parcels.pop(position))
 
     def removed(self, server: ServerId) -> list[int]:
         """A server is not known any more; returns the positions of the parcels that are to be given up for it."""
         self._post.blank_parcels(server)
         for sequence in self._sequences.values():
+            sequence.posted.discard(server)
+            sequence.named.discard(server)
             sequence.onward = {
                 teller: tuple(told for told in onward if told != server)
                 for teller, onward in sequence.onward.items()
