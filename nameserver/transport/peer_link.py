@@ -143,16 +143,19 @@ class Link:
         Of a peer that dialled us the channel may not know yet: it tried in vain before, pauses, and fails calls
         meanwhile. Where the link takes another channel meanwhile, that one is waited for.
         """
-        while not self.is_ready():
+        while True:
             channel = self.channel
-            if self.cannot_be_dialled or channel.get_state() is grpc.ChannelConnectivity.SHUTDOWN:
+            # Read once: who waits for another state than one that came meanwhile waits for nothing.
+            state = channel.get_state(try_to_connect=True)
+            if state is grpc.ChannelConnectivity.READY:
+                return True
+            if self.cannot_be_dialled or state is grpc.ChannelConnectivity.SHUTDOWN:
                 return False
-            await self._until_channel_changes(channel)
-        return True
+            await self._until_channel_changes(channel, state)
 
-    async def _until_channel_changes(self, channel: grpc.aio.Channel) -> None:
+    async def _until_channel_changes(self, channel: grpc.aio.Channel, state: grpc.ChannelConnectivity) -> None:
         """Or until it is taken for one that leads nowhere."""
-        changing = asyncio.ensure_future(channel.wait_for_state_change(channel.get_state()))
+        changing = asyncio.ensure_future(channel.wait_for_state_change(state))
         detouring = asyncio.ensure_future(self._detouring.wait())
         try:
             await asyncio.wait((changing, detouring), return_when=asyncio.FIRST_COMPLETED)

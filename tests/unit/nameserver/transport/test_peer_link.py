@@ -1,5 +1,8 @@
 """How an address stands, and what is said of it."""
 
+import asyncio
+
+import grpc
 import pytest
 
 from nameserver.session.frames import GoodbyeReason
@@ -135,3 +138,28 @@ def test_faults_are_counted_by_server_and_together_for_strangers():
     assert faults.of("b.x") == {"garbage": 2}
     assert faults.of("c.x") == {}
     assert faults.of_strangers == {"garbage": 1}
+
+
+class ChannelThatConnects:
+    """Its state is another one each time that it is read, until it is ready."""
+
+    def __init__(self):
+        self._states = [grpc.ChannelConnectivity.IDLE, grpc.ChannelConnectivity.CONNECTING]
+
+    def get_state(self, try_to_connect=False):
+        del try_to_connect
+        return self._states.pop(0) if self._states else grpc.ChannelConnectivity.READY
+
+    async def wait_for_state_change(self, last_observed):
+        while self.get_state() is last_observed:
+            await asyncio.Event().wait()
+
+    async def close(self, grace):
+        del grace
+
+
+async def test_a_channel_that_connects_while_it_is_looked_at_is_not_waited_for(link):
+    await link.channel.close(None)
+    link.channel = ChannelThatConnects()
+    async with asyncio.timeout(10):
+        assert await link.is_dialled()
