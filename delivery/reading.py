@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from delivery.audiences import Audiences
+from delivery.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES
 from delivery.model import Message, Position
 from delivery.wire import Parcel, decode_stored
 from namegraph import LogRecord
@@ -52,3 +53,41 @@ def read(
 def gap(cursor: Position, *, cut: int) -> Position | None:
     """Through where entries behind a cursor are gone; None: none of them is."""
     return Position.before(cut + 1) if cursor < Position.before(cut + 1) else None
+
+
+class Standing:
+    """How far an endpoint has come in the log.
+
+    What lies behind the last message that it was handed, and was not for it, counts as acknowledged once that message
+    is. So who has nothing to do does not keep the log from being cut: after as many entries as are cut together.
+    """
+
+    def __init__(self, acknowledged: Position, *, handed_out: Position | None = None) -> None:
+        """It begins behind what it has acknowledged, or was handed before."""
+        self.acknowledged = acknowledged
+        self.cursor = max(acknowledged, handed_out or acknowledged)
+        """All through it is handed out, or not for this endpoint."""
+        self._last = self.cursor
+        """The last message that it was handed."""
+        self._bytes = 0
+        """Of the entries that were passed over since the last acknowledgement."""
+
+    def hand_out(self, position: Position) -> None:
+        """The endpoint gets a message."""
+        self.cursor = self._last = position
+
+    def pass_over(self, cursor: Position, *, size: int = 0) -> None:
+        """All through a position is handed out, or nothing of it is for the endpoint. `size`: bytes that this is."""
+        self.cursor = cursor
+        self._bytes += size
+
+    def acknowledge(self, through: Position) -> None:
+        """All through a position is acknowledged."""
+        if through > self.acknowledged:
+            self.acknowledged, self._bytes = through, 0
+
+    def passed(self) -> Position | None:
+        """What is to be acknowledged in the endpoint's place, since nothing of it was for it; None: nothing yet."""
+        is_idle = self.acknowledged >= self._last
+        is_much = self.cursor.entry - self.acknowledged.entry >= CUT_AT_LEAST or self._bytes >= CUT_AT_LEAST_BYTES
+        return self.cursor if is_idle and is_much and self.cursor > self.acknowledged else None

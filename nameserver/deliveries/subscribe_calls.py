@@ -17,6 +17,7 @@ from typing import Final
 
 from delivery.events import Acknowledge, DeliveryRefused, Start, Subscribe, Subscribed
 from delivery.model import Position, PositionToken
+from delivery.reading import Standing
 from namegraph import Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
@@ -60,15 +61,15 @@ class SubscribeCalls:
     ) -> None:
         """Listen, until the endpoint leaves or is taken over, or the server is to end."""
         self._endpoints.require_room()
-        endpoint, cursor = await self._begin(first.begin)
+        endpoint, standing = await self._begin(first.begin)
         self._endpoints.begin(endpoint)
-        acknowledging = _Acknowledging(self._machine, endpoint)
+        acknowledging = _Acknowledging(self._machine, endpoint, standing)
         reader = asyncio.create_task(self._read(first, requests, endpoint, acknowledging))
         try:
             with self._machine.told_of_end(endpoint.end):
-                token = PositionToken(self._machine.server, self._machine.incarnation, cursor)
+                token = PositionToken(self._machine.server, self._machine.incarnation, standing.cursor)
                 await context.write(wire.SubscribeResponse(position=str(token)).SerializeToString())
-                await self._hand_out(endpoint, cursor, context)
+                await self._hand_out(endpoint, standing, acknowledging, context)
                 await reader
                 await acknowledging.finish()
         finally:
@@ -76,8 +77,8 @@ class SubscribeCalls:
             acknowledging.end()
             self._endpoints.leave(endpoint)
 
-    async def _begin(self, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Position]:
-        """The endpoint, and behind which position it is handed messages."""
+    async def _begin(self, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Standing]:
+        """The endpoint, and how far it has come."""
         machine = self._machine
         process = conversion.read_id(begin.name, "name", self._known)
         start: Start | Position = Start.NOW if getattr(begin, "from") == wire.SubscribeRequest.FROM_NOW else Start.START
@@ -94,12 +95,13 @@ class SubscribeCalls:
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
         assert isinstance(answer, Subscribed)
-        cursor = answer.cursor
+        handed_out: Position | None = None
         if begin.handed_out:
-            handed_out = message_wire.read_position(begin.handed_out, "handed_out", server=machine.server)
-            if handed_out.incarnation == machine.incarnation and handed_out.position.entry <= machine.logged:
-                cursor = max(cursor, handed_out.position)
-        return Endpoint(process, (answer.mailbox, begin.subscription), answer.epoch), cursor
+            token = message_wire.read_position(begin.handed_out, "handed_out", server=machine.server)
+            if token.incarnation == machine.incarnation and token.position.entry <= machine.logged:
+                handed_out = token.position
+        standing = Standing(answer.cursor, handed_out=handed_out)
+        return Endpoint(process, (answer.mailbox, begin.subscription), answer.epoch), standing
 
     async def _read(
         self,
@@ -130,8 +132,10 @@ class SubscribeCalls:
             if token.incarnation == machine.incarnation:
                 acknowledging.take(token.position)
 
-    async def _hand_out(self, endpoint: Endpoint, cursor: Position, context: Context) -> None:
-        """Send what the mailbox gets behind a position; returns once the endpoint leaves. Raises why it is ended."""
+    async def _hand_out(
+        self, endpoint: Endpoint, standing: Standing, acknowledging: _Acknowledging, context: Context
+    ) -> None:
+        """Send what the mailbox gets from there on; returns once the endpoint leaves. Raises why it is ended."""
         machine, gap = self._machine, 0
         while True:
             endpoint.changed.clear()
@@ -142,14 +146,17 @@ class SubscribeCalls:
             if not endpoint.has_credit:
                 await endpoint.changed.wait()
                 continue
+            passed = standing.passed()
+            if passed is not None:
+                acknowledging.take(passed)
             more = machine.next_logged()
-            entries = await self._tail.read(cursor.entry - 1)
-            if cursor.entry <= machine.log_cut:
+            entries = await self._tail.read(standing.cursor.entry - 1)
+            if standing.cursor.entry <= machine.log_cut:
                 # What is read from here on was not cut yet, so its audience is still known.
-                gap += machine.log_cut + 1 - cursor.entry
-                cursor = Position.before(machine.log_cut + 1)
+                gap += machine.log_cut + 1 - standing.cursor.entry
+                standing.pass_over(Position.before(machine.log_cut + 1))
                 continue
-            handed_out = _HandedOut(endpoint, cursor, gap, self._now_ms())
+            handed_out = _HandedOut(endpoint, standing, gap, self._now_ms())
             for entry in entries:
                 if endpoint.key[0] in machine.audience(entry.audience):
                     handed_out.add(entry)
@@ -157,7 +164,7 @@ class SubscribeCalls:
                     handed_out.pass_over(entry)
                 if handed_out.is_full:
                     break
-            cursor, gap = handed_out.cursor, handed_out.gap
+            gap = handed_out.gap
             if handed_out.chunks:
                 await context.write(b"".join(handed_out.chunks))
             elif entries:
@@ -180,13 +187,12 @@ async def _until_either(more: asyncio.Future[None], changed: asyncio.Event) -> N
 class _HandedOut:
     """One response to an endpoint while it grows."""
 
-    def __init__(self, endpoint: Endpoint, cursor: Position, gap: int, now_ms: int) -> None:
-        self.cursor = cursor
-        """All through it is handed out, or not for this mailbox."""
+    def __init__(self, endpoint: Endpoint, standing: Standing, gap: int, now_ms: int) -> None:
         self.gap = gap
         """Entries that were lost before the next message, and not told yet."""
         self.chunks: list[bytes] = []
         self._endpoint = endpoint
+        self._standing = standing
         self._now_ms = now_ms
         self._size = 0
 
@@ -197,25 +203,28 @@ class _HandedOut:
 
     def pass_over(self, entry: LogEntry) -> None:
         """The entry is not for the mailbox."""
-        self.cursor = Position.before(entry.position + 1)
+        self._standing.pass_over(Position.before(entry.position + 1), size=entry.size)
 
     def add(self, entry: LogEntry) -> None:
         """Hand out an entry, as far as there is credit for."""
-        endpoint = self._endpoint
-        is_begun = self.cursor.entry == entry.position and self.cursor.item >= 0
+        endpoint, standing = self._endpoint, self._standing
+        is_begun = standing.cursor.entry == entry.position and standing.cursor.item >= 0
         fits = len(entry.messages) <= endpoint.credit_messages and entry.bytes_told <= endpoint.credit_bytes
         if fits and not (is_begun or self.gap or entry.can_expire):
             self._say(entry.encoded, len(entry.messages), entry.bytes_told)
+            standing.hand_out(Position(entry.position, len(entry.messages) - 1))
             self.pass_over(entry)
             return
         for item, told in enumerate(entry.messages):
             position = Position(entry.position, item)
-            if position <= self.cursor:
+            if position <= standing.cursor:
                 continue
             if not endpoint.has_credit:
                 return
-            self.cursor = position
-            if not 0 < told.expires_at_ms < self._now_ms:
+            if 0 < told.expires_at_ms < self._now_ms:
+                standing.pass_over(position)
+            else:
+                standing.hand_out(position)
                 self._say(told.encoded if not self.gap else _with_gap(told.encoded, self.gap), 1, told.size)
                 self.gap = 0
         self.pass_over(entry)
@@ -236,15 +245,17 @@ def _with_gap(encoded: bytes, gap: int) -> bytes:
 class _Acknowledging:
     """What one endpoint acknowledges: the newest position goes when the last one is durable."""
 
-    def __init__(self, machine: DeliveryMachine, endpoint: Endpoint) -> None:
+    def __init__(self, machine: DeliveryMachine, endpoint: Endpoint, standing: Standing) -> None:
         self._machine = machine
         self._endpoint = endpoint
+        self._standing = standing
         self._through: Position | None = None
         """What is to go next."""
         self._task: asyncio.Task[None] | None = None
 
     def take(self, through: Position) -> None:
         """All through a position is handled."""
+        self._standing.acknowledge(through)
         self._through = through if self._through is None else max(through, self._through)
         if self._task is None or self._task.done():
             self._give_up_task()

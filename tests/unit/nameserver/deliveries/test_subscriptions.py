@@ -1,0 +1,93 @@
+"""How listeners stand to the log, and what kinds of them there are, over a real core and real streams."""
+
+import asyncio
+
+import pytest
+
+import shadowtree
+from delivery.log import CUT_AT_LEAST
+from tests.unit.nameserver.deliveries.places import places
+
+STAFF, ANN, CLUB, CY = "staff@a.x", "ann@a.x", "club@a.x", "cy@a.x"
+
+
+@pytest.fixture
+async def scene():
+    """Ann is staff, and Cy is the club; both have mailboxes."""
+    async with places("a.x") as (servers, found):
+        servers.create(STAFF, CLUB)
+        servers.join(STAFF, ANN)
+        servers.join(CLUB, CY)
+        yield servers, found[0]
+
+
+@pytest.fixture
+async def names(scene):
+    async with shadowtree.aio.Client(scene[1].address) as client:
+        yield client
+
+
+@pytest.fixture
+def log(scene):
+    return scene[1].machine.core.log
+
+
+def numbers(count):
+    return [b"%d" % number for number in range(count)]
+
+
+async def until(is_so):
+    async with asyncio.timeout(10):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+async def read(names, process, count, **options):
+    """So many messages, each acknowledged."""
+    found = []
+    async with names.listen(process, **options) as messages:
+        while len(found) < count:
+            found.append(await anext(messages))
+            found[-1].acknowledge()
+    return [message.payload for message in found]
+
+
+async def test_a_listener_that_gets_nothing_more_does_not_hold_up_the_cut(names, log):
+    """It has acknowledged all that it was handed, and waits; others send, and acknowledge."""
+    await names.open_mailbox(CY)
+    async with names.listen(ANN) as idle:
+        await names.send(STAFF, b"the only one")
+        (await anext(idle)).acknowledge()
+        for payload in numbers(3 * CUT_AT_LEAST):
+            await names.send(CLUB, payload)
+        assert await read(names, CY, 3 * CUT_AT_LEAST) == numbers(3 * CUT_AT_LEAST)
+        await names.send(CLUB, b"one more")
+        await until(lambda: log.cut >= 2 * CUT_AT_LEAST)
+        await names.send(STAFF, b"and after that")
+        message = await anext(idle)
+        assert (message.payload, message.gap) == (b"and after that", 0)
+
+
+async def test_a_few_large_messages_for_others_are_passed_by_too(names, log):
+    await names.open_mailbox(CY)
+    async with names.listen(ANN):
+        for _ in range(6):
+            await names.send(CLUB, bytes(600_000))
+        await read(names, CY, 6)
+        await until(lambda: log.cut >= 4)
+
+
+async def test_what_a_listener_was_handed_and_has_not_acknowledged_is_kept_however_much_comes_for_others(names, log):
+    await names.open_mailbox(CY)
+    async with names.listen(ANN) as slow:
+        await names.send(STAFF, b"not handled yet")
+        message = await anext(slow)
+        for payload in numbers(3 * CUT_AT_LEAST):
+            await names.send(CLUB, payload)
+        await read(names, CY, 3 * CUT_AT_LEAST)
+        assert log.cut == 0
+        message.acknowledge()
+        # It is acknowledged, and what came for others behind it with it.
+        await until(lambda: log.cut >= 2 * CUT_AT_LEAST)
+    await names.send(STAFF, b"next")
+    assert await read(names, ANN, 1) == [b"next"]
