@@ -245,11 +245,8 @@ class ServerContext:
         return parent in index and child in index and (index[parent], index[child]) in self.graph.suspended
 
     def is_rejected(self, arc: ArcRecord) -> bool:
-        """Whether a suspended arc cannot be: the homes of its ends have settled all between them, and did not join it.
-
-        What was made in this view was not compared yet: it waits for the next one.
-        """
-        if not self.is_healed or arc.writer >= self.view_floor.counter:
+        """Whether a suspended arc cannot be: the homes of its ends have settled all between them, and did not join it."""
+        if not self.is_healed:
             return False
         ids = self.graph.ids
         return self.is_in_view(self.home_of(ids[arc.parent])) and self.is_in_view(self.home_of(ids[arc.child]))

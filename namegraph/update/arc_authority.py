@@ -99,8 +99,6 @@ HERE, ANY = frozenset([Place.HERE]), frozenset(Place)
 OUT = frozenset([Place.AWAY, Place.RETIRED])
 IN = ANY - OUT
 OTHERS_IN = IN - HERE
-UNREACHABLE = OUT | {Place.LOST}
-REACHABLE = ANY - UNREACHABLE
 AWAY, RETIRED = frozenset([Place.AWAY]), frozenset([Place.RETIRED])
 
 _JOINS, _OFFLINE = (ArcStep.JOIN, ArcStep.SETTLE), (ArcStep.JOIN_OFFLINE,)
@@ -111,12 +109,13 @@ RULES = (
     # Steps, places of the parent's home and of the child's; who is asked, who judges, who answers.
     Rule(_JOINS, IN, ANY, _BOTH, _PARENT, _PARENT),
     Rule(_JOINS, OUT, ANY, _BOTH, _CHILD, _PARENT),
-    Rule(_OFFLINE, IN, REACHABLE, _BOTH, _PARENT, _PARENT),
-    Rule(_OFFLINE, HERE, UNREACHABLE, _PARENT, _PARENT, _PARENT, waits=True),
-    Rule(_OFFLINE, OTHERS_IN, UNREACHABLE, _PARENT, _PARENT, _PARENT),
+    # By the view alone, on which its members agree: of a server that is lost, one may know and another may not.
+    Rule(_OFFLINE, IN, IN, _BOTH, _PARENT, _PARENT),
+    Rule(_OFFLINE, HERE, OUT, _PARENT, _PARENT, _PARENT, waits=True),
+    Rule(_OFFLINE, OTHERS_IN, OUT, _PARENT, _PARENT, _PARENT),
     Rule(_OFFLINE, OUT, HERE, _CHILD, _CHILD, _CHILD, waits=True),
-    Rule(_OFFLINE, OUT, REACHABLE - HERE, _BOTH, _CHILD, _CHILD),
-    Rule(_OFFLINE, OUT, UNREACHABLE, _PARENT, _CHILD, _CHILD),
+    Rule(_OFFLINE, OUT, OTHERS_IN, _BOTH, _CHILD, _CHILD),
+    Rule(_OFFLINE, OUT, OUT, _PARENT, _CHILD, _CHILD),
     Rule(_LEAVE, IN, IN, _BOTH, _PARENT, _PARENT),
     Rule(_LEAVE, IN, OUT, _PARENT, _PARENT, _PARENT, needs=Need.SUSPENDED),
     Rule(_LEAVE, OUT, OUT, _PARENT, _CHILD, _PARENT, needs=Need.SUSPENDED),

@@ -245,13 +245,18 @@ class Coordinator:
     def peer_lost(self, server: ServerId) -> None:
         """End the updates that need a server which is out of reach."""
         for running in list(self._running.values()):
-            if running.is_decided or server not in running.asked:
-                continue
-            if running.plan.is_own or (server in running.judges and not running.plan.is_import):
-                self._abort(running, self._out_of_reach(server))
-            else:
-                # What it affects there will be suspended: then it can be done without.
-                self._wait(running)
+            if not running.is_decided and server in running.asked:
+                self._miss(running, server)
+
+    def _miss(self, running: Transaction, server: ServerId) -> None:
+        """Let an update wait for a view without a server that is out of reach, or end it where none helps."""
+        plan, context = running.plan, self._context
+        # In that view, what it affects there is suspended; and so is from the start what is joined offline.
+        is_judge = server in running.judges and not (plan.is_import or plan.joins_offline)
+        if plan.is_own or is_judge or not (context.is_in_view(server) and context.has_met(server)):
+            self._abort(running, self._out_of_reach(server))
+        else:
+            self._wait(running)
 
     def _wait(self, running: Transaction) -> None:
         """Let an update begin anew when a view is open."""
@@ -387,7 +392,7 @@ class Coordinator:
                 to_ask.append(server)
         for server in to_ask:
             if self._context.is_away(server) or not self._context.has_met(server):
-                self._abort(running, self._out_of_reach(server))
+                self._miss(running, server)
                 return
         is_last = final is None and len(to_ask) == 1 and not running.votes_due.total()
         if to_ask:

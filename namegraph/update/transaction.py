@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.names import NodeId, ServerId
+from namegraph.model.operations import JoinArc
 from namegraph.model.outcomes import GraphEffect, Outcome
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import RequestId
@@ -55,6 +56,13 @@ class Plan:
     without: ServerId | None = None
     """A server that must be out of reach: where it is back, nothing is done."""
     origin: Origin = NO_ORIGIN
+
+    @property
+    def joins_offline(self) -> bool:
+        """Whether it joins arcs that may wait for a server which is away."""
+        if isinstance(self.operations, ImportOperations):
+            return False
+        return any(isinstance(operation, JoinArc) and operation.offline for _, operation in self.operations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,14 @@ class Scene:
         self.links = BreakingConnections(self.cluster, self.network, chance)
         self.cluster.connections = self.links
 
-    def ask(self, server, *operations):
+    def begin(self, server, *operations):
         ticket = len(self.commands)
         self.commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations)
         self.cluster.submit(server, self.commands[ticket])
+        return ticket
+
+    def ask(self, server, *operations):
+        ticket = self.begin(server, *operations)
         self.cluster.run()
         return self.cluster.answers[ticket]
 

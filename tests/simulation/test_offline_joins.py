@@ -1,10 +1,13 @@
 """Arcs that are joined while the server of the other end is out of reach."""
 
-from namegraph.events import PeerLeaving
-from namegraph.model.names import NodeId
+import pytest
+
+from namegraph.events import PeerLeaving, PeerMet
+from namegraph.model.names import NodeId, Subnet
 from namegraph.model.operations import ChildKind, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
 from namegraph.model.refusals import Reason
-from resolver.membership import MembershipResolver
+from simulation.run import run_seed
 from tests.simulation.scene import A, B, C, G, H, Scene
 
 
@@ -77,13 +80,28 @@ def test_an_arc_that_waits_at_both_its_ends_is_joined_once():
     scene.check((G[C], G[A]), (G[A], G[C]))
 
 
-def test_what_was_joined_to_wait_in_the_present_view_is_not_taken_for_rejected(loop):
-    loop.part([A, B], [C])
-    loop.meet([A, B], [C])
-    # It stops, and nobody has counted it as lost.
-    loop.cluster.submit(A, PeerLeaving(C, "it stops"))
-    loop.done(A, JoinArc(H[A], NodeId(f"ann@{C}"), ChildKind.PROCESS, offline=True))
-    assert MembershipResolver(loop.core(A)).check(H[A], NodeId(f"ann@{C}"))
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_server_that_its_view_still_has_is_waited_for(is_back):
+    scene, person = Scene(), NodeId(f"ann@{C}")
+    # It stops, and nobody has counted it as lost: for others it may be there.
+    scene.cluster.submit(A, PeerLeaving(C, "it stops"))
+    ticket = scene.begin(A, JoinArc(G[A], person, ChildKind.PROCESS, offline=True))
+    scene.cluster.run()
+    assert ticket not in scene.cluster.answers
+    if is_back:
+        scene.cluster.submit(A, PeerMet(C, (Subnet(C),)))
+        scene.cluster.run()
+    else:
+        scene.part([A, B], [C])
+    assert isinstance(scene.cluster.answers[ticket], Committed)
+    assert scene.suspended(A) == (set() if is_back else {(G[A], person)})
+    if not is_back:
+        scene.meet([A, B], [C])
+    scene.check((G[A], person))
+
+
+def test_an_update_that_was_to_be_done_without_a_server_that_is_lost_and_found_within_a_view_asks_it():
+    run_seed(31004337, faults=True, messages=True, servers=5, updates=60)
 
 
 def test_a_process_of_a_server_that_is_away_is_not_taken_for_a_group():

@@ -28,7 +28,7 @@ WHERE_THE_VIEW_HAS_IT = "PPPPP PPPPP PPPPP CCCCC CCCCC"
 
 ASKED = {
     ArcStep.JOIN: ALL_BOTH,
-    ArcStep.JOIN_OFFLINE: "BBPPP BBPPP BBPPP CBPPP CBPPP",
+    ArcStep.JOIN_OFFLINE: "BBBPP BBBPP BBBPP CBBPP CBBPP",
     ArcStep.LEAVE: "BBBPP BBBPP BBBPP CBBPP CBBPP",
     ArcStep.LEAVE_UNCONFIRMED: ALL_CHILD,
     ArcStep.SETTLE: ALL_BOTH,
@@ -47,7 +47,7 @@ ANSWERS = {
 }
 """No client asks for others."""
 
-WAITS = "--www ----- ----- w---- w----"
+WAITS = "---ww ----- ----- w---- w----"
 """A join that may wait is noted as suspended by the one home that is there."""
 
 STANDS_IN = "----- ----- ----- s---- s----"
