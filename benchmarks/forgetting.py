@@ -1,11 +1,12 @@
 """What servers keep of people that joined and left: counts of rows and of what is in memory, after few and after many.
 
-Cores in one process, on disks that are dicts: counts do not depend on a machine, and a change takes a tenth of a
-millisecond.
+Cores in one process, on disks that are dicts: a change takes a tenth of a millisecond. What comes singly depends on no
+machine; how much of what came in batches is forgotten meanwhile also depends on how long a batch takes.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 
 from benchmarks.report import Figure
@@ -34,7 +35,10 @@ MANY = 300_000
 MANY_QUICKLY = 30_000
 
 MEMBERS = 100
-"""People that are in the group at the same time."""
+"""People that are in the group at the same time, where they come singly."""
+
+BATCH = 500
+"""People that join in one update; those of the batch before leave in it."""
 
 GROWTH_TARGET = 1.05
 
@@ -62,6 +66,10 @@ class Servers:
             sender, letter = self._letters.popleft()
             self._step(letter.receiver, PeerMessage(sender, letter.number, letter.encoded))
             self._step(sender, PeerReceived(letter.receiver, letter.number))
+        for name in self.names:
+            deadline = self.cores[name].next_deadline
+            if deadline is not None and deadline <= time.perf_counter():
+                self._step(name, Tick())
 
     def tick(self) -> None:
         """Let some time pass."""
@@ -69,7 +77,7 @@ class Servers:
             self._step(name, Tick())
 
     def _step(self, name: ServerId, event: Event) -> None:
-        effects = self.cores[name].step(event, 0.0)
+        effects = self.cores[name].step(event, time.perf_counter())
         self.disks[name].write(effects.records)
         self._letters.extend((name, letter) for letter in effects.messages)
 
@@ -99,21 +107,34 @@ def come_and_go(servers: Servers, first: int, last: int, subnet: str) -> None:
             servers.change(LeaveArc(group, NodeId(f"p{number - MEMBERS}@{subnet}")))
 
 
+def come_and_go_together(servers: Servers, first: int, last: int, subnet: str) -> None:
+    """As `come_and_go`, in batches."""
+    group = NodeId(f"crowd@{servers.names[0]}")
+    for begin in range(first, last, BATCH):
+        leaving = range(max(0, begin - BATCH), begin)
+        servers.change(
+            *(LeaveArc(group, NodeId(f"p{number}@{subnet}")) for number in leaving),
+            *(JoinArc(group, NodeId(f"p{begin + number}@{subnet}"), ChildKind.PROCESS) for number in range(BATCH)),
+        )
+
+
 def measure(*, quick: bool) -> list[Figure]:
     """On one server and on two, with people of either server and of none."""
     many = MANY_QUICKLY if quick else MANY
     figures = []
-    for count, whose, subnet in (
-        (1, "its own", "s0.example"),
-        (2, "its own", "s0.example"),
-        (2, "nobody's", "people.example"),
-        (2, "the other one's", "s1.example"),
+    for count, whose, subnet, how in (
+        (1, "its own", "s0.example", come_and_go),
+        (2, "its own", "s0.example", come_and_go),
+        (2, "nobody's", "people.example", come_and_go),
+        (2, "the other one's", "s1.example", come_and_go),
+        (1, "its own, in batches", "s0.example", come_and_go_together),
+        (2, "the other one's, in batches", "s1.example", come_and_go_together),
     ):
         servers = Servers(count)
         servers.change(CreateGroup(NodeId(f"crowd@{servers.names[0]}")))
-        come_and_go(servers, 0, FEW // 2, subnet)
+        how(servers, 0, FEW // 2, subnet)
         few = servers.kept()
-        come_and_go(servers, FEW // 2, many // 2, subnet)
+        how(servers, FEW // 2, many // 2, subnet)
         kept = servers.kept()
         grown = max(kept[what] / max(few[what], 1) for what in kept)
         text = ", ".join(f"{what} {few[what]:,} to {kept[what]:,}" for what in kept)

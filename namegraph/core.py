@@ -457,7 +457,7 @@ class ServerCore(CoreQueries):
             records.counter = context.counter
         if isinstance(event, Tick) or not records.is_empty() or context.durable.must_write:
             # A step that changes nothing, as a refusal, leaves no trace of this kind either.
-            self._forgetting.advance()
+            self._forgetting.advance(now)
             self._let_out(effects)
         self.records.take_rows(records)
         context.change_log.take_rows(records)

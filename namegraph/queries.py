@@ -25,6 +25,7 @@ from namegraph.update.admission import no_group_here
 from namegraph.update.arc_authority import End, authority_over, marked
 from namegraph.update.causal_reads import Wait, waits_for
 from namegraph.update.coordinator import Coordinator
+from namegraph.update.forgetting import Forgetting
 from namegraph.update.order_queue import Entries
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.message_parts import ArcId, UpdateId, ViewId
@@ -45,6 +46,7 @@ class CoreQueries:
     _context: ServerContext
     _table: OwnershipTable
     _coordinator: Coordinator
+    _forgetting: Forgetting
     _views: ViewChange
     _outcomes: RequestLog
     _certainty: Uncertainty | None = None
@@ -190,7 +192,8 @@ class CoreQueries:
         """When a `Tick` is due, on the clock of `step`'s `now`."""
         if self._turns_wait_since is not None:
             return self._turns_wait_since
-        return self._coordinator.next_deadline()
+        deadlines = (self._coordinator.next_deadline(), self._forgetting.next_look)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     @property
     def in_doubt(self) -> list[UpdateId]:

@@ -120,14 +120,7 @@ class PlanCache:
 
     def _still_holds(self, plan: Plan, held_at: int) -> bool:
         # What a plan reaches, and how, changes only with an arc that leaves a node it reaches.
-        expected = self._core.graph.update_count
-        for update_count, tails in reversed(self._core.graph.changed_tails):
-            if update_count <= held_at:
-                return True
-            if update_count != expected or tails is None or not plan.reached.isdisjoint(tails):
-                return False
-            expected -= 1
-        return expected == held_at
+        return self._core.graph.is_unchanged_at(plan.reached, since=held_at)
 
 
 def make_plan(core: CoreQueries, group: NodeIndex, *, number: int = 0) -> Plan:

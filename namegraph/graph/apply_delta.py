@@ -19,9 +19,6 @@ from namegraph.model.ownership import OwnershipTable
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcRecord, NodeIndex, NodeKind, NodeRecord, Records, VirtualNodeRecord
 
-CHANGED_TAILS_LISTED_LIMIT = 10_000
-"""An update that changed more parents than this is remembered as one that changed everything."""
-
 
 def commit(
     graph: NameGraph,
@@ -47,7 +44,7 @@ def commit(
     touched |= _apply_topology(graph, topology, records)
     touched.update(graph.interned_since(since))
     _record_nodes(graph, records, sorted(touched), counter=final_priority.counter)
-    _log_changed_tails(graph, changes)
+    graph.note_changed({parent for parent, _, _ in changes.added} | {parent for parent, _ in changes.removed})
     ancestors.follow(
         added=[(parent, child) for parent, child, _ in changes.added],
         removed=changes.removed,
@@ -156,9 +153,3 @@ def _record_nodes(graph: NameGraph, records: Records, nodes: list[NodeIndex], *,
         virtual_node = owner.get(node)
         number = None if virtual_node is None else virtual_node.number
         records.nodes.append(NodeRecord(node, ids[node], graph.kind(node), number, counter, None))
-
-
-def _log_changed_tails(graph: NameGraph, changes: GraphDelta) -> None:
-    graph.update_count += 1
-    tails = frozenset({parent for parent, _, _ in changes.added} | {parent for parent, _ in changes.removed})
-    graph.changed_tails.append((graph.update_count, tails if len(tails) <= CHANGED_TAILS_LISTED_LIMIT else None))

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from namegraph.graph.ancestor_sets import ARCS_FOLLOWED_LIMIT, AncestorSets
-from namegraph.graph.apply_delta import CHANGED_TAILS_LISTED_LIMIT
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex
 
@@ -81,7 +80,5 @@ class DeltaTracker:
                 added += [(parent, child) for parent in new]
         self._ancestors.follow(added=added, removed=removed, regrouped=self._regrouped)
         if self._read_anew:
-            graph.update_count += 1
-            is_listed = len(self._read_anew) <= CHANGED_TAILS_LISTED_LIMIT
-            graph.changed_tails.append((graph.update_count, frozenset(self._read_anew) if is_listed else None))
+            graph.note_changed(self._read_anew)
         self._arcs_before, self._new_records, self._read_anew, self._regrouped = {}, {}, {}, {}

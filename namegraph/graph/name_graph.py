@@ -63,6 +63,12 @@ class VirtualNode:
 CHANGE_LOG_LIMIT = 20_000
 """Updates whose changed tails are remembered, so that readers can tell whether what they keep still holds."""
 
+CHANGED_TAILS_LIMIT = 100_000
+"""Changed tails that are remembered, of all these updates together."""
+
+CHANGED_TAILS_LISTED_LIMIT = 10_000
+"""Changed tails of one update; of one with more, readers keep nothing."""
+
 NOBODY = NodeId("@")
 """The id of a number that is free: never a legal name, and of no subnet that anybody owns."""
 
@@ -158,6 +164,7 @@ class NameGraph:
         """How many updates created or deleted groups."""
         self.changed_tails: deque[tuple[int, frozenset[NodeIndex] | None]] = deque(maxlen=CHANGE_LOG_LIMIT)
         """(update count, tails of changed arcs; None: too many to list) of recent updates, oldest first."""
+        self._changed_tails_size = 0
         self._shadow_trees: dict[int, frozenset[ArcKey]] = {}
         self._holders = 0
         self._shared: _Shared | None = None
@@ -322,6 +329,18 @@ class NameGraph:
         assert found is not None
         return found
 
+    def note_changed(self, tails: Iterable[NodeIndex]) -> None:
+        """An update more has changed arcs that leave these nodes."""
+        listed = frozenset(tails)
+        recent = self.changed_tails
+        self.update_count += 1
+        if len(recent) == recent.maxlen:
+            self._changed_tails_size -= len(recent.popleft()[1] or ())
+        recent.append((self.update_count, listed if len(listed) <= CHANGED_TAILS_LISTED_LIMIT else None))
+        self._changed_tails_size += len(recent[-1][1] or ())
+        while self._changed_tails_size > CHANGED_TAILS_LIMIT:
+            self._changed_tails_size -= len(recent.popleft()[1] or ())
+
     def is_unchanged_at(self, nodes: Set[NodeIndex], *, since: int) -> bool:
         """Whether no update after the count `since` changed arcs that leave these nodes, as far as is remembered."""
         expected = self.update_count
@@ -438,8 +457,7 @@ class NameGraph:
             self._set_free(node)
         if forgotten:
             # Nothing that readers keep under these numbers holds any more.
-            self.update_count += 1
-            self.changed_tails.append((self.update_count, frozenset(forgotten)))
+            self.note_changed(forgotten)
 
     def _set_free(self, node: NodeIndex) -> None:
         self.ids[node] = NOBODY

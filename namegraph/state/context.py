@@ -245,7 +245,7 @@ class ServerContext:
         return parent in index and child in index and (index[parent], index[child]) in self.graph.suspended
 
     def is_rejected(self, arc: ArcRecord) -> bool:
-        """Whether a suspended arc cannot be: the homes of its ends have settled all between them, and did not join it."""
+        """Whether a suspended arc cannot be: the homes of its ends settled all between them, and did not join it."""
         if not self.is_healed:
             return False
         ids = self.graph.ids

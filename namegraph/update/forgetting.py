@@ -37,6 +37,12 @@ FORGOTTEN_FROM = 1_000
 LOOKED_AT_ONCE = 200
 """Tombstones, and names, that one step looks at: two milliseconds."""
 
+LOOKED_AT_MOST = 1_000
+"""Where many wait, a step looks at a quarter of them, up to so many: one update may leave thousands of arcs."""
+
+LOOKED_AGAIN_SECONDS = 0.02
+"""After a look that left more to forget."""
+
 NAMES_COVERED_LIMIT = 20_000
 """Names in the covers of updates under way; where there are more, what may be forgotten is looked for later."""
 
@@ -58,32 +64,44 @@ class Forgetting:
         """Servers that were asked and have not answered, and in which view."""
         self._stuck = 0
         """Idle nodes that could not be forgotten when they were looked at last."""
+        self.next_look: float | None = None
+        """When to look again though nothing else happens; None: not before the next change."""
 
-    def advance(self) -> None:
+    def advance(self, now: float) -> None:
         """Forget some of what can be, at the end of a step."""
-        graph = self._graph
-        waiting = len(graph.buried) + len(graph.idle) - self._stuck + len(self._context.group_versions)
+        waiting, self.next_look = self._waiting, None
         if waiting < self.begins_at and not any(map(self._may_ask, self._shared)):
             return
-        if graph.is_held or not self._records.is_settled or not self._is_whole:
-            return
+        if self._records.is_settled and self._is_whole:
+            self._look(_portion(waiting))
+            goes_on = self._waiting < waiting or self._graph.is_held
+            if goes_on and self._waiting >= self.begins_at:
+                self.next_look = now + LOOKED_AGAIN_SECONDS
+
+    @property
+    def _waiting(self) -> int:
+        """How many tombstones and names wait to be looked at."""
+        graph = self._graph
+        return len(graph.buried) + len(graph.idle) - self._stuck + len(self._context.group_versions)
+
+    def _look(self, at_once: int) -> None:
         under_way = self._entries.by_update.values()
         if sum(len(entry.ends) + len(entry.entry_nodes) for entry in under_way) > NAMES_COVERED_LIMIT:
             return
-        self._forget_own_arcs()
-        self._forget_group_times()
+        self._forget_own_arcs(at_once)
+        self._forget_group_times(at_once)
         for server in self._shared:
             if self._may_ask(server):
                 self._ask(server)
-        if any(entry.sinks is not None for entry in under_way):
-            return  # They are remembered by number.
+        if self._graph.is_held or any(entry.sinks is not None for entry in under_way):
+            return  # Readers, and entries, know nodes by their numbers.
         named: set[NodeId] = set().union(*(entry.ends for entry in under_way))
-        self._forget_names(named.union(*(entry.entry_nodes for entry in under_way)))
+        self._forget_names(named.union(*(entry.entry_nodes for entry in under_way)), at_once)
 
     def agree(self, sender: ServerId, asked: ForgetLeft) -> None:
         """As the home of children: forget what is known here in the same state, or not at all."""
-        can_forget, before = self._is_whole and not self._graph.is_held, self._before
-        agreed = tuple(left for left in asked.arcs if can_forget and self._may_forget(left, before))
+        is_whole, before = self._is_whole, self._before
+        agreed = tuple(left for left in asked.arcs if is_whole and self._may_forget(left, before))
         if agreed:
             self._forget(sender, agreed, floor=asked.floor)
         self._context.send(sender, LeftForgotten(agreed, self._context.forgotten.floor(sender)))
@@ -138,11 +156,11 @@ class Forgetting:
             for arc in there:
                 shared.get(server, {}).pop(arc, None)
 
-    def _forget_own_arcs(self) -> None:
+    def _forget_own_arcs(self, at_once: int) -> None:
         """Forget tombstones of arcs both ends of which live here; keep the others apart."""
         graph, context, before = self._graph, self._context, self._before
         own: list[LeftArc] = []
-        for ends in list(islice(graph.buried, LOOKED_AT_ONCE)):
+        for ends in list(islice(graph.buried, at_once)):
             if before is not None and graph.tombstones[ends].writer >= before:
                 break
             left, server = self._left_arc(ends), self._server_told_by(ends)
@@ -157,7 +175,7 @@ class Forgetting:
         if own:
             self._forget(context.server, own)
 
-    def _forget_group_times(self) -> None:
+    def _forget_group_times(self, at_once: int) -> None:
         """Forget when groups of this server were deleted: no update from before that can still come.
 
         Each that concerns them had its entry here; what comes later is given a higher priority by this server's vote.
@@ -166,7 +184,7 @@ class Forgetting:
         if versions:
             after_all = self._context.counter + 1
             bound = after_all if before is None else min(before, after_all)
-            versions.forget_some(Priority(bound, ServerId("")), looked_at=LOOKED_AT_ONCE)
+            versions.forget_some(Priority(bound, ServerId("")), looked_at=at_once)
 
     def _server_told_by(self, ends: ArcKey) -> ServerId | None:
         """The server that is to forget an arc from here before this one does; this one, where none is.
@@ -196,7 +214,7 @@ class Forgetting:
     def _ask(self, server: ServerId) -> None:
         """Ask the home of children to forget what was left."""
         context, shared = self._context, self._shared[server]
-        taken = list(islice(shared, LOOKED_AT_ONCE))
+        taken = list(islice(shared, _portion(len(shared))))
         asked = tuple(self._to_ask(server, taken))
         for ends in taken:
             del shared[ends]
@@ -215,9 +233,9 @@ class Forgetting:
                 if is_older and left.arc not in self._context.unilateral_leaves:
                     yield left
 
-    def _forget_names(self, named: set[NodeId]) -> None:
+    def _forget_names(self, named: set[NodeId], at_once: int) -> None:
         graph, before, forgotten = self._graph, self._before, list[NodeIndex]()
-        for node in list(islice(graph.idle, LOOKED_AT_ONCE)):
+        for node in list(islice(graph.idle, at_once)):
             del graph.idle[node]
             if graph.kinds[node] != NodeKind.ABSENT or graph.is_free(node):
                 continue
@@ -228,3 +246,8 @@ class Forgetting:
                 graph.idle[node] = None  # Looked at again later. A tombstone that is dropped puts it here as well.
         self._stuck = 0 if forgotten else len(graph.idle)
         self._records.forget_names(forgotten)
+
+
+def _portion(waiting: int) -> int:
+    """How many of those that wait one step looks at."""
+    return min(LOOKED_AT_MOST, max(LOOKED_AT_ONCE, waiting // 4))

@@ -94,10 +94,26 @@ def test_a_plan_from_before_the_log_of_changes_is_made_anew_though_it_may_still_
     assert after.groups == before.groups
 
 
+def test_changes_are_remembered_up_to_so_many_tails_in_all(graph):
+    log, cache = graph.core.graph.changed_tails, PlanCache(graph.core)
+    (before,) = plans_of(graph, "a", cache)
+    with patch("namegraph.graph.name_graph.CHANGED_TAILS_LIMIT", sum(len(tails) for _, tails in log)):
+        graph.join("x>.eve y>.eve")
+        assert plans_of(graph, "a", cache) == [before]
+        graph.join("x>.eva")
+        graph.join("x>.eli y>.eli")
+        assert sum(len(tails) for _, tails in log) <= 5
+        assert plans_of(graph, "a", cache) == [before], "it was asked for after the first of these"
+        for name in ("amy", "bea", "cleo"):
+            graph.join(f"x>.{name} y>.{name}")
+    (after,) = plans_of(graph, "a", cache)
+    assert after is not before
+
+
 def test_an_update_too_large_to_list_is_taken_to_change_every_plan(graph):
     cache = PlanCache(graph.core)
     (before,) = plans_of(graph, "a", cache)
-    with patch("namegraph.graph.apply_delta.CHANGED_TAILS_LISTED_LIMIT", 1):
+    with patch("namegraph.graph.name_graph.CHANGED_TAILS_LISTED_LIMIT", 1):
         graph.join("x>.eve y>.eve")
     assert plans_of(graph, "a", cache) != [before]
 
