@@ -31,10 +31,12 @@ from delivery.events import (
     MailboxClosed,
     MailboxOpened,
     OpenMailbox,
+    PolicySet,
     ReplayDeadLetters,
     Request,
     Send,
     SendAll,
+    SetPolicy,
     Start,
     Subscribe,
     Subscribed,
@@ -43,6 +45,7 @@ from delivery.log import Log
 from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
 from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Position, TargetSet
 from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting, servers_apart
+from delivery.policy import Policies
 from delivery.post import Post
 from delivery.reach import Reach
 from delivery.senders import Senders
@@ -128,6 +131,7 @@ class DeliveryCore:
         self.origin = Origin(durable, server, self.post)
         self.senders = Senders(durable)
         self.dead_letters = DeadLetters(durable)
+        self.policies = Policies(durable)
         self.reach: Reach | None = None
         """Set before the first step."""
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
@@ -161,6 +165,7 @@ class DeliveryCore:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
         self._take(event)
         self._take_waiting()
+        self.policies.forget_deleted(records, self._reach.is_group)
         if self._rounds and self._reach.is_steady():
             for position in list(self._rounds):
                 self._go_on(position)
@@ -183,7 +188,9 @@ class DeliveryCore:
 
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
-            case Send() | OpenMailbox() | CloseMailbox() | Subscribe() | ReplayDeadLetters() | DropDeadLetters():
+            case Send() | OpenMailbox() | CloseMailbox() | Subscribe() | SetPolicy():
+                self._answer(event)
+            case ReplayDeadLetters() | DropDeadLetters():
                 self._answer(event)
             case SendAll(sends):
                 for send in sends:
@@ -229,6 +236,9 @@ class DeliveryCore:
                 self._replay(event)
             case DropDeadLetters(ticket, numbers):
                 self._answers.append(DeadLettersDropped(ticket, self.dead_letters.drop(numbers)))
+            case SetPolicy(ticket, group, quality, senders):
+                policy = self.policies.change(group, quality, senders, self._reach, self.server)
+                self._answers.append(PolicySet(ticket, policy))
 
     # -- sending
 
@@ -247,6 +257,8 @@ class DeliveryCore:
             if send.wants_settled:
                 self._answers += self.origin.wait(send.ticket, first, self.dead_letters.lacking(first))
             return
+        if send.objection is not None:
+            raise RefusedError(send.objection)
         self._require_possible(send)
         waiting = self.origin.take(send)
         senders.begin(numbering, send.number)

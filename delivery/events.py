@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from delivery.model import Message, Position, Quality, TargetSet
+from delivery.policy import Policy
 from namegraph import NodeId, Refusal, ServerId
 
 
@@ -31,6 +32,8 @@ class Send:
     request_id: str = ""
     """Of a message that nobody numbers: repeated, it gets the first answer. Empty: it is sent anew each time."""
     wants_settled: bool = False
+    objection: Refusal | None = None
+    """Why it may not be sent, as far as the shell has asked: a message that was accepted before is answered as then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,18 @@ class DropDeadLetters:
     """None: all of them."""
 
 
-OwnRequest = OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters
+@dataclass(frozen=True, slots=True)
+class SetPolicy:
+    """Lay down what holds for messages to a group of this server; what is None stays. Answered `PolicySet`."""
+
+    ticket: int
+    group: NodeId
+    quality: Quality | None = None
+    senders: str | None = None
+    """As in `Policy`. Of a group of another server, that one was asked whether it exists."""
+
+
+OwnRequest = OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters | SetPolicy
 """What a caller is answered, and a step takes by itself."""
 
 Request = Send | OwnRequest
@@ -191,6 +205,14 @@ class DeadLettersDropped:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicySet:
+    """What holds for a group from now on."""
+
+    ticket: int
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryRefused:
     """A command is refused, and nothing of it done."""
 
@@ -206,5 +228,6 @@ Answer = (
     | Subscribed
     | DeadLettersReplayed
     | DeadLettersDropped
+    | PolicySet
     | DeliveryRefused
 )

@@ -1,6 +1,7 @@
 """The DeliveryService: which method is answered by what, and where.
 
 of the home of a process   Subscribe, OpenMailbox, CloseMailbox
+of the home of a group   SetDelivery, GetDelivery
 of the home of each message's first target   Send: one stream may have messages for many homes
 of the server of a subnet, or of the one that is asked   ListMailboxes, ListDeadLetters, ReplayDeadLetters,
                                                          DropDeadLetters
@@ -13,20 +14,23 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from namegraph import CoreQueries, Reason, RefusedError, ServerId, refuse
-from nameserver.calls.adapters import Context, Handler, conversation_call, unary_call
+from nameserver.calls.adapters import Context, Handler, Method, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.deliveries.dead_letter_calls import DeadLetterCalls
 from nameserver.deliveries.endpoints import Endpoints
 from nameserver.deliveries.log_tail import LogTail
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.deliveries.mailbox_calls import MailboxCalls
+from nameserver.deliveries.policy_calls import PolicyCalls
 from nameserver.deliveries.send_calls import SendCalls
 from nameserver.deliveries.subscribe_calls import SubscribeCalls
+from nameserver.deliveries.who_may_send import WhoMaySend
 from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
 from nameserver.routing.origins import now_ms
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.transport.peer_directory import PeerDirectory
 from shadowtree.v1 import delivery_pb2 as messages
+from shadowtree.v1.name_service_pb2 import CheckRequest
 
 DELIVERY_SERVICE: str = messages.DESCRIPTOR.services_by_name["DeliveryService"].full_name
 
@@ -35,14 +39,22 @@ PATIENT_METHODS = frozenset({"Send", "Subscribe"})
 
 
 def delivery_service_handlers(
-    *, core: CoreQueries, machine: DeliveryMachine, directory: PeerDirectory
+    *, core: CoreQueries, machine: DeliveryMachine, directory: PeerDirectory, check: Method[CheckRequest]
 ) -> dict[str, Handler]:
-    """The handler of each method, by its name."""
+    """The handler of each method, by its name. `check` answers Check."""
     known = core.graph.index
     routing = Routing(known=core, directory=directory)
     forwarder = Forwarder(server=core.server, directory=directory)
     endpoints = Endpoints()
-    sends = SendCalls(machine=machine, known=known, routing=routing, forwarder=forwarder, now_ms=now_ms)
+    who_may_send = WhoMaySend(policy_of=machine.policy_of, routing=routing, check=check)
+    sends = SendCalls(
+        machine=machine,
+        known=known,
+        routing=routing,
+        forwarder=forwarder,
+        who_may_send=who_may_send,
+        now_ms=now_ms,
+    )
     subscriptions = SubscribeCalls(
         machine=machine, known=known, endpoints=endpoints, tail=LogTail(machine), now_ms=now_ms
     )
@@ -52,6 +64,15 @@ def delivery_service_handlers(
     open_mailbox = homes.unary("OpenMailbox", _process, mailboxes.open_mailbox, changes=True)
     close_mailbox = homes.unary("CloseMailbox", _process, mailboxes.close_mailbox, changes=True)
     list_mailboxes = homes.unary("ListMailboxes", _subnet, mailboxes.list_mailboxes, changes=False)
+    policies = PolicyCalls(
+        machine=machine,
+        known=known,
+        is_group=lambda name: core.graph.group(name) is not None,
+        routing=routing,
+        forwarder=forwarder,
+    )
+    set_delivery = homes.unary("SetDelivery", _group, policies.set_delivery, changes=True)
+    get_delivery = homes.unary("GetDelivery", _group, policies.get_delivery, changes=False)
     dead_letters = DeadLetterCalls(machine=machine, routing=routing)
     list_dead = homes.unary("ListDeadLetters", _subnet, dead_letters.list_dead_letters, changes=False)
     replay = homes.unary("ReplayDeadLetters", _subnet, dead_letters.replay, changes=True)
@@ -59,6 +80,8 @@ def delivery_service_handlers(
     return {
         "Send": conversation_call(sends.send, messages.SendRequest),
         "Subscribe": conversation_call(anywhere.subscribe, messages.SubscribeRequest),
+        "SetDelivery": unary_call(set_delivery, messages.SetDeliveryRequest),
+        "GetDelivery": unary_call(get_delivery, messages.GetDeliveryRequest),
         "OpenMailbox": unary_call(open_mailbox, messages.OpenMailboxRequest),
         "CloseMailbox": unary_call(close_mailbox, messages.CloseMailboxRequest),
         "ListMailboxes": unary_call(list_mailboxes, messages.ListMailboxesRequest),
@@ -129,6 +152,10 @@ async def _serialized(
     yield first.SerializeToString()
     async for request in requests:
         yield request.SerializeToString()
+
+
+def _group(request: messages.SetDeliveryRequest | messages.GetDeliveryRequest) -> str:
+    return request.group
 
 
 def _process(request: messages.OpenMailboxRequest | messages.CloseMailboxRequest) -> str:

@@ -17,6 +17,7 @@ from nameserver.calls.adapters import (
     AnswerT,
     Context,
     Handler,
+    Method,
     conversation_call,
     incoming_stream_call,
     never,
@@ -58,6 +59,9 @@ AboutGroup: TypeAlias = (
 )
 
 
+CheckHere: TypeAlias = Method[messages.CheckRequest]
+
+
 def name_service_handlers(
     *,
     core: CoreQueries,
@@ -77,15 +81,7 @@ def name_service_handlers(
     resolutions = DistributedResolutions(
         core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder
     )
-    whole_groups = WholeGroups(core=core, resolutions=resolutions, routing=routing)
-    cross_checks = DistributedChecks(
-        core=core,
-        checks=checks,
-        whole_groups=whole_groups,
-        routing=routing,
-        forwarder=forwarder,
-        run_loop=run_loop,
-    )
+    cross_checks = _cross_checks(core, checks, resolutions, routing, forwarder, run_loop)
     request_ids = RequestIds()
     listed = SubnetGuard(core=core, routing=routing)
     updates = UpdateCalls(
@@ -162,6 +158,52 @@ def name_service_handlers(
             reading(memberships.list_memberships, standing.memberships, _members), messages.ListMembershipsRequest
         ),
     }
+
+
+def check_here(
+    *,
+    core: CoreQueries,
+    resolver: MembershipResolver,
+    parts: Parts,
+    filling: AncestryFilling,
+    run_loop: RunLoop,
+    directory: PeerDirectory,
+) -> CheckHere:
+    """Check, for what this server itself has to know of a member."""
+    routing = Routing(known=core, directory=directory)
+    forwarder = Forwarder(server=core.server, directory=directory)
+    checks = LocalChecks(core=core, resolver=resolver)
+    resolutions = DistributedResolutions(
+        core=core, resolver=resolver, parts=parts, run_loop=run_loop, forwarder=forwarder
+    )
+    questions = QuestionCalls(
+        core=core,
+        resolver=resolver,
+        checks=checks,
+        cross_checks=_cross_checks(core, checks, resolutions, routing, forwarder, run_loop),
+        arc_records=ArcRecords(core=core, resolver=resolver, forwarder=forwarder),
+        routing=routing,
+    )
+    revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
+    return read(questions.check, revisions, run_loop, filling, of=_members, until_ready=directory.until_all_met)
+
+
+def _cross_checks(
+    core: CoreQueries,
+    checks: LocalChecks,
+    resolutions: DistributedResolutions,
+    routing: Routing,
+    forwarder: Forwarder,
+    run_loop: RunLoop,
+) -> DistributedChecks:
+    return DistributedChecks(
+        core=core,
+        checks=checks,
+        whole_groups=WholeGroups(core=core, resolutions=resolutions, routing=routing),
+        routing=routing,
+        forwarder=forwarder,
+        run_loop=run_loop,
+    )
 
 
 def _group(request: AboutGroup) -> str:

@@ -52,7 +52,7 @@ from nameserver.driver.gc_tuning import growing_graph, tune_collector
 from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
-from nameserver.name_service import name_service_handlers
+from nameserver.name_service import CheckHere, check_here, name_service_handlers
 from nameserver.reads.peer_queries import peer_question_handlers
 from nameserver.routing.planned_restarts import COMES_BACK
 from nameserver.telemetry.calls_under_way import CallsUnderWay
@@ -304,9 +304,9 @@ def _open(
         )
     except TelemetryError as error:
         raise StartError(str(error)) from None
-    names, questions = _asked_of_names(reads, resolver, filling, run_loop, directory)
+    names, questions, check = _asked_of_names(reads, resolver, filling, run_loop, directory)
     desk = Desk(core, run_loop, is_in_reach=directory.is_in_reach)
-    messages = delivery_service_handlers(core=reads, machine=desk, directory=directory)
+    messages = delivery_service_handlers(core=reads, machine=desk, directory=directory, check=check)
     admin = admin_service_handlers(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end
     )
@@ -487,8 +487,8 @@ def _asked_of_names(
     filling: AncestryFilling,
     run_loop: RunLoop,
     directory: PeerDirectory,
-) -> tuple[dict[str, Handler], dict[str, Handler]]:
-    """What clients ask and tell, and what other servers ask."""
+) -> tuple[dict[str, Handler], dict[str, Handler], CheckHere]:
+    """What clients ask and tell, what other servers ask, and Check for this server's own use."""
     # Versions of parts count from the start of this server: what an earlier one told holds no more.
     parts = Parts(reads, resolver.plans, start=secrets.token_hex(8))
     names = name_service_handlers(
@@ -497,7 +497,10 @@ def _asked_of_names(
     questions = peer_question_handlers(
         core=reads, resolver=resolver, parts=parts, filling=filling, run_loop=run_loop, directory=directory
     )
-    return names, questions
+    check = check_here(
+        core=reads, resolver=resolver, parts=parts, filling=filling, run_loop=run_loop, directory=directory
+    )
+    return names, questions, check
 
 
 def _tell_serving(announce: Callable[[str], None], core: Server, address: str) -> None:

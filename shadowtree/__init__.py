@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from shadowtree.errors import MailboxNotFound as MailboxNotFound
     from shadowtree.errors import NameInUse as NameInUse
     from shadowtree.errors import NotAMember as NotAMember
+    from shadowtree.errors import NotASender as NotASender
     from shadowtree.errors import OutcomeUnknown as OutcomeUnknown
     from shadowtree.errors import OutOfSequence as OutOfSequence
     from shadowtree.errors import PermissionDenied as PermissionDenied
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from shadowtree.errors import WrongKind as WrongKind
     from shadowtree.messages import DeadLetter as DeadLetter
     from shadowtree.messages import DeadLetters as DeadLetters
+    from shadowtree.messages import Delivery as Delivery
     from shadowtree.messages import Mailbox as Mailbox
     from shadowtree.messages import Message as Message
     from shadowtree.messages import Replayed as Replayed
@@ -98,6 +100,7 @@ _PUBLIC_NAMES = {
         "MailboxNotFound",
         "NameInUse",
         "NotAMember",
+        "NotASender",
         "OutOfSequence",
         "OutcomeUnknown",
         "PermissionDenied",
@@ -111,7 +114,16 @@ _PUBLIC_NAMES = {
         "UnknownSubnet",
         "WrongKind",
     ),
-    "shadowtree.messages": ("DeadLetter", "DeadLetters", "Mailbox", "Message", "Replayed", "Sent", "Subscription"),
+    "shadowtree.messages": (
+        "DeadLetter",
+        "DeadLetters",
+        "Delivery",
+        "Mailbox",
+        "Message",
+        "Replayed",
+        "Sent",
+        "Subscription",
+    ),
     "shadowtree.results": (
         "Change",
         "Check",

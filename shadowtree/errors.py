@@ -183,6 +183,15 @@ class TakenOver(ShadowtreeError):
     reason = "TAKEN_OVER"
 
 
+class NotASender(PermissionDenied):
+    """A group says who may send to it, and the process that was named is not one of them, or none was named.
+
+    `facts["senders"]` is the group whose members may.
+    """
+
+    reason = "NOT_A_SENDER"
+
+
 class ServerFault(ShadowtreeError):
     """The server failed, or speaks another version of the protocol."""
 
@@ -228,6 +237,7 @@ _CLASSES: tuple[type[ShadowtreeError], ...] = (
     BacklogFull,
     MailboxNotFound,
     TakenOver,
+    NotASender,
 )
 
 ERROR_OF_REASON: Mapping[str, type[ShadowtreeError]] = {error.reason: error for error in _CLASSES}

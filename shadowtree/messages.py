@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shadowtree.vocabulary import GroupId, MemberId, MessageId, Position, SendState, SubscriptionName
+from shadowtree.vocabulary import GroupId, MemberId, MessageId, Position, Quality, SendState, SubscriptionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,17 @@ class Message:
         Of the asynchronous client it may be awaited, or not.
         """
         return None if self._acknowledge is None else self._acknowledge(self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What holds for messages to a group."""
+
+    group: GroupId
+    quality: Quality
+    """What their receivers can rely on."""
+    senders: str
+    """Who may send: ``anyone``, ``members``, or the id of a group, whose members may."""
 
 
 @dataclass(frozen=True, slots=True)

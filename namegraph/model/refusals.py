@@ -32,6 +32,7 @@ class Reason(StrEnum):
     BACKLOG_FULL = "BACKLOG_FULL"
     MAILBOX_NOT_FOUND = "MAILBOX_NOT_FOUND"
     TAKEN_OVER = "TAKEN_OVER"
+    NOT_A_SENDER = "NOT_A_SENDER"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pyroaring import BitMap
 
 from delivery.dead_letters import DeadLetter
 from delivery.events import Acknowledge, Answer, OwnRequest, Send, SendAll, Settled
+from delivery.policy import Policy
 from delivery.server import Server
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.deliveries.machine import MailboxState, Progress
@@ -124,6 +125,10 @@ class Desk:
         """The number that the next message of a sender to this first target has, as far as that is durable."""
         await self.until_durable()
         return self._core.delivery.senders.next_number((sender, addressed))
+
+    def policy_of(self, name: NodeId) -> Policy:
+        """What holds for messages to a group of this server; the default for anything else."""
+        return self._core.delivery.policies.of(name)
 
     def mailbox_of(self, process: NodeId) -> MailboxState | None:
         """What is kept for a process; None: nothing is."""

@@ -12,6 +12,7 @@ from pyroaring import BitMap
 from delivery.dead_letters import DeadLetter
 from delivery.events import Acknowledge, Answer, OwnRequest, Send, Settled
 from delivery.model import Position
+from delivery.policy import Policy
 from namegraph import LogRecord, NodeId, RefusedError, ServerId
 
 
@@ -79,6 +80,9 @@ class DeliveryMachine(Protocol):
 
     async def next_number(self, sender: str, addressed: NodeId) -> int:
         """The number that the next message of a sender to this first target has, as far as that is durable."""
+
+    def policy_of(self, name: NodeId) -> Policy:
+        """What holds for messages to a group of this server; the default for anything else."""
 
     def mailbox_of(self, process: NodeId) -> MailboxState | None:
         """What is kept for a process; None: nothing is."""

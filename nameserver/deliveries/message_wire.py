@@ -76,6 +76,11 @@ def read_quality(quality: int) -> Quality:
     return _QUALITIES[quality]
 
 
+def read_sending_process(told: wire.SendRequest.Message, known: KnownIds) -> NodeId | None:
+    """The process that sends a message, as its caller says; None where it says none. Raises `RefusedError`."""
+    return conversion.read_id(told.as_process, "as_process", known) if told.as_process else None
+
+
 def read_position(text: str, field: str, *, server: ServerId) -> PositionToken:
     """A position of this server's log, of whatever incarnation; raises `RefusedError`."""
     found = _POSITION.fullmatch(text)

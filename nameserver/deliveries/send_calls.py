@@ -19,11 +19,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from delivery.events import Accepted, Answer, DeliveryRefused, Send, Settled
-from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
+from delivery.model import TargetSet
+from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.deliveries.send_lanes import HomeLane
+from nameserver.deliveries.who_may_send import WhoMaySend
 from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire.conversion import KnownIds
@@ -51,6 +53,7 @@ class SendCalls:
         known: KnownIds,
         routing: Routing,
         forwarder: Forwarder,
+        who_may_send: WhoMaySend,
         now_ms: Callable[[], int],
     ) -> None:
         """`now_ms`: the time of day, in milliseconds since 1970."""
@@ -58,6 +61,7 @@ class SendCalls:
         self.known = known
         self.routing = routing
         self.forwarder = forwarder
+        self.who_may_send = who_may_send
         self.now_ms = now_ms
 
     async def send(self, requests: AsyncIterator[wire.SendRequest], context: Context) -> None:
@@ -96,6 +100,8 @@ class _SendStream:
         self._unanswered: deque[_Unanswered] = deque()
         self._bytes = 0
         self._gathered: list[_Gathered] = []
+        self._judged: dict[tuple[TargetSet, NodeId | None], Refusal | None] = {}
+        """What is to be said against messages of the present request."""
         self._later: deque[wire.SendResponse.Answer] = deque()
         """Answers that messages are settled, to be told."""
         self._waiting = 0
@@ -174,6 +180,7 @@ class _SendStream:
                     limit=str(REQUEST_MESSAGES_LIMIT),
                     field="messages",
                 )
+            self._judged.clear()
             for message in request.messages:
                 while self._unanswered and (
                     len(self._unanswered) >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
@@ -212,7 +219,7 @@ class _SendStream:
             routing.require_listed(first)
         if owner_kind is not OwnerKind.ANOTHERS:
             if not message.asks_number:
-                return self._gather(message, number)
+                return await self._take_own(message, number)
             self._send_gathered()
             return self._next_number(message, first, number)
         # What has come does not wait for a way to another server.
@@ -241,16 +248,35 @@ class _SendStream:
 
         return asyncio.ensure_future(ask())
 
-    def _gather(self, message: wire.SendRequest.Message, number: int) -> asyncio.Future[wire.SendResponse.Answer]:
+    async def _take_own(
+        self, message: wire.SendRequest.Message, number: int
+    ) -> asyncio.Future[wire.SendResponse.Answer]:
+        """Take a message of which this server is the origin; raises `RefusedError`."""
+        calls, objection = self._calls, None
+        targets = message_wire.read_targets(message, calls.known)
+        process = message_wire.read_sending_process(message, calls.known)
+        if calls.who_may_send.asks(targets):
+            if (targets, process) not in self._judged:
+                # What has come does not wait for other servers.
+                self._send_gathered()
+                judged = await calls.who_may_send.objection(targets, process, self._context)
+                self._judged[targets, process] = judged
+            objection = self._judged[targets, process]
+        return self._gather(message, number, targets, objection)
+
+    def _gather(
+        self, message: wire.SendRequest.Message, number: int, targets: TargetSet, objection: Refusal | None
+    ) -> asyncio.Future[wire.SendResponse.Answer]:
         calls = self._calls
         send = Send(
             self._machine.new_ticket(),
-            message_wire.read_targets(message, calls.known),
+            targets,
             message_wire.read_message(message, sent_at_ms=calls.now_ms()),
             message_wire.read_quality(message.quality),
             message.number,
             message.request_id,
             message.wait == wire.SendRequest.WAIT_SETTLED,
+            objection,
         )
         answer: asyncio.Future[wire.SendResponse.Answer] = asyncio.get_running_loop().create_future()
         self._gathered.append(_Gathered(number, send, answer))

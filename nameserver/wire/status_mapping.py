@@ -38,6 +38,7 @@ STATUS_OF_REASON = {
     Reason.BACKLOG_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.TAKEN_OVER: grpc.StatusCode.ABORTED,
+    Reason.NOT_A_SENDER: grpc.StatusCode.PERMISSION_DENIED,
 }
 
 MESSAGE_BYTES_LIMIT = 1000

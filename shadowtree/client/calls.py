@@ -296,6 +296,8 @@ DELIVERY_METHODS: Final = frozenset(
     {
         "Send",
         "Subscribe",
+        "SetDelivery",
+        "GetDelivery",
         "OpenMailbox",
         "CloseMailbox",
         "ListMailboxes",

@@ -25,7 +25,7 @@ from shadowtree.client.messages.listening import Listening
 from shadowtree.client.messages.sync_streams import Listener, Sender, Way
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
 from shadowtree.errors import ShadowtreeError
-from shadowtree.messages import DeadLetter, DeadLetters, Mailbox, Replayed, Sent
+from shadowtree.messages import DeadLetter, DeadLetters, Delivery, Mailbox, Replayed, Sent
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
@@ -542,6 +542,7 @@ class Client:
         wait: Wait = "accepted",
         deadline: Seconds | None = None,
         headers: Mapping[str, str] | None = None,
+        as_: MemberId | None = None,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> Sent:
@@ -549,10 +550,11 @@ class Client:
 
         Returns once it is durable (`accepted`), or once every server below has it too (`settled`). Where that takes
         longer than the timeout, or servers are away, what is returned says how far it came. `deadline`: after so many
-        seconds it is handed to nobody any more.
+        seconds it is handed to nobody any more. `as_`: the process that sends, where a group says who may; it is
+        believed, for nobody is authenticated.
         """
         message = sending.message_request(
-            targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers
+            targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers, as_=as_
         )
         request, request_id = sending.single_request(message, wait=wait, request_id=request_id)
         answer = sending.SingleAnswer()
@@ -592,6 +594,24 @@ class Client:
         """
         listening = Listening(process, subscription=subscription, from_=from_)
         return Listener(listening, self._way(timeout))
+
+    def set_delivery(
+        self,
+        group: GroupId,
+        *,
+        senders: str | None = None,
+        quality: Quality | None = None,
+        timeout: Seconds | None = None,
+    ) -> Delivery:
+        """Lay down what holds for messages to a group; what is not given stays.
+
+        `senders`: who may send: ``anyone``, ``members`` (who is below the group), or the id of a group, of any server.
+        """
+        return self._call(delivery_calls.set_delivery(group, quality=quality, senders=senders), timeout)
+
+    def delivery(self, group: GroupId, *, timeout: Seconds | None = None) -> Delivery:
+        """What holds for messages to a group."""
+        return self._call(delivery_calls.get_delivery(group), timeout)
 
     def open_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
         """Have messages kept for a process from now on, whether it listens or not."""

@@ -38,7 +38,7 @@ class SendRequest(_message.Message):
         excluding: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, name: _Optional[str] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
     class Message(_message.Message):
-        __slots__ = ("sender", "number", "request_id", "targets", "excluding", "payload", "headers", "quality", "deadline_ms", "wait", "asks_number")
+        __slots__ = ("sender", "number", "request_id", "targets", "excluding", "payload", "headers", "quality", "deadline_ms", "wait", "asks_number", "as_process")
         SENDER_FIELD_NUMBER: _ClassVar[int]
         NUMBER_FIELD_NUMBER: _ClassVar[int]
         REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class SendRequest(_message.Message):
         DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
         WAIT_FIELD_NUMBER: _ClassVar[int]
         ASKS_NUMBER_FIELD_NUMBER: _ClassVar[int]
+        AS_PROCESS_FIELD_NUMBER: _ClassVar[int]
         sender: str
         number: int
         request_id: str
@@ -61,7 +62,8 @@ class SendRequest(_message.Message):
         deadline_ms: int
         wait: SendRequest.Wait
         asks_number: bool
-        def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., asks_number: _Optional[bool] = ...) -> None: ...
+        as_process: str
+        def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., asks_number: _Optional[bool] = ..., as_process: _Optional[str] = ...) -> None: ...
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[SendRequest.Message]
     def __init__(self, messages: _Optional[_Iterable[_Union[SendRequest.Message, _Mapping]]] = ...) -> None: ...
@@ -180,6 +182,32 @@ class SubscribeResponse(_message.Message):
     position: str
     messages: _containers.RepeatedCompositeFieldContainer[SubscribeResponse.Message]
     def __init__(self, position: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[SubscribeResponse.Message, _Mapping]]] = ...) -> None: ...
+
+class SetDeliveryRequest(_message.Message):
+    __slots__ = ("group", "quality", "senders")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    QUALITY_FIELD_NUMBER: _ClassVar[int]
+    SENDERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    quality: Quality
+    senders: str
+    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., senders: _Optional[str] = ...) -> None: ...
+
+class GetDeliveryRequest(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    def __init__(self, group: _Optional[str] = ...) -> None: ...
+
+class Delivery(_message.Message):
+    __slots__ = ("group", "quality", "senders")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    QUALITY_FIELD_NUMBER: _ClassVar[int]
+    SENDERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    quality: Quality
+    senders: str
+    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., senders: _Optional[str] = ...) -> None: ...
 
 class OpenMailboxRequest(_message.Message):
     __slots__ = ("process",)

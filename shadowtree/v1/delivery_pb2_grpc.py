@@ -45,6 +45,16 @@ class DeliveryServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_delivery__pb2.SubscribeRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.SubscribeResponse.FromString,
                 _registered_method=True)
+        self.SetDelivery = channel.unary_unary(
+                '/shadowtree.v1.DeliveryService/SetDelivery',
+                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.SetDeliveryRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.Delivery.FromString,
+                _registered_method=True)
+        self.GetDelivery = channel.unary_unary(
+                '/shadowtree.v1.DeliveryService/GetDelivery',
+                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.GetDeliveryRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.Delivery.FromString,
+                _registered_method=True)
         self.OpenMailbox = channel.unary_unary(
                 '/shadowtree.v1.DeliveryService/OpenMailbox',
                 request_serializer=shadowtree_dot_v1_dot_delivery__pb2.OpenMailboxRequest.SerializeToString,
@@ -94,6 +104,21 @@ class DeliveryServiceServicer:
         """Listens for a process. The first request begins; later ones acknowledge and grant credit. The stream goes on until
         the caller ends its side: what it acknowledged by then is durable when the stream ends. TAKEN_OVER where another
         endpoint begins on the same subscription.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetDelivery(self, request, context):
+        """Lays down what holds for messages to a group, for good: until it is set again, or the group is deleted.
+        GROUP_NOT_FOUND, also for a group of senders. Nobody is authenticated: who reaches a server may set it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDelivery(self, request, context):
+        """What holds for messages to a group. GROUP_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -154,6 +179,16 @@ def add_DeliveryServiceServicer_to_server(servicer, server):
                     servicer.Subscribe,
                     request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.SubscribeRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_delivery__pb2.SubscribeResponse.SerializeToString,
+            ),
+            'SetDelivery': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetDelivery,
+                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.SetDeliveryRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.Delivery.SerializeToString,
+            ),
+            'GetDelivery': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDelivery,
+                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.GetDeliveryRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.Delivery.SerializeToString,
             ),
             'OpenMailbox': grpc.unary_unary_rpc_method_handler(
                     servicer.OpenMailbox,
@@ -241,6 +276,60 @@ class DeliveryService:
             '/shadowtree.v1.DeliveryService/Subscribe',
             shadowtree_dot_v1_dot_delivery__pb2.SubscribeRequest.SerializeToString,
             shadowtree_dot_v1_dot_delivery__pb2.SubscribeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetDelivery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.DeliveryService/SetDelivery',
+            shadowtree_dot_v1_dot_delivery__pb2.SetDeliveryRequest.SerializeToString,
+            shadowtree_dot_v1_dot_delivery__pb2.Delivery.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDelivery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.DeliveryService/GetDelivery',
+            shadowtree_dot_v1_dot_delivery__pb2.GetDeliveryRequest.SerializeToString,
+            shadowtree_dot_v1_dot_delivery__pb2.Delivery.FromString,
             options,
             channel_credentials,
             insecure,

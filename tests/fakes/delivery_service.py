@@ -28,6 +28,8 @@ CODES = {
     Reason.BACKLOG_FULL: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.TAKEN_OVER: grpc.StatusCode.ABORTED,
+    Reason.NOT_A_SENDER: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.GROUP_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.WRONG_KIND: grpc.StatusCode.FAILED_PRECONDITION,
 }
 
@@ -65,6 +67,8 @@ class FakeLog:
     by_request_id: dict[str, str] = field(default_factory=dict)
     refuse: dict[str, Any] = field(default_factory=dict)
     """By first target: what a message to it is refused with, a `RefusedError`, and how often."""
+    senders: dict[str, str] = field(default_factory=dict)
+    """By group: who may send, where that is not anyone."""
     pending: list[str] = field(default_factory=list)
     """Servers that confirm nothing."""
     breaks_before_settled: bool = False
@@ -183,6 +187,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
                 raise self._refused_error(
                     Reason.TARGET_NOT_FOUND, f"there is no group or member {name}", target=name, server="fake"
                 )
+            self._require_sender(name, request.as_process)
         position = len(log.messages)
         message_id = f"{request.number or position + 1}@{first}#1"
         log.messages.append(
@@ -206,6 +211,39 @@ class FakeDeliveryService(DeliveryServiceServicer):
                 log.mailboxes[process].entries.append(position)
         log.changed.notify_all()
         return message_id, False
+
+    def _require_sender(self, group: str, process: str) -> None:
+        said = self._log.senders.get(group, "anyone")
+        senders = group if said == "members" else said
+        if said == "anyone" or (process and parse_name(process) in self._reached(senders)):
+            return
+        facts = {"group": group, "senders": senders, "server": "fake", "process": process and parse_name(process)}
+        raise self._refused_error(Reason.NOT_A_SENDER, f"only members of {senders} may send to {group}", **facts)
+
+    def SetDelivery(self, request: Any, context: Any) -> Any:
+        with self._refusing(context):
+            group = self._require_group(request.group)
+            senders = request.senders
+            if senders not in ("", "anyone", "members"):
+                senders = self._require_group(senders)
+            self._log.senders[group] = senders or self._log.senders.get(group, "anyone")
+            return self._told_delivery(group)
+
+    def GetDelivery(self, request: Any, context: Any) -> Any:
+        with self._refusing(context):
+            return self._told_delivery(self._require_group(request.group))
+
+    def _require_group(self, text: str) -> str:
+        if "@" not in text:
+            raise self._refused_error(Reason.INVALID_REQUEST, f"{text} is no group", field="senders")
+        group = parse_name(text)
+        if group not in self._graph.groups:
+            raise self._refused_error(Reason.GROUP_NOT_FOUND, f"there is no group {group}", group=group, server="fake")
+        return group
+
+    def _told_delivery(self, group: str) -> Any:
+        senders = self._log.senders.get(group, "anyone")
+        return delivery_pb2.Delivery(group=group, quality=delivery_pb2.QUALITY_FIFO, senders=senders)
 
     def _audience(self, request: Any) -> set[str]:
         found: set[str] = set()

@@ -1,9 +1,10 @@
-"""`shadowtree group`: create, delete, list and describe groups."""
+"""`shadowtree group`: create, delete, list and describe groups, and what holds for messages to them."""
 
 from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,11 +13,14 @@ from shadowtree.cli.render.output import print_change, print_json, print_lines, 
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
 
+if TYPE_CHECKING:
+    from shadowtree.vocabulary import Quality
+
 
 @click.group("group")
 @everywhere()
 def group_command() -> None:
-    """Create, delete, list and describe groups.
+    """Create, delete, list and describe groups, and say who may send to them.
 
     A group is `name@subnet`, and belongs to the server that owns the subnet.
     """
@@ -94,3 +98,34 @@ def list_command(session: Session, subnet: str | None) -> int:
 
 
 group_command.add_command(describe_command)
+
+
+@group_command.command("deliver")
+@click.argument("group")
+@click.option(
+    "--senders",
+    metavar="anyone|members|GROUP",
+    help="Who may send: anyone; who is below GROUP itself; or who is below another group, of any server.",
+)
+@click.option("--quality", type=click.Choice(["fifo"]), help="What receivers can rely on.")
+@everywhere()
+@in_session
+def deliver_command(session: Session, group: str, senders: str | None, quality: Quality | None) -> None:
+    """Say what holds for messages to GROUP; without options, show it.
+
+    It holds until it is set again, or GROUP is deleted. Who sends says so with `shadowtree send --as PROCESS`, and is
+    believed: nobody is authenticated.
+
+    \b
+    Examples:
+      shadowtree group deliver staff@ubc.example --senders members
+      shadowtree group deliver staff@ubc.example
+    """
+    is_change = senders is not None or quality is not None
+    session.is_write = is_change
+    with session.connect() as names:
+        found = names.set_delivery(group, senders=senders, quality=quality) if is_change else names.delivery(group)
+    if session.is_json:
+        print_json(found)
+    else:
+        print_lines((f"quality\t{found.quality}", f"senders\t{found.senders}"))

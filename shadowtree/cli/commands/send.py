@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     type=Seconds(min=0, min_open=True),
     help="Hand it to nobody later than so long from now.",
 )
+@click.option(
+    "--as",
+    "as_",
+    metavar="PROCESS",
+    help="The process that sends, where a group says who may. It is believed: nobody is authenticated.",
+)
 @click.option("--sender", metavar="ID", help="Number the messages under this id, which nobody else uses.")
 @request_id_option
 @everywhere()
@@ -55,6 +61,7 @@ def send_command(
     quality: Quality | None,
     wait: Wait | None,
     deadline: float | None,
+    as_: str | None,
     sender: str | None,
     request_id: str | None,
 ) -> int:
@@ -78,7 +85,7 @@ def send_command(
         payloads = _lines_of(file) if lines else [file.read()]
         # Somebody who chose no id will not come back for the rest.
         own_sender = sender or f"shadowtree send {os.urandom(8).hex()}"
-        return _send_many(session, own_sender, targets, payloads, excluding, quality, deadline)
+        return _send_many(session, own_sender, targets, payloads, excluding, quality, deadline, as_)
     with session.connect() as names:
         sent = names.send(
             targets,
@@ -87,6 +94,7 @@ def send_command(
             quality=quality,
             wait=wait or "accepted",
             deadline=deadline,
+            as_=as_,
             request_id=request_id,
         )
     _print_sent(sent, session)
@@ -101,12 +109,13 @@ def _send_many(
     excluding: tuple[str, ...],
     quality: Quality | None,
     deadline: float | None,
+    as_: str | None,
 ) -> int:
     count = 0
     with session.connect() as names, names.sender(sender) as out:
         for payload in payloads:
             try:
-                out.send(targets, payload, excluding=excluding, quality=quality, deadline=deadline)
+                out.send(targets, payload, excluding=excluding, quality=quality, deadline=deadline, as_=as_)
             except (InvalidRequest, LimitExceeded) as error:
                 # What becomes of those before is raised here, and then stands for both.
                 out.flush()

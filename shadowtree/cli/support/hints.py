@@ -10,6 +10,7 @@ from shadowtree.errors import (
     GroupInUse,
     GroupNotFound,
     MailboxNotFound,
+    NotASender,
     OutcomeUnknown,
     OutOfSequence,
     ServerUnreachable,
@@ -36,6 +37,10 @@ def _hint(error: ShadowtreeError, command: str) -> str:
             return "--sender with an id that nobody else uses begins at 1"
         case MailboxNotFound() if "process" in error.facts:
             return f"`shadowtree mailbox open {shlex.quote(error.facts['process'])}` opens one"
+        case NotASender() if not error.facts.get("process"):
+            return "--as PROCESS says it" if command == _SEND else ""
+        case NotASender() if "group" in error.facts:
+            return f"`shadowtree group deliver {shlex.quote(error.facts['group'])} --senders ...` says who may"
         case TakenOver():
             return "--subscription NAME listens beside it"
         case ServerUnreachable():

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-from shadowtree.client.calls import PAGE_SIZE, UnaryCall, as_it_is, message_of
+from shadowtree.client.calls import PAGE_SIZE, UnaryCall, as_it_is, choice, given, message_of
 from shadowtree.client.foreign_text import cleaned
-from shadowtree.messages import DeadLetter, Mailbox, Replayed, Subscription
+from shadowtree.errors import InvalidRequest, ServerFault
+from shadowtree.messages import DeadLetter, Delivery, Mailbox, Replayed, Subscription
 from shadowtree.v1 import delivery_pb2 as wire
-from shadowtree.vocabulary import MemberId, SubnetName
+from shadowtree.vocabulary import GroupId, MemberId, Quality, SubnetName
 
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS: Final = 253_402_300_799_999
@@ -23,6 +24,34 @@ def shown_time(milliseconds: int) -> str:
         return ""
     time = _BEGIN + timedelta(milliseconds=milliseconds)
     return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
+
+
+QUALITIES: Final = {"fifo": wire.QUALITY_FIFO}
+_QUALITY_NAMES: Final[dict[int, Quality]] = {wire.QUALITY_FIFO: "fifo"}
+
+
+def set_delivery(group: GroupId, *, quality: Quality | None, senders: str | None) -> UnaryCall[Delivery]:
+    """Lay down what holds for messages to a group; what is None stays."""
+    if quality is None and senders is None:
+        raise InvalidRequest("nothing is said of what is to hold: quality, or senders", {"field": "senders"})
+    request = message_of(
+        wire.SetDeliveryRequest,
+        group=group,
+        quality=wire.QUALITY_UNSPECIFIED if quality is None else choice(QUALITIES, quality, "quality"),
+        senders=given(senders, "senders"),
+    )
+    return UnaryCall("SetDelivery", request, _read_delivery)
+
+
+def get_delivery(group: GroupId) -> UnaryCall[Delivery]:
+    """Ask what holds for messages to a group."""
+    return UnaryCall("GetDelivery", message_of(wire.GetDeliveryRequest, group=group), _read_delivery)
+
+
+def _read_delivery(told: wire.Delivery) -> Delivery:
+    if told.quality not in _QUALITY_NAMES:
+        raise ServerFault("the server sent a value that this client does not know; it may be newer")
+    return cleaned(Delivery(told.group, _QUALITY_NAMES[told.quality], told.senders))
 
 
 def open_mailbox(process: MemberId) -> UnaryCall[Mailbox]:

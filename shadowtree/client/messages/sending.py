@@ -18,9 +18,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from shadowtree.client.calls import as_kept, choice, message_of, new_request_id
+from shadowtree.client.calls import as_kept, choice, given, message_of, new_request_id
 from shadowtree.client.failures import read_refusal
 from shadowtree.client.foreign_text import cleaned
+from shadowtree.client.messages.delivery_calls import QUALITIES
 from shadowtree.errors import InvalidRequest, LimitExceeded, OutOfSequence, ServerFault, ShadowtreeError
 from shadowtree.messages import Sent
 from shadowtree.v1 import delivery_pb2 as wire
@@ -38,7 +39,6 @@ REQUEST_BYTES: Final = 256 * 1024
 """What goes into one request, where so much is there: more would only come later."""
 
 _LONGEST_DEADLINE_S: Final = 10 * 365 * 86_400.0
-_QUALITIES: Final = {"fifo": wire.QUALITY_FIFO}
 _WAITS: Final = {"accepted": wire.SendRequest.WAIT_ACCEPTED, "settled": wire.SendRequest.WAIT_SETTLED}
 _STATES: Final[dict[int, SendState]] = {
     wire.SendResponse.STATE_ACCEPTED: "accepted",
@@ -54,6 +54,7 @@ def message_request(
     quality: Quality | None = None,
     deadline: Seconds | None = None,
     headers: Mapping[str, str] | None = None,
+    as_: MemberId | None = None,
 ) -> wire.SendRequest.Message:
     """One message, as yet without a number or a request id; raises `InvalidRequest` for what cannot be sent."""
     listed = [targets] if isinstance(targets, str) else _names(targets, "target")
@@ -74,8 +75,9 @@ def message_request(
         payload=bytes(payload),
         excluding=_names(excluding, "exception"),
         headers=[message_of(wire.Header, name=name, value=value) for name, value in (headers or {}).items()],
-        quality=wire.QUALITY_UNSPECIFIED if quality is None else choice(_QUALITIES, quality, "quality"),
+        quality=wire.QUALITY_UNSPECIFIED if quality is None else choice(QUALITIES, quality, "quality"),
         deadline_ms=0 if deadline is None else _milliseconds(deadline),
+        as_process=given(as_, "as"),
     )
     return request
 

@@ -73,13 +73,14 @@ class Sender:
         quality: Quality | None = None,
         deadline: Seconds | None = None,
         headers: Mapping[str, str] | None = None,
+        as_: MemberId | None = None,
     ) -> None:
         """Give one message; waits only where 1,000 messages, or 4 MiB, are not accepted yet.
 
         Raises what became of an earlier one: then nothing after that was accepted.
         """
         request = message_request(
-            targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers
+            targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers, as_=as_
         )
         with self._changed:
             self._wait_until(lambda: self._messages.has_room)

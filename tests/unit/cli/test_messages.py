@@ -89,6 +89,31 @@ def test_a_refused_message_is_one_line_and_status_4(shadowtree, log):
     assert "--sender with an id that nobody else uses begins at 1" in refused.err
 
 
+def test_what_holds_for_messages_to_a_group_is_shown_and_laid_down(shadowtree, log):
+    shown = shadowtree("group", "deliver", STAFF)
+    assert (shown.status, shown.out) == (0, "quality\tfifo\nsenders\tanyone\n")
+    done = shadowtree("group", "deliver", STAFF, "--senders", LAB, "--quality", "fifo", "--format", "json")
+    assert (done.status, done.json) == (0, {"group": STAFF, "quality": "fifo", "senders": LAB})
+    assert shadowtree("group", "deliver", STAFF).out == f"quality\tfifo\nsenders\t{LAB}\n"
+    missing = shadowtree("group", "deliver", STAFF, "--senders", "nothing@x.example")
+    assert (missing.status, missing.out) == (4, "")
+    assert missing.err == "shadowtree: there is no group nothing@x.example\n"
+    assert shadowtree("group", "deliver", STAFF, "--senders", "").status == 2
+
+
+@pytest.mark.parametrize("more", [(), ("--lines",)])
+def test_who_sends_says_so_where_a_group_asks(shadowtree, log, more):
+    log.senders[STAFF] = "members"
+    nobody = shadowtree("send", STAFF, *more, stdin=b"x\n")
+    assert (nobody.status, nobody.out) == (4, "")
+    assert nobody.err.endswith(f"only members of {STAFF} may send to {STAFF}; --as PROCESS says it\n")
+    other = shadowtree("send", STAFF, *more, "--as", "eve@x.example", stdin=b"x\n")
+    assert other.status == 4
+    assert f"`shadowtree group deliver {STAFF} --senders ...` says who may" in other.err
+    assert shadowtree("send", STAFF, *more, "--as", BOB, stdin=b"x\n").status == 0
+    assert [request.as_process for request in log.requests] == [BOB]
+
+
 def test_the_bench_counts_what_it_sent_and_how_soon_one_is_handed_over(shadowtree, log, ann):
     measured = shadowtree(
         "bench-delivery", STAFF, "--count", 7, "--size", 3, "--senders", 2, "--listen", ANN, "--rounds", 4,

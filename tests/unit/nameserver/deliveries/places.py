@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 import grpc
 
 from delivery.events import CloseParcels, SendAll, Settled
-from namegraph import Reason, ServerId, refuse
+from namegraph import NodeId, Reason, ServerId, group_not_found, refuse
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.deliveries.machine import MailboxState, Progress
 from nameserver.delivery_service import DELIVERY_SERVICE, PATIENT_METHODS, delivery_service_handlers
+from resolver.membership import MembershipResolver
+from shadowtree.v1.name_service_pb2 import CheckResponse
 from tests.unit.delivery.servers import Servers
 
 
@@ -99,6 +101,9 @@ class CoreMachine:
 
     async def next_number(self, sender, addressed):
         return self.core.senders.next_number((sender, addressed))
+
+    def policy_of(self, name):
+        return self.core.policies.of(name)
 
     def mailbox_of(self, process):
         mailboxes = self.core.mailboxes
@@ -199,11 +204,32 @@ class Directory:
         return self._servers.channels[server]
 
 
+def checking(servers, directory, asked):
+    """Answers Check: the home of the member is asked, unless it is out of reach. Notes what was `asked`."""
+
+    async def check(request, _context):
+        asked.append(request)
+        group, member = NodeId(request.group), NodeId(request.member)
+        homes = [ServerId(name.partition("@")[2]) for name in (group, member)]
+        for home in homes:
+            if home in directory.lost:
+                raise refuse(Reason.UNAVAILABLE, f"cannot tell: out of reach: {home}", unreachable=home)
+        of_group, of_member = (servers.servers[home] for home in homes)
+        if of_group.graph.group(group) is None:
+            raise group_not_found(group, homes[0], known_subnet=True)
+        is_known = group in of_member.graph.index
+        return CheckResponse(is_member=is_known and MembershipResolver(of_member).check(group, member))
+
+    return check
+
+
 class Place:
     """One server of the scene."""
 
-    def __init__(self, machine, directory, address):
+    def __init__(self, machine, directory, address, checks_asked):
         self.machine, self.directory, self.address = machine, directory, address
+        self.checks_asked = checks_asked
+        """What this server has asked about members."""
 
 
 @asynccontextmanager
@@ -216,7 +242,10 @@ async def places(*subnets):
     for machine in servers.machines:
         directory = Directory(servers, machine.server)
         core = servers.servers[machine.server]
-        handlers = delivery_service_handlers(core=core, machine=machine, directory=directory)
+        asked = []
+        handlers = delivery_service_handlers(
+            core=core, machine=machine, directory=directory, check=checking(servers, directory, asked)
+        )
         server = grpc.aio.server()
         kept = guarded(handlers, places=Places(100), request_bytes=RequestBytes(), patient=PATIENT_METHODS)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(DELIVERY_SERVICE, kept),))
@@ -224,7 +253,7 @@ async def places(*subnets):
         await server.start()
         running.append(server)
         servers.channels[machine.server] = grpc.aio.insecure_channel(address)
-        found.append(Place(machine, directory, address))
+        found.append(Place(machine, directory, address, asked))
     try:
         yield servers, found
     finally:

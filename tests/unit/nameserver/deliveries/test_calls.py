@@ -10,7 +10,7 @@ import shadowtree
 from delivery.log import CUT_AT_LEAST
 from delivery.model import Message, Quality, target_set
 from delivery.wire import Parcel, encode
-from namegraph import Reason, refuse
+from namegraph import DeleteGroup, NodeId, Reason, refuse
 from nameserver.deliveries import log_tail, send_calls, subscribe_calls
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
@@ -505,3 +505,78 @@ async def test_a_server_that_is_about_to_end_ends_its_streams_and_whoever_listen
         for stream in (*streams, sending):
             with pytest.raises(grpc.aio.AioRpcError, match="shutting down"):
                 await anext(aiter(stream))
+
+
+async def test_who_may_send_is_judged_by_the_home_of_the_group_whichever_server_is_asked(here, there):
+    assert (await there.set_delivery(STAFF, senders=LAB)).senders == LAB
+    assert (await there.delivery(STAFF)).senders == (await here.delivery(STAFF)).senders == LAB
+    for client in (here, there):
+        assert (await client.send(STAFF, b"", as_=BOB)).state == "accepted"
+        with pytest.raises(shadowtree.NotASender, match=f"only members of {LAB} may send to {STAFF}, and {CY} is none"):
+            await client.send(STAFF, b"", as_=CY)
+        with pytest.raises(shadowtree.NotASender, match="does not say which process"):
+            await client.send(STAFF, b"")
+
+
+async def test_a_policy_with_another_servers_group_needs_that_server_once_to_say_that_it_exists(here, there, scene):
+    with pytest.raises(shadowtree.GroupNotFound, match=r"nothing@b\.x.*b\.x"):
+        await here.set_delivery(STAFF, senders="nothing@b.x")
+    with pytest.raises(shadowtree.GroupNotFound):
+        await here.set_delivery(STAFF, senders="g@nowhere.y")
+    scene[1].directory.lost.add("b.x")
+    with pytest.raises(shadowtree.Unavailable) as caught:
+        await here.set_delivery(STAFF, senders=LAB)
+    assert caught.value.unreachable == ("b.x",)
+    assert (await here.delivery(STAFF)).senders == "anyone"
+
+
+async def test_a_sender_of_whom_nobody_can_tell_is_unavailable_and_neither_yes_nor_no(here, scene):
+    await here.set_delivery(STAFF, senders=LAB)
+    scene[1].directory.lost.add("b.x")
+    with pytest.raises(shadowtree.Unavailable, match=f"only members of {LAB} may send to {STAFF}") as caught:
+        await here.send(STAFF, b"", as_=BOB)
+    assert caught.value.unreachable == ("b.x",)
+
+
+async def test_of_a_group_of_senders_that_is_gone_nobody_is_a_member(here, scene):
+    servers = scene[0]
+    servers.create("guests@b.x")
+    await here.set_delivery(STAFF, senders="guests@b.x")
+    servers.update("b.x", DeleteGroup(NodeId("guests@b.x")))
+    with pytest.raises(shadowtree.NotASender, match=r"there is no group guests@b\.x any more"):
+        await here.send(STAFF, b"", as_=BOB)
+
+
+async def test_all_targets_of_this_server_say_who_may_send(here, scene):
+    servers = scene[0]
+    servers.create("quiet@a.x")
+    await here.set_delivery("quiet@a.x", senders="members")
+    with pytest.raises(shadowtree.NotASender) as caught:
+        await here.send([STAFF, "quiet@a.x"], b"", as_=BOB)
+    assert caught.value.facts["group"] == "quiet@a.x"
+    servers.join("quiet@a.x", BOB)
+    assert (await here.send([STAFF, "quiet@a.x"], b"", as_=BOB)).state == "accepted"
+
+
+async def test_a_message_that_was_accepted_is_not_refused_when_it_is_sent_again(here, scene):
+    await here.set_delivery(STAFF, senders=LAB)
+    first = await here.send(STAFF, b"", as_=BOB, request_id="mine")
+    scene[1].directory.lost.add("b.x")
+    assert (await here.send(STAFF, b"", as_=BOB, request_id="mine")).id == first.id
+
+
+async def test_messages_of_one_request_are_judged_together(here, scene):
+    await here.set_delivery(STAFF, senders=LAB)
+    place = scene[1]
+    asked = place.checks_asked
+    target = wire.SendRequest.Target(name=STAFF)
+    request = wire.SendRequest()
+    for number in range(300):
+        request.messages.add(targets=[target], as_process=BOB if number % 3 else CY)
+    async with grpc.aio.insecure_channel(place.address) as channel:
+        responses = [response async for response in DeliveryServiceStub(channel).Send(iter([request]))]
+    answers = [answer for response in responses for answer in response.answers]
+    assert [answer.refused.reason for answer in answers] == [
+        "" if number % 3 else "NOT_A_SENDER" for number in range(300)
+    ]
+    assert [(question.group, question.member) for question in asked] == [(LAB, CY), (LAB, BOB)]

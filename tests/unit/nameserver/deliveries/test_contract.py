@@ -140,3 +140,45 @@ async def test_mailboxes_are_opened_once_listed_and_closed(names):
         await names.close_mailbox(BOB)
     with pytest.raises(shadowtree.WrongKind):
         await names.open_mailbox(STAFF)
+
+
+async def test_who_may_send_to_a_group_is_what_was_laid_down(names):
+    assert await names.delivery(STAFF) == shadowtree.Delivery(STAFF, "fifo", "anyone")
+    assert await names.set_delivery(STAFF, senders="members") == shadowtree.Delivery(STAFF, "fifo", "members")
+    assert (await names.send(STAFF, b"", as_=BOB)).state == "accepted"
+    with pytest.raises(shadowtree.NotASender) as caught:
+        await names.send(STAFF, b"", as_="eve@a.x")
+    assert {**caught.value.facts, "server": ""} == {
+        "group": STAFF,
+        "senders": STAFF,
+        "process": "eve@a.x",
+        "server": "",
+    }
+    assert (await names.set_delivery(STAFF, quality="fifo", senders=LAB)).senders == LAB
+    with pytest.raises(shadowtree.NotASender):
+        await names.send(STAFF, b"", as_=ANN)
+    with pytest.raises(shadowtree.NotASender) as caught:
+        async with names.sender("s") as out:
+            await out.send(STAFF, b"")
+    assert caught.value.facts["process"] == ""
+    async with names.sender("s") as out:
+        assert await out.next_number(STAFF) == 1
+        await out.send(STAFF, b"", as_=BOB)
+    assert (await names.delivery(STAFF)).senders == LAB
+    assert (await names.set_delivery(STAFF, senders="anyone")).senders == "anyone"
+    assert (await names.send(STAFF, b"")).state == "accepted"
+
+
+async def test_a_policy_for_or_with_a_group_that_is_not_there_is_an_error(names):
+    for ask in (
+        lambda: names.delivery("nothing@a.x"),
+        lambda: names.set_delivery("nothing@a.x", senders="members"),
+        lambda: names.set_delivery(STAFF, senders="nothing@a.x"),
+        lambda: names.delivery(ANN),
+    ):
+        with pytest.raises(shadowtree.GroupNotFound):
+            await ask()
+    for wrong in ({}, {"senders": ""}, {"senders": "everybody"}, {"quality": "best"}):
+        with pytest.raises((shadowtree.InvalidRequest, shadowtree.InvalidName)):
+            await names.set_delivery(STAFF, **wrong)
+    assert (await names.delivery(STAFF)).senders == "anyone"

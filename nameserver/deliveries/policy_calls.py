@@ -1,0 +1,95 @@
+"""SetDelivery, GetDelivery: what the home of a group lays down for messages to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from delivery.events import DeliveryRefused, PolicySet, SetPolicy
+from delivery.model import Quality
+from delivery.policy import ANYONE, MEMBERS, Policy
+from namegraph import NodeId, Reason, RefusedError, group_not_found, refuse
+from nameserver.calls.adapters import Context
+from nameserver.deliveries import message_wire
+from nameserver.deliveries.machine import DeliveryMachine
+from nameserver.routing.forwarding import Forwarder, part_seconds
+from nameserver.routing.ownership import OwnerKind, Routing
+from nameserver.wire import conversion
+from nameserver.wire.conversion import KnownIds
+from shadowtree.v1 import delivery_pb2 as wire
+
+GET_PATH: Final = f"/{wire.DESCRIPTOR.services_by_name['DeliveryService'].full_name}/GetDelivery"
+
+
+class PolicyCalls:
+    """Answers for the policies of this server's groups."""
+
+    def __init__(
+        self,
+        *,
+        machine: DeliveryMachine,
+        known: KnownIds,
+        is_group: Callable[[NodeId], bool],
+        routing: Routing,
+        forwarder: Forwarder,
+    ) -> None:
+        """`is_group`: whether a group of this name exists here."""
+        self._machine = machine
+        self._known = known
+        self._is_group = is_group
+        self._routing = routing
+        self._forwarder = forwarder
+
+    async def set_delivery(self, request: wire.SetDeliveryRequest, context: Context) -> wire.Delivery:
+        """Lay down what is said; a group of senders must exist, whose ever it is."""
+        group = conversion.read_id(request.group, "group", self._known)
+        quality = None if request.quality == wire.QUALITY_UNSPECIFIED else message_wire.read_quality(request.quality)
+        senders = self._read_senders(request.senders)
+        if quality is None and senders is None:
+            raise refuse(Reason.INVALID_REQUEST, f"nothing is said of what is to hold for {group}", field="senders")
+        if senders not in (None, ANYONE, MEMBERS):
+            await self._require_elsewhere(NodeId(senders), context)
+        machine = self._machine
+        answer = await machine.carry_out_delivery(SetPolicy(machine.new_ticket(), group, quality, senders))
+        if isinstance(answer, DeliveryRefused):
+            raise RefusedError(answer.refusal)
+        assert isinstance(answer, PolicySet)
+        return _told(group, answer.policy)
+
+    async def get_delivery(self, request: wire.GetDeliveryRequest, _context: Context) -> wire.Delivery:
+        """What holds for a group, as far as that is durable."""
+        group = conversion.read_id(request.group, "group", self._known)
+        policy, is_group = self._machine.policy_of(group), self._is_group(group)
+        await self._machine.until_durable()
+        if not is_group:
+            routing = self._routing
+            is_owned = routing.owner_kind(group) is OwnerKind.OURS
+            raise group_not_found(group, routing.server, known_subnet=is_owned)
+        return _told(group, policy)
+
+    def _read_senders(self, text: str) -> str | None:
+        if not text:
+            return None
+        if text in (ANYONE, MEMBERS):
+            return text
+        if "@" not in text:
+            said = f"senders are `{ANYONE}`, `{MEMBERS}` or the id of a group, not {text[:100]!r}"
+            raise refuse(Reason.INVALID_REQUEST, said, field="senders")
+        return conversion.read_id(text, "senders", self._known)
+
+    async def _require_elsewhere(self, group: NodeId, context: Context) -> None:
+        """Have the home of another server's group say that it exists; raises what it says otherwise."""
+        routing = self._routing
+        owner_kind = routing.owner_kind(group)
+        if owner_kind is OwnerKind.UNOWNED:
+            routing.require_listed(group)
+        if owner_kind is OwnerKind.ANOTHERS:
+            request = wire.GetDeliveryRequest(group=group).SerializeToString()
+            await self._forwarder.ask(await routing.home_of(group), GET_PATH, request, seconds=part_seconds(context))
+
+
+def _told(group: NodeId, policy: Policy) -> wire.Delivery:
+    return wire.Delivery(group=group, quality=_QUALITIES[policy.quality], senders=policy.senders)
+
+
+_QUALITIES: Final = {Quality.FIFO: wire.QUALITY_FIFO}
