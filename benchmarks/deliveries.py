@@ -27,7 +27,7 @@ def measure(*, quick: bool) -> list[Figure]:
     count = 2_000 if quick else 40_000
     with ExitStack() as stack:
         servers, clients = stack.enter_context(several_connected([[subnet] for subnet in SUBNETS]))
-        _nested(clients[0])
+        nested(clients[0])
         echo = stack.enter_context(echo_server())
         channel = stack.enter_context(grpc.insecure_channel(echo.address))
         bare = _median_seconds(echo_call(channel, ECHO_BYTES), rounds=50 if quick else 500)
@@ -52,7 +52,8 @@ def measure(*, quick: bool) -> list[Figure]:
     ]
 
 
-def _nested(client: Client) -> None:
+def nested(client: Client) -> None:
+    """A group on each server, one in the other, with a listener each."""
     groups = [Arc(f"all@{parent}", f"all@{child}", "group") for parent, child in pairwise(SUBNETS)]
     client.import_arcs([*groups, *(Arc(f"all@{subnet}", f"listener@{subnet}", "member") for subnet in SUBNETS)])
     for subnet in SUBNETS:

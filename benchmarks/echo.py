@@ -6,20 +6,28 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import grpc
 
 METHOD = "/benchmark.Echo/Echo"
+STREAM = "/benchmark.Echo/Stream"
 
 
 async def _serve() -> None:
     async def echo(request: bytes, _context: object) -> bytes:
         return request
 
+    async def stream(requests: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
+        async for request in requests:
+            yield request
+
     server = grpc.aio.server()
-    handler = grpc.unary_unary_rpc_method_handler(echo)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("benchmark.Echo", {"Echo": handler}),))
+    handlers = {
+        "Echo": grpc.unary_unary_rpc_method_handler(echo),
+        "Stream": grpc.stream_stream_rpc_method_handler(stream),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("benchmark.Echo", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     print(f"echo on 127.0.0.1:{port}", flush=True)
@@ -63,6 +71,25 @@ async def echo_rate(address: str, *, clients: int, calls: int, size: int) -> flo
     started = time.perf_counter()
     await asyncio.gather(*(one_client() for _ in range(clients)))
     return clients * calls / (time.perf_counter() - started)
+
+
+async def stream_rate(address: str, *, messages: int, size: int) -> float:
+    """Messages a second through one stream and back, with as many under way as its windows take."""
+    message = b"x" * size
+    async with grpc.aio.insecure_channel(address) as channel:
+        call = channel.stream_stream(STREAM)()
+
+        async def write() -> None:
+            for _ in range(messages):
+                await call.write(message)
+            await call.done_writing()
+
+        started = time.perf_counter()
+        writing = asyncio.create_task(write())
+        async for _ in call:
+            pass
+        await writing
+        return messages / (time.perf_counter() - started)
 
 
 if __name__ == "__main__":
