@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from namegraph.snapshot.reader import VirtualNodeRow as VirtualNodeRow
     from namegraph.state.change_log import CHANGES_KEPT as CHANGES_KEPT
     from namegraph.state.change_log import FORGET_EVERY as FORGET_EVERY
+    from namegraph.state.change_log import change_sizes as change_sizes
     from namegraph.state.context import ServerContext as ServerContext
     from namegraph.state.durable_maps import BYTES as BYTES
     from namegraph.state.durable_maps import DIGITS as DIGITS
@@ -269,7 +270,7 @@ _PUBLIC_NAMES = {
         "TEXTS",
         "packed",
     ),
-    "namegraph.state.change_log": ("CHANGES_KEPT", "FORGET_EVERY"),
+    "namegraph.state.change_log": ("CHANGES_KEPT", "FORGET_EVERY", "change_sizes"),
     "namegraph.state.recovery": ("InconsistentStateError",),
     "namegraph.state.reliable_channels": ("Channels",),
     "namegraph.state.incarnations": (

@@ -131,7 +131,7 @@ class ServerCore(CoreQueries):
             raise InconsistentStateError(f"rows of parts that are not known: {', '.join(durable.parts_left())}")
         restore_graph(state, context)
         context.counter = state.counter
-        context.change_log.restore(state.last_change, newest=Priority(state.counter, state.server))
+        context.change_log.restore(state.last_change, state.change_sizes, newest=Priority(state.counter, state.server))
         core.records.restore()
         core._outcomes = RequestLog(state.outcomes)
         core._participant.restore()

@@ -21,6 +21,7 @@ from namegraph import (
     ServerId,
     StoredState,
     VirtualNodeRecord,
+    change_sizes,
 )
 from storage.errors import DatabaseInUseError
 from storage.identity import settle_identity
@@ -74,6 +75,7 @@ class MemoryStore:
             outcomes=sorted(database.outcomes.values(), key=lambda outcome: outcome.sequence),
             protocol=list(database.protocol.values()),
             last_change=max(database.changes, default=0),
+            change_sizes=change_sizes(database.changes.values()),
         )
 
     def commit(self, records: Records) -> None:

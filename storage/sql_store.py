@@ -13,7 +13,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection, Select, Table, delete, func, insert, select, update
 
-from namegraph import LogRecord, Records, ServerId, StoredState
+from namegraph import FORGET_EVERY, LogRecord, Records, ServerId, StoredState
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.deletions import part_deletions
 from storage.errors import DatabaseInterruptedError, DatabaseLostError
@@ -170,6 +170,12 @@ def _newest_change(engine: SqlEngine) -> int:
     return 0 if newest is None else int(newest)
 
 
+def _change_sizes(engine: SqlEngine) -> list[tuple[int, int]]:
+    hundreds = (CHANGES.c.number - CHANGES.c.number % FORGET_EVERY).label("first")
+    sizes = select(hundreds, func.sum(func.length(CHANGES.c.changes))).group_by(hundreds).order_by(hundreds)
+    return [(int(first) // FORGET_EVERY, int(size)) for first, size in engine.connection.execute(sizes)]
+
+
 def stored_server(engine: SqlEngine) -> ServerState | None:
     """The row of the server; None in a new database."""
     row = engine.connection.execute(select(SERVER)).one_or_none()
@@ -208,8 +214,8 @@ class SqlStore:
         assert not self._is_closed, "the store is closed"
         self._engine.check_exclusive()
         with self._engine.translate_errors(), self._engine.connection.begin():
-            newest = _newest_change(self._engine)
-        return replace(stored_state(self._engine, self._state), last_change=newest)
+            newest, sizes = _newest_change(self._engine), _change_sizes(self._engine)
+        return replace(stored_state(self._engine, self._state), last_change=newest, change_sizes=sizes)
 
     def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
         """See `Store`."""

@@ -7,7 +7,7 @@ is forgotten is given to another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple, NewType
@@ -199,3 +199,5 @@ class StoredState:
     """In any order; without values that are None."""
     last_change: int = 0
     """The number of the newest `ChangeRecord`; the others are not read at a start."""
+    change_sizes: Sequence[tuple[int, int]] = ()
+    """For each hundred (`FORGET_EVERY`) of numbers, sorted: `number // 100`, and the bytes of what these changed."""

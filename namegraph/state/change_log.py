@@ -5,6 +5,9 @@ The core writes it and never reads it: the rows stay in the database.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
+
 from namegraph.model.changes import NO_ORIGIN, ChangeSet, Origin
 from namegraph.model.names import ServerId
 from namegraph.model.priorities import Priority, revision_of
@@ -12,6 +15,9 @@ from namegraph.model.rows import ChangeRecord, Records
 
 CHANGES_KEPT = 100_000
 """Updates whose changes are kept: some 20 MB, and at one update a second those of a day."""
+
+CHANGES_BYTES_KEPT = 256 * 1024 * 1024
+"""Of what all these updates changed: fewer are kept where they changed much."""
 
 FORGET_EVERY = 100
 """They are forgotten this many at a time."""
@@ -23,16 +29,22 @@ class ChangeLog:
     def __init__(self) -> None:
         self.kept = CHANGES_KEPT
         """How many are kept, and up to `FORGET_EVERY` more."""
+        self.kept_bytes = CHANGES_BYTES_KEPT
         self._last = 0
         self._rows: list[ChangeRecord] = []
+        self._sizes: deque[tuple[int, int]] = deque([(0, 0)])
+        """Bytes of what was changed, by `number // FORGET_EVERY`, the oldest first."""
+        self._bytes = 0
 
-    def restore(self, last: int, *, newest: Priority) -> None:
-        """Go on after a number.
+    def restore(self, last: int, sizes: Iterable[tuple[int, int]], *, newest: Priority) -> None:
+        """Go on after a number; `sizes` are the bytes of all that is kept, by `number // FORGET_EVERY`, sorted.
 
         Where updates were not recorded before, the first number is left out for them, and the second one is an empty
         record of the newest: whoever knows less is told that more was forgotten.
         """
         self._last = last
+        self._sizes = deque(sizes) or self._sizes
+        self._bytes = sum(size for _, size in self._sizes)
         if not last and newest.counter:
             self._last = 1
             self._append(newest, newest.server, NO_ORIGIN, ChangeSet())
@@ -46,15 +58,44 @@ class ChangeLog:
         self._last += 1
         revision = revision_of(final, coordinator=coordinator)
         request_id, told_at, caller, server = origin.request_id, origin.told_at, origin.caller, origin.server
+        encoded = changes.encode()
         self._rows.append(
-            ChangeRecord(self._last, final.counter, revision, request_id, told_at, caller, server, changes.encode())
+            ChangeRecord(self._last, final.counter, revision, request_id, told_at, caller, server, encoded)
         )
+        hundreds, size = self._sizes[-1]
+        if hundreds == self._last // FORGET_EVERY:
+            self._sizes[-1] = (hundreds, size + len(encoded))
+        else:
+            self._sizes.append((self._last // FORGET_EVERY, len(encoded)))
+        self._bytes += len(encoded)
 
     def take_rows(self, records: Records) -> None:
         """Add the rows of all that was noted."""
         if not self._rows:
             return
         records.changes += self._rows
-        if any(row.number % FORGET_EVERY == 0 for row in self._rows) and self._last > self.kept:
-            records.forget_changes_through = self._last - self.kept
+        if any(row.number % FORGET_EVERY == 0 for row in self._rows):
+            forgotten = max(self._last - self.kept, self._overrun_through())
+            if forgotten > 0:
+                records.forget_changes_through = forgotten
+                while (self._sizes[0][0] + 1) * FORGET_EVERY <= forgotten + 1:
+                    self._bytes -= self._sizes.popleft()[1]
         self._rows = []
+
+    def _overrun_through(self) -> int:
+        """Through which number the oldest go, so that the others have no more bytes than are kept; 0: none goes."""
+        size, through = self._bytes, 0
+        for hundreds, of_these in self._sizes:
+            if size <= self.kept_bytes:
+                break
+            size, through = size - of_these, (hundreds + 1) * FORGET_EVERY - 1
+        return min(through, self._sizes[-1][0] * FORGET_EVERY - 1)
+
+
+def change_sizes(records: Iterable[ChangeRecord]) -> list[tuple[int, int]]:
+    """As of `StoredState`."""
+    found: dict[int, int] = {}
+    for record in records:
+        hundreds = record.number // FORGET_EVERY
+        found[hundreds] = found.get(hundreds, 0) + len(record.changes)
+    return sorted(found.items())

@@ -30,6 +30,7 @@ from namegraph import (
     ServerId,
     StoredState,
     VirtualNodeRecord,
+    change_sizes,
 )
 from namegraph.events import Reply
 
@@ -200,4 +201,5 @@ class Disk:
             outcomes=sorted(self._outcomes.values(), key=lambda outcome: outcome.sequence),
             protocol=[ProtocolRow(part, key, value) for (part, key), value in self._protocol.items()],
             last_change=max(self.changes, default=0),
+            change_sizes=change_sizes(self.changes.values()),
         )

@@ -305,6 +305,17 @@ def test_old_changes_are_forgotten_through_the_number_given(store) -> None:
     assert store.read_changes(ChangesWanted(10)) == ([], None, None)
 
 
+def test_a_start_is_told_how_large_the_record_of_changes_is_by_the_hundred(opener) -> None:
+    store = opener(ANNA)
+    assert store.load().change_sizes == []
+    rows = [change(number, counter=number) for number in (7, 99, 100, 230)]
+    store.commit(Records(changes=rows))
+    store.close()
+    with closing(opener(ANNA)) as again:
+        size = len(rows[0].changes)
+        assert again.load().change_sizes == [(0, 2 * size), (1, size), (2, size)]
+
+
 def numbers(store, wanted):
     return [record.number for record in store.read_changes(wanted).records]
 
