@@ -43,7 +43,14 @@ from delivery.events import (
 )
 from delivery.log import Log
 from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
-from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Position, TargetSet
+from delivery.model import (
+    HEADERS_BYTES_LIMIT,
+    PAYLOAD_BYTES_LIMIT,
+    TARGETS_LIMIT,
+    Position,
+    TargetSet,
+    target_not_found,
+)
 from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting, servers_apart
 from delivery.policy import Policies
 from delivery.post import Post
@@ -288,17 +295,12 @@ class DeliveryCore:
             )
 
     def _require_target(self, name: NodeId) -> None:
-        """Of names that are at home elsewhere, this server cannot say whether they are there."""
+        """Of names that are at home elsewhere, the shell has asked: this server cannot say whether they are there."""
         reach = self._reach
         if reach.home_of(name) not in (None, self.server):
             return
         if not (reach.is_group(name) or reach.is_process(name) or name in self.mailboxes.numbers):
-            raise refuse(
-                Reason.TARGET_NOT_FOUND,
-                f"there is no group or member {name} at the server {self.server}",
-                target=name,
-                server=self.server,
-            )
+            raise target_not_found(name, self.server)
 
     def _close_parcels(self) -> None:
         origin, reach = self.origin, self._reach

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from namegraph import NodeId, ServerId
+from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
 
 PAYLOAD_BYTES_LIMIT = 1024 * 1024
 """Of one message."""
@@ -46,6 +46,16 @@ def target_set(names: list[NodeId], excluding: list[NodeId] | None = None) -> Ta
     less = tuple(sorted(set(excluding or ())))
     first, *others = dict.fromkeys(names)
     return (Target(first, less), *(Target(name, less) for name in sorted(others)))
+
+
+def target_not_found(name: NodeId, server: ServerId) -> RefusedError:
+    """The refusal of a message to what its home does not know."""
+    return refuse(
+        Reason.TARGET_NOT_FOUND,
+        f"there is no group or member {name} at the server {server}",
+        target=name,
+        server=server,
+    )
 
 
 class Message(Struct, frozen=True, array_like=True):

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from namegraph import CoreQueries, Reason, RefusedError, ServerId, refuse
+from namegraph import CoreQueries, NodeKind, Reason, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context, Handler, Method, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.deliveries.dead_letter_calls import DeadLetterCalls
@@ -24,13 +24,14 @@ from nameserver.deliveries.mailbox_calls import MailboxCalls
 from nameserver.deliveries.policy_calls import PolicyCalls
 from nameserver.deliveries.send_calls import SendCalls
 from nameserver.deliveries.subscribe_calls import SubscribeCalls
-from nameserver.deliveries.who_may_send import WhoMaySend
+from nameserver.deliveries.who_may_send import MaySendCalls, WhoMaySend
 from nameserver.routing.forwarding import Forwarder, is_forwarded, not_owned_here, working_seconds
 from nameserver.routing.origins import now_ms
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.transport.peer_directory import PeerDirectory
 from shadowtree.v1 import delivery_pb2 as messages
 from shadowtree.v1.name_service_pb2 import CheckRequest
+from shadowtree.v1.peer_pb2 import MaySendRequest
 
 DELIVERY_SERVICE: str = messages.DESCRIPTOR.services_by_name["DeliveryService"].full_name
 
@@ -46,7 +47,7 @@ def delivery_service_handlers(
     routing = Routing(known=core, directory=directory)
     forwarder = Forwarder(server=core.server, directory=directory)
     endpoints = Endpoints()
-    who_may_send = WhoMaySend(policy_of=machine.policy_of, routing=routing, check=check)
+    who_may_send = WhoMaySend(policy_of=machine.policy_of, routing=routing, forwarder=forwarder, check=check)
     sends = SendCalls(
         machine=machine,
         known=known,
@@ -89,6 +90,23 @@ def delivery_service_handlers(
         "ReplayDeadLetters": unary_call(replay, messages.ReplayDeadLettersRequest),
         "DropDeadLetters": unary_call(drop, messages.DropDeadLettersRequest),
     }
+
+
+def delivery_question_handlers(
+    *, core: CoreQueries, machine: DeliveryMachine, directory: PeerDirectory, check: Method[CheckRequest]
+) -> dict[str, Handler]:
+    """The handlers of those questions of the PeerService that are about messages."""
+    routing = Routing(known=core, directory=directory)
+    forwarder = Forwarder(server=core.server, directory=directory)
+    graph = core.graph
+    questions = MaySendCalls(
+        machine=machine,
+        known=graph.index,
+        exists=lambda name: name in graph.index and graph.kind(graph.index[name]) is not NodeKind.ABSENT,
+        routing=routing,
+        who_may_send=WhoMaySend(policy_of=machine.policy_of, routing=routing, forwarder=forwarder, check=check),
+    )
+    return {"MaySend": unary_call(questions.may_send, MaySendRequest)}
 
 
 class _SubscribeAnywhere:

@@ -45,7 +45,12 @@ from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.port_check import ListenError, check_address
 from nameserver.config.settings import Settings, SettingsError
 from nameserver.deliveries.desk import Desk
-from nameserver.delivery_service import DELIVERY_SERVICE, PATIENT_METHODS, delivery_service_handlers
+from nameserver.delivery_service import (
+    DELIVERY_SERVICE,
+    PATIENT_METHODS,
+    delivery_question_handlers,
+    delivery_service_handlers,
+)
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.database_identity import refuse_mistaken
 from nameserver.driver.gc_tuning import growing_graph, tune_collector
@@ -307,6 +312,7 @@ def _open(
     names, questions, check = _asked_of_names(reads, resolver, filling, run_loop, directory)
     desk = Desk(core, run_loop, is_in_reach=directory.is_in_reach)
     messages = delivery_service_handlers(core=reads, machine=desk, directory=directory, check=check)
+    questions |= delivery_question_handlers(core=reads, machine=desk, directory=directory, check=check)
     admin = admin_service_handlers(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end
     )

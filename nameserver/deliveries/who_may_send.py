@@ -1,50 +1,89 @@
-"""Who may send to a group, as its policy says: judged by its home, by a check over all servers.
+"""Who may send to what: each home says of its own targets whether they exist, and who may send to them.
 
-    target --policy--> anyone: yes
-                  '--> a group --Check--> below it: yes;  not below it: NOT_A_SENDER;  uncertain: UNAVAILABLE
+    targets of a message --home is this server--> exists; policy --anyone-----> yes
+                    |                                       '--> a group --Check--> below it: yes;  not: NOT_A_SENDER;
+                    |                                                               uncertain: UNAVAILABLE
+                    '--another one is--> MaySend, all homes at once: it judges as above;  away: UNAVAILABLE
 
 The sender is the process that the caller names. Nobody is authenticated, so the caller is believed.
 
-Source: delivery.md section 12; K6 section 6.4 (open and closed groups).
+Source: delivery.md sections 5, 12; K6 section 6.4 (open and closed groups).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import grpc
 
-from delivery.model import TargetSet
+from delivery.model import TARGETS_LIMIT, TargetSet, target_not_found
 from delivery.policy import Policy
-from namegraph import NodeId, Reason, Refusal, RefusedError, refuse
+from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context, Method
+from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.deliveries.machine import DeliveryMachine
+from nameserver.routing.forwarding import Forwarder, not_owned_here, part_seconds
 from nameserver.routing.ownership import OwnerKind, Routing
+from nameserver.wire import conversion
+from nameserver.wire.conversion import KnownIds
 from nameserver.wire.status_mapping import refusal_of
 from shadowtree.v1.name_service_pb2 import CheckRequest, CheckResponse
+from shadowtree.v1.peer_pb2 import MaySendRequest, MaySendResponse
 
-_NO_ANSWER: Final = Refusal(Reason.UNAVAILABLE, "another server has not said who is in a group")
+MAY_SEND_PATH: Final = f"/{PEER_SERVICE}/MaySend"
 
 
 class WhoMaySend:
-    """Judges senders to groups of this server."""
+    """Judges the senders of messages of which this server is the origin, and those to its own targets."""
 
-    def __init__(self, *, policy_of: Callable[[NodeId], Policy], routing: Routing, check: Method[CheckRequest]) -> None:
+    def __init__(
+        self,
+        *,
+        policy_of: Callable[[NodeId], Policy],
+        routing: Routing,
+        forwarder: Forwarder,
+        check: Method[CheckRequest],
+    ) -> None:
         """`check` answers Check: it raises `RefusedError` where that is uncertain."""
         self._policy_of = policy_of
         self._routing = routing
+        self._forwarder = forwarder
         self._check = check
 
     def asks(self, targets: TargetSet) -> bool:
-        """Whether some target says who may send to it."""
-        return any(self._senders(target.name) is not None for target in targets)
+        """Whether somebody must be asked: some target says who may send to it, or is another server's."""
+        owner_kind = self._routing.owner_kind
+        return any(
+            owner_kind(target.name) is OwnerKind.ANOTHERS or self._senders(target.name) is not None
+            for target in targets
+        )
 
     async def objection(self, targets: TargetSet, process: NodeId | None, context: Context) -> Refusal | None:
-        """Why a process may not send to these targets, or that this cannot be told; None: it may."""
-        for target in targets:
-            senders = self._senders(target.name)
+        """Why a process may not send to these targets, or that this cannot be told; None: it may. Asks all at once."""
+        names = [target.name for target in targets]
+        own = [name for name in names if self._routing.owner_kind(name) is not OwnerKind.ANOTHERS]
+        others = [name for name in names if name not in own]
+        try:
+            homes = await asyncio.gather(*map(self._routing.home_of, others))
+        except RefusedError as error:
+            return error.refusal
+        by_home: dict[ServerId, list[NodeId]] = {}
+        for name, home in zip(others, homes, strict=True):
+            by_home.setdefault(home, []).append(name)
+        objections = await asyncio.gather(
+            self.objection_here(own, process, context),
+            *(self._objection_of(home, names, process, context) for home, names in by_home.items()),
+        )
+        return next((objection for objection in objections if objection is not None), None)
+
+    async def objection_here(self, names: Iterable[NodeId], process: NodeId | None, context: Context) -> Refusal | None:
+        """As `objection`, of policies of this server alone."""
+        for name in names:
+            senders = self._senders(name)
             if senders is not None:
-                objection = await self._objection(target.name, senders, process, context)
+                objection = await self._objection_to(name, senders, process, context)
                 if objection is not None:
                     return objection
         return None
@@ -55,7 +94,20 @@ class WhoMaySend:
             return None
         return self._policy_of(target).senders_of(target)
 
-    async def _objection(
+    async def _objection_of(
+        self, home: ServerId, names: list[NodeId], process: NodeId | None, context: Context
+    ) -> Refusal | None:
+        """What another server says of its targets."""
+        request = MaySendRequest(targets=names, as_process=process or "").SerializeToString()
+        try:
+            await self._forwarder.ask(home, MAY_SEND_PATH, request, seconds=part_seconds(context))
+        except RefusedError as error:
+            return error.refusal
+        except grpc.aio.AioRpcError as error:
+            return refusal_of(error) or _no_answer(home)
+        return None
+
+    async def _objection_to(
         self, group: NodeId, senders: NodeId, process: NodeId | None, context: Context
     ) -> Refusal | None:
         only = f"only members of {senders} may send to {group}"
@@ -77,7 +129,7 @@ class WhoMaySend:
         except RefusedError as error:
             refusal = error.refusal
         except grpc.aio.AioRpcError as error:
-            refusal = refusal_of(error) or _NO_ANSWER
+            refusal = refusal_of(error) or _no_answer(self._routing.server)
         else:
             assert isinstance(answer, CheckResponse)
             return None if answer.is_member else no_sender(f"{process} is none")
@@ -87,3 +139,52 @@ class WhoMaySend:
             # It was deleted meanwhile: there is nobody to send to.
             return None
         return no_sender(f"there is no group {senders} any more")
+
+
+def _no_answer(server: ServerId) -> Refusal:
+    return refuse(
+        Reason.UNAVAILABLE,
+        f"the server {server} has not said whether a message may be sent",
+        server=server,
+        unreachable=server,
+    ).refusal
+
+
+class MaySendCalls:
+    """Answers MaySend, for the targets of this server."""
+
+    def __init__(
+        self,
+        *,
+        machine: DeliveryMachine,
+        known: KnownIds,
+        exists: Callable[[NodeId], bool],
+        routing: Routing,
+        who_may_send: WhoMaySend,
+    ) -> None:
+        """`exists`: whether a name is a group, or a member of one, here."""
+        self._machine = machine
+        self._known = known
+        self._exists = exists
+        self._routing = routing
+        self._who_may_send = who_may_send
+
+    async def may_send(self, request: MaySendRequest, context: Context) -> MaySendResponse:
+        """Return where it may; raises `RefusedError`."""
+        if not 0 < len(request.targets) <= TARGETS_LIMIT:
+            raise refuse(Reason.INVALID_REQUEST, f"1 to {TARGETS_LIMIT} targets", field="targets")
+        targets = [conversion.read_id(name, "targets", self._known) for name in request.targets]
+        process = conversion.read_id(request.as_process, "as_process", self._known) if request.as_process else None
+        routing, machine = self._routing, self._machine
+        for name in targets:
+            if routing.owner_kind(name) is not OwnerKind.OURS:
+                raise not_owned_here(name, routing.server)
+        missing = [name for name in targets if not self._exists(name) and machine.mailbox_of(name) is None]
+        objection = await self._who_may_send.objection_here(targets, process, context)
+        # What is told may rest on what is not durable yet.
+        await machine.until_durable()
+        if missing:
+            raise target_not_found(missing[0], routing.server)
+        if objection is not None:
+            raise RefusedError(objection)
+        return MaySendResponse()

@@ -334,3 +334,15 @@ class ResolvePartChunk(_message.Message):
     view: str
     is_healed: bool
     def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ..., is_healed: _Optional[bool] = ...) -> None: ...
+
+class MaySendRequest(_message.Message):
+    __slots__ = ("targets", "as_process")
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    AS_PROCESS_FIELD_NUMBER: _ClassVar[int]
+    targets: _containers.RepeatedScalarFieldContainer[str]
+    as_process: str
+    def __init__(self, targets: _Optional[_Iterable[str]] = ..., as_process: _Optional[str] = ...) -> None: ...
+
+class MaySendResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

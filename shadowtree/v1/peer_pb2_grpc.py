@@ -61,6 +61,11 @@ class PeerServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.DescribeArcsRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_peer__pb2.DescribeArcsResponse.FromString,
                 _registered_method=True)
+        self.MaySend = channel.unary_unary(
+                '/shadowtree.v1.PeerService/MaySend',
+                request_serializer=shadowtree_dot_v1_dot_peer__pb2.MaySendRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_peer__pb2.MaySendResponse.FromString,
+                _registered_method=True)
         self.ResolvePart = channel.unary_stream(
                 '/shadowtree.v1.PeerService/ResolvePart',
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.ResolvePartRequest.SerializeToString,
@@ -108,6 +113,14 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def MaySend(self, request, context):
+        """Whether a message may be sent to all of these, which are at home at this server: returns, or fails as Send would, with
+        TARGET_NOT_FOUND, NOT_A_SENDER, or UNAVAILABLE where that cannot be told. The origin of a message asks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResolvePart(self, request, context):
         """What this server owns of all that an originator reaches, at this instant.
         """
@@ -142,6 +155,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.DescribeArcs,
                     request_deserializer=shadowtree_dot_v1_dot_peer__pb2.DescribeArcsRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_peer__pb2.DescribeArcsResponse.SerializeToString,
+            ),
+            'MaySend': grpc.unary_unary_rpc_method_handler(
+                    servicer.MaySend,
+                    request_deserializer=shadowtree_dot_v1_dot_peer__pb2.MaySendRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_peer__pb2.MaySendResponse.SerializeToString,
             ),
             'ResolvePart': grpc.unary_stream_rpc_method_handler(
                     servicer.ResolvePart,
@@ -286,6 +304,33 @@ class PeerService:
             '/shadowtree.v1.PeerService/DescribeArcs',
             shadowtree_dot_v1_dot_peer__pb2.DescribeArcsRequest.SerializeToString,
             shadowtree_dot_v1_dot_peer__pb2.DescribeArcsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MaySend(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.PeerService/MaySend',
+            shadowtree_dot_v1_dot_peer__pb2.MaySendRequest.SerializeToString,
+            shadowtree_dot_v1_dot_peer__pb2.MaySendResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,6 +56,22 @@ def test_the_command_line_says_what_holds_and_why_somebody_may_not(servers):
     assert servers.clients[1].set_delivery(MIDDLE, senders="anyone").senders == "anyone"
 
 
+def test_each_home_says_whether_a_target_is_there_and_who_may_send_to_it(servers):
+    a, _, c = servers.clients
+    for client in servers.clients:
+        for first, missing in ((TOP, "nothing@c.x"), (LOW, "nothing@a.x")):
+            with pytest.raises(shadowtree.TargetNotFound) as caught:
+                client.send([first, SIDE, missing], b"x")
+            assert caught.value.facts == {"target": missing, "server": missing.partition("@")[2]}
+    a.set_delivery(SIDE, senders="members")
+    with pytest.raises(shadowtree.NotASender) as caught:
+        c.send([LOW, SIDE], b"x", as_="cyd@c.x")
+    assert (caught.value.facts["group"], caught.value.facts["server"]) == (SIDE, "b.x")
+    sent = c.send([LOW, SIDE], b"x", as_="bea@b.x", wait="settled")
+    assert (sent.state, sent.mailboxes) == ("settled", 4)
+    a.set_delivery(SIDE, senders="anyone")
+
+
 def test_a_policy_goes_with_its_group(servers):
     a, b, _ = servers.clients
     a.create_group("short@b.x")
@@ -78,7 +94,12 @@ def test_where_a_server_that_knows_is_away_the_answer_is_neither_yes_nor_no(star
     with pytest.raises(shadowtree.Unavailable) as caught:
         a.send("quiet@a.x", b"x", as_="cyd@c.x")
     assert "c.x" in caught.value.unreachable
-    for ask in (lambda: a.delivery(LOW), lambda: a.set_delivery("quiet@a.x", senders=LOW)):
+    for ask in (
+        lambda: a.send(["quiet@a.x", LOW], b"x", as_="ann@a.x"),
+        lambda: a.send([TOP, LOW], b"x"),
+        lambda: a.delivery(LOW),
+        lambda: a.set_delivery("quiet@a.x", senders=LOW),
+    ):
         with pytest.raises(shadowtree.Unavailable, match=r"c\.x"):
             ask()
     # What was laid down before holds, and is still there after the home was killed.

@@ -11,8 +11,14 @@ import grpc
 from delivery.events import CloseParcels, SendAll, Settled
 from namegraph import NodeId, Reason, ServerId, group_not_found, refuse
 from nameserver.calls.places import Places, RequestBytes, guarded
+from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.deliveries.machine import MailboxState, Progress
-from nameserver.delivery_service import DELIVERY_SERVICE, PATIENT_METHODS, delivery_service_handlers
+from nameserver.delivery_service import (
+    DELIVERY_SERVICE,
+    PATIENT_METHODS,
+    delivery_question_handlers,
+    delivery_service_handlers,
+)
 from resolver.membership import MembershipResolver
 from shadowtree.v1.name_service_pb2 import CheckResponse
 from tests.unit.delivery.servers import Servers
@@ -243,12 +249,13 @@ async def places(*subnets):
         directory = Directory(servers, machine.server)
         core = servers.servers[machine.server]
         asked = []
-        handlers = delivery_service_handlers(
-            core=core, machine=machine, directory=directory, check=checking(servers, directory, asked)
-        )
+        parts = {"core": core, "machine": machine, "directory": directory}
+        handlers = delivery_service_handlers(**parts, check=checking(servers, directory, asked))
+        questions = delivery_question_handlers(**parts, check=checking(servers, directory, asked))
         server = grpc.aio.server()
         kept = guarded(handlers, places=Places(100), request_bytes=RequestBytes(), patient=PATIENT_METHODS)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(DELIVERY_SERVICE, kept),))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(PEER_SERVICE, questions),))
         address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
         await server.start()
         running.append(server)

@@ -14,6 +14,8 @@ from namegraph import DeleteGroup, NodeId, Reason, refuse
 from nameserver.deliveries import log_tail, send_calls, subscribe_calls
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
+from shadowtree.v1.peer_pb2 import MaySendRequest
+from shadowtree.v1.peer_pb2_grpc import PeerServiceStub
 from tests.unit.nameserver.deliveries.places import places
 
 STAFF, LAB, ANN, BOB, CY = "staff@a.x", "lab@b.x", "ann@a.x", "bob@b.x", "cy@a.x"
@@ -580,3 +582,44 @@ async def test_messages_of_one_request_are_judged_together(here, scene):
         "" if number % 3 else "NOT_A_SENDER" for number in range(300)
     ]
     assert [(question.group, question.member) for question in asked] == [(LAB, CY), (LAB, BOB)]
+
+
+async def test_a_further_target_must_exist_as_its_home_says(here, there):
+    for client in (here, there):
+        with pytest.raises(shadowtree.TargetNotFound, match=r"nobody@b\.x at the server b\.x") as caught:
+            await client.send([STAFF, "nobody@b.x"], b"")
+        assert caught.value.facts == {"target": "nobody@b.x", "server": "b.x"}
+    with pytest.raises(shadowtree.TargetNotFound):
+        await there.send([LAB, "nobody@a.x"], b"")
+    await there.open_mailbox("alone@b.x")
+    for targets in ([STAFF, LAB], [STAFF, BOB], [STAFF, "alone@b.x"], [LAB, ANN]):
+        assert (await here.send(targets, b"")).state == "accepted"
+    async with here.sender("s") as out:
+        assert await out.next_number(STAFF) == 1
+
+
+async def test_a_further_target_says_who_may_send_to_it(here, there):
+    await there.set_delivery(LAB, senders="members")
+    with pytest.raises(shadowtree.NotASender) as caught:
+        await here.send([STAFF, LAB], b"", as_=ANN)
+    assert (caught.value.facts["group"], caught.value.facts["server"]) == (LAB, "b.x")
+    assert (await here.send([STAFF, LAB], b"", as_=BOB)).state == "accepted"
+
+
+async def test_a_further_target_whose_home_is_away_is_unavailable_and_what_was_accepted_stays_so(here, scene):
+    first = await here.send([STAFF, LAB], b"", request_id="mine")
+    scene[1].directory.lost.add("b.x")
+    with pytest.raises(shadowtree.Unavailable) as caught:
+        await here.send([STAFF, LAB], b"")
+    assert caught.value.unreachable == ("b.x",)
+    assert (await here.send([STAFF, LAB], b"", request_id="mine")).id == first.id
+
+
+async def test_a_home_is_asked_of_its_own_targets_alone(scene):
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        peer = PeerServiceStub(channel)
+        for targets in ([LAB], [], [STAFF] * 65):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await peer.MaySend(MaySendRequest(targets=targets))
+            assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT)
+        await peer.MaySend(MaySendRequest(targets=[STAFF, ANN]))
