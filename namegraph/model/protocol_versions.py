@@ -5,7 +5,8 @@ sent only to servers that speak it; fields at the end of messages, which older s
 
 | version | brought |
 |---|---|
-| 6 | servers forget in agreement what was left: `ForgetLeft`, `LeftForgotten`; a second lane, for messages to groups |
+| 6 | servers forget in agreement what was left: `ForgetLeft`, `LeftForgotten`; a second lane, for messages to groups; |
+|   | the version of an arc rises above what the home of its child tells (`Ready.told`) |
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ OLDEST_PROTOCOL_VERSION = 5
 
 FORGETTING_VERSION = 6
 """From this one on, servers understand when they are asked to forget what was left."""
+
+TOLD_VERSIONS_VERSION = 6
+"""From this one on, servers let the version of an arc rise above what the home of its child tells."""
 
 POSTS_VERSION = 6
 """From this one on, servers take posts."""

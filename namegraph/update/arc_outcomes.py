@@ -5,7 +5,7 @@ Kept in columns, for an update may bring a whole graph: numbers stand for names,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from namegraph.wire.columns import (
     state_array,
     unpack_arcs,
 )
-from namegraph.wire.message_parts import ArcColumns, ArcId
+from namegraph.wire.message_parts import ArcColumns, ArcId, ArcVersion
 
 _NOBODY_KNOWS = 255
 """In a column of kinds."""
@@ -73,6 +73,24 @@ class ArcOutcomes:
         self._kinds = np.concatenate([self._kinds, found])
         self._costs = np.concatenate([self._costs, number_array(columns.costs)])
         self._versions = np.concatenate([self._versions, number_array(columns.versions)])
+
+    def rise_above(self, told: Iterable[ArcVersion]) -> None:
+        """Let each arc have a version above what the home of its child tells.
+
+        That one may know the arc at a newer version than the home of its parent, and the two be about to settle it at
+        that version: it is not to win over this update, which comes later.
+        """
+        numbers = self._numbers
+        highest: dict[tuple[int, int], int] = {}
+        for (parent, child), version in told:
+            if parent in numbers and child in numbers:
+                ends = numbers[parent], numbers[child]
+                highest[ends] = max(version, highest.get(ends, 0))
+        if not highest:
+            return
+        ends_of = zip(self._parents.tolist(), self._children.tolist(), strict=True)
+        above = np.array([highest.get(ends, -1) + 1 for ends in ends_of], np.uint64)
+        self._versions = np.maximum(self._versions, above)
 
     def put_newest_last(self) -> None:
         """Of an arc that both ends leave, let the newer state come last: what is applied last stays.

@@ -99,6 +99,7 @@ def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> ArcOutcomes:
         # A foreign process lives at each of its parents' homes: what it is there, that home knows.
         kinds_there = {truth.child: truth.kind for truth in readies[server].children}
         outcomes.add(readies[server].arcs, ChainMap(kinds_there, kinds), declined)
+    outcomes.rise_above(told for ready in readies.values() for told in ready.told)
     outcomes.put_newest_last()
     return outcomes
 

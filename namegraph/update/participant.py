@@ -289,8 +289,8 @@ class Participant:
     def _say_ready(self, entry: Entry, findings: Findings) -> None:
         update = self._entries.updates[entry.update_id]
         assert entry.covered is not None
-        # Nothing is compared with its children, of which an import has hundreds of thousands.
-        entry.found = replace(findings, children=())
+        # Nothing is compared with its children, of which an import has hundreds of thousands, nor with what it tells.
+        entry.found = replace(findings, children=(), told=())
         tails, joined_below = parents_in(findings.arcs), joined_parents_in(findings.arcs)
         ready = Ready(
             update.update_id,
@@ -306,6 +306,7 @@ class Participant:
             self._members(self._entries.part(entry), update.read) if update.read is not None else (),
             findings.declined,
             self._unreachable(self._entries.part(entry), update.read) if update.read is not None else (),
+            findings.told,
         )
         self._context.send(update.update_id.coordinator, ready)
 

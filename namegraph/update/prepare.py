@@ -14,13 +14,15 @@ from dataclasses import dataclass
 from namegraph.graph.delta import GraphDelta
 from namegraph.model.names import NodeId
 from namegraph.model.operations import JoinArc, LeaveArc
+from namegraph.model.protocol_versions import TOLD_VERSIONS_VERSION
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from namegraph.model.rows import NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
+from namegraph.state.known_arcs import active_arc, known_arc
 from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.admission import Collector, MustLeaveError, no_group_here
-from namegraph.update.arc_authority import ArcStep, authority, authority_over
+from namegraph.update.arc_authority import ArcStep, Place, authority, authority_over
 from namegraph.update.import_plan import operations_in
 from namegraph.update.prepare_import import prepare_import
 from namegraph.update.prepare_suspension import find_inner
@@ -29,6 +31,7 @@ from namegraph.wire.message_parts import (
     ArcChange,
     ArcColumns,
     ArcId,
+    ArcVersion,
     ChildTruth,
     GroupChange,
     ReconcileArc,
@@ -47,6 +50,7 @@ class Findings:
     children: tuple[ChildTruth, ...]
     already_there: int
     declined: tuple[ArcId, ...] = ()
+    told: tuple[ArcVersion, ...] = ()
 
 
 NOTHING = Findings((), pack_arcs(()), (), 0)
@@ -71,7 +75,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
     if update.brought is not None:
         found = prepare_import(context, records, update.brought)
         if found is not None:
-            return Findings(*found)
+            return Findings(*found, told=_told(context, update))
     elif not update.operations:
         return NOTHING
     inner = [operation for _, operation in update.operations if isinstance(operation, SuspendArc | ReconcileArc)]
@@ -91,6 +95,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
             pack_arcs(_arc_changes(context, changes, update, _waiting_kinds(context, update, collector))),
             _children(context, records, update, collector),
             changes.already_there,
+            told=_told(context, update),
         )
     except RefusedError as error:
         raise CannotError(Refuse(update.update_id, collector.number, error.refusal)) from None
@@ -164,4 +169,27 @@ def _children(
         node = graph.index.get(child)
         if node is not None:
             found[child] = ChildTruth(child, collector.kind_of(node), records.version_of(node))
+    return tuple(found.values())
+
+
+def _told(context: ServerContext, update: Update) -> tuple[ArcVersion, ...]:
+    """The versions of the update's arcs to here that the home of the parent may not know, which was apart from here.
+
+    Of arcs that are there both ends know the same, and so they do of all arcs in a healed view, but for rejected ones.
+    """
+    if context.is_healed and not context.graph.suspended:
+        return ()
+    found: dict[ArcId, ArcVersion] = {}
+    for _, operation in operations_in(update):
+        if not isinstance(operation, JoinArc | LeaveArc):
+            continue
+        arc = ArcId(operation.parent, operation.child)
+        says = authority_over(context, operation)
+        if not (says.is_child_here and says.parent_at is Place.THERE):
+            continue
+        known = known_arc(context, arc)
+        if known is None or active_arc(context, arc) is not None:
+            continue
+        if context.speaks(says.above, TOLD_VERSIONS_VERSION):
+            found[arc] = ArcVersion(arc, known.version)
     return tuple(found.values())

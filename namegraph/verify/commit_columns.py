@@ -32,6 +32,8 @@ class CommitColumns:
     """The keys of arcs that are there afterwards, sorted."""
     is_ours: Numbers
     """Of each end whether it is at home here."""
+    is_theirs: Numbers
+    """Of each end whether it is at home at another server."""
     relayed: Mapping[NodeId, None]
     """The nodes whose records are relayed."""
     relay_places: Numbers
@@ -51,6 +53,7 @@ def read_said(share: UpdateOutcome, context: ServerContext) -> CommitColumns:
     keys = arc_keys(place_array(arcs.parents), place_array(arcs.children))
     relayed = {relay.names[place]: None for place in places_in(relay.nodes)}
     joined = state_array(arcs.present) == PRESENT
+    homes = context.table.homes_of(arcs.names)
     in_order = np.sort(keys)
     return CommitColumns(
         share,
@@ -58,7 +61,8 @@ def read_said(share: UpdateOutcome, context: ServerContext) -> CommitColumns:
         keys,
         joined,
         in_order if joined.all() else np.sort(keys[joined]),
-        np.array([home == server for home in context.table.homes_of(arcs.names)], bool),
+        np.array([home == server for home in homes], bool),
+        np.array([home not in (server, None) for home in homes], bool),
         relayed,
         places_among(numbers, relay.names),
         np.array(are_here(relay.names, context), bool),

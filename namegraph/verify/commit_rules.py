@@ -23,6 +23,7 @@ from itertools import compress
 from namegraph.model.names import NodeId
 from namegraph.model.operations import ChildKind, JoinArc, LeaveArc
 from namegraph.model.peer_faults import PeerFault
+from namegraph.model.priorities import Priority
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
@@ -57,7 +58,7 @@ def fault_in_share(
     if update.brought is not None:
         is_agreed = follow_from_import(said, update.brought, found)
     else:
-        is_agreed = _follow(tuple(unpack_arcs(share.arcs)), update, found, groups, context)
+        is_agreed = _follow(tuple(unpack_arcs(share.arcs)), update, found, groups, share.final, context)
     if not is_agreed:
         return PeerFault.OTHER_ARCS
     if not are_records_agreed(said, groups, context=context, records=records, entries=entries):
@@ -114,6 +115,7 @@ def _follow(
     update: Update,
     found: Findings | None,
     groups: Mapping[NodeId, bool],
+    final: Priority,
     context: ServerContext,
 ) -> bool:
     """Whether these arcs follow from operations that came one by one."""
@@ -135,7 +137,7 @@ def _follow(
     return (
         all(_follows(change, steps.get(change.arc, ()), update, groups, context) for change in arcs)
         and not any(arc not in said for arc, done in steps.items() if _must_change(done))
-        and (found is None or _is_as_found(said, twice, steps, found, context))
+        and (found is None or _is_as_found(said, twice, steps, found, final, context))
         and all(_has_left(group, said, context) for group, is_present in groups.items() if not is_present)
     )
 
@@ -216,6 +218,7 @@ def _is_as_found(
     twice: Mapping[ArcId, ArcChange],
     steps: Mapping[ArcId, Sequence[ArcOperation]],
     found: Findings,
+    final: Priority,
     context: ServerContext,
 ) -> bool:
     """Whether the outcome has exactly the arcs that this server judges, as it found them.
@@ -228,9 +231,22 @@ def _is_as_found(
         ours = here.get(arc)
         if arc in declined or (ours is None and arc in steps and _is_judged_here(arc, steps[arc], context)):
             return False
-        if ours is not None and _without_kind(ours) not in map(_without_kind, (change, twice.get(arc, change))):
+        if ours is not None and not any(
+            _is_found(ours, one, final, context) for one in (change, twice.get(arc, change))
+        ):
             return False
     return all(arc in said or isinstance(steps[arc][-1], ReconcileArc) for arc in here)
+
+
+def _is_found(ours: ArcChange, said: ArcChange, final: Priority, context: ServerContext) -> bool:
+    """Whether this server found what is said of an arc, or an older version than the home of its child.
+
+    No version is above the counter of the update that gives it.
+    """
+    is_risen = ours.version < said.version <= final.counter
+    if is_risen and context.home_below(parent=said.arc.parent, child=said.arc.child) != context.server:
+        ours = ours._replace(version=said.version)
+    return _without_kind(ours) == _without_kind(said)
 
 
 def _is_judged_here(arc: ArcId, steps: Sequence[ArcOperation], context: ServerContext) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from namegraph.update.prepare import Findings
-from namegraph.verify.commit_columns import CommitColumns, arc_keys, are_same_rows, places_among
+from namegraph.verify.commit_columns import CommitColumns, arc_keys, places_among
 from namegraph.wire.columns import Numbers, number_array, place_array, state_array
 from namegraph.wire.message_parts import OperationColumns
 
@@ -30,8 +30,15 @@ def follow_from_import(said: CommitColumns, brought: OperationColumns, found: Fi
         return True
     places = places_among(said.numbers, found.arcs.names)
     ours = arc_keys(places[place_array(found.arcs.parents)], places[place_array(found.arcs.children)])
-    versions = number_array(arcs.versions)[owns_parent], number_array(found.arcs.versions)
-    return are_same_rows((said.keys[owns_parent], versions[0]), (ours, versions[1]))
+    keys, versions = said.keys[owns_parent], number_array(arcs.versions)[owns_parent]
+    order, own_order = np.argsort(keys), np.argsort(ours)
+    if not np.array_equal(keys[order], ours[own_order]):
+        return False
+    versions, versions_found = versions[order], number_array(found.arcs.versions)[own_order]
+    # The home of the child may have told of a higher version.
+    may_rise = said.is_theirs[place_array(arcs.children)[owns_parent]][order]
+    is_risen = may_rise & (versions > versions_found) & (versions <= said.share.final.counter)
+    return bool((is_risen | (versions == versions_found)).all())
 
 
 def _are_among(told: tuple[Numbers, Numbers], *, among: tuple[Numbers, Numbers]) -> bool:

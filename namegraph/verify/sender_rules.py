@@ -158,6 +158,7 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, context: ServerCont
         all(home_of(change.group) == sender for change in ready.groups)
         and _may_change_all(sender, ready.arcs, context=context)
         and all(home_of(truth.child) in (sender, None) for truth in ready.children)
+        and all(home_of(told.arc.child) == sender for told in ready.told)
         # A process of a server that is away is told of by the homes of its groups.
         and all(home_of(member.node) in (sender, None) or member.kind == NodeKind.PROCESS for member in ready.members)
     )

@@ -234,6 +234,13 @@ class GroupChange(NamedTuple):
     is_present: bool
 
 
+class ArcVersion(NamedTuple):
+    """The version at which one end of an arc knows it."""
+
+    arc: ArcId
+    version: int
+
+
 class LeftArc(NamedTuple):
     """An arc that was left, as its tombstone has it."""
 

@@ -28,6 +28,7 @@ from namegraph.model.refusals import Refusal
 from namegraph.wire.message_parts import (
     ArcColumns,
     ArcId,
+    ArcVersion,
     ChildTruth,
     Cover,
     GroupChange,
@@ -122,6 +123,11 @@ class Ready(Struct, frozen=True, array_like=True, tag=True):
     """Arcs to be settled of which this server knows a newer version, or that cannot be any more."""
     unreachable: tuple[NodeId, ...] = ()
     """What a read could not enter from here."""
+    told: tuple[ArcVersion, ...] = ()
+    """From the homes of children: arcs of the update that are not there, and may have another version at the other end.
+
+    Sent where the home of the parent lets the outcome rise above these versions.
+    """
 
 
 class Refuse(Struct, frozen=True, array_like=True, tag=True):

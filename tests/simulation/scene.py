@@ -78,9 +78,18 @@ class Scene:
         while not is_so():
             self.cluster.take(self.network.next())
 
+    def meet_in_one_view(self, some, others):
+        """Until they are in one view, which is not healed yet."""
+        everybody = {*some, *others}
+        self.meet_until(lambda: all(self.members(server) == everybody for server in everybody), some, others)
+
     def after_meeting(self, steps, some, others):
         """Let servers meet, and this much happen."""
         self._begin(self.links.mend, some, others)
+        self.take(steps)
+
+    def take(self, steps):
+        """Let this much happen, or as much as there is."""
         for _ in range(steps):
             arrival = self.network.next()
             if arrival is not None:

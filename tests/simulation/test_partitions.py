@@ -227,6 +227,36 @@ def test_an_arc_that_is_being_joined_by_its_parents_home_is_not_told_to_be_left_
     scene.check(*(() if isinstance(answer, Committed) else (arc,)))
 
 
+@pytest.mark.parametrize("is_shared", [False, True], ids=["of its parent's home", "of another server"])
+@pytest.mark.parametrize("asked", ["leave", "join", "import"])
+@pytest.mark.parametrize(("above", "below"), [(A, C), (C, A)], ids=["names in order", "names in reverse"])
+def test_what_is_done_with_an_arc_while_a_view_heals_is_not_undone(above, below, asked, is_shared):
+    """The child's end has changed the arc more often, and what was compared is about to be settled."""
+    arc, others, done_while_settling = (G[above], G[below]), [B, below], 0
+    join = JoinArc(*arc, ChildKind.GROUP, offline=True)
+    for steps in range(0, 60, 2):
+        scene = Scene()
+        scene.done(above, JoinArc(*arc))
+        scene.part([above], others)
+        for operation in (LeaveArc(*arc), join) if asked == "leave" else (LeaveArc(*arc), join, LeaveArc(*arc)):
+            scene.done(below, operation)
+        if asked != "leave":
+            scene.done(above, LeaveArc(*arc))
+        scene.meet_in_one_view([above], others)
+        scene.take(steps)
+        is_settling = bool(scene.core(above)._views.healing._under_way)
+        at, others_arcs = (B, [(G[B], H[B])]) if is_shared else (above, [])
+        if asked == "import":
+            answer = scene.bring(at, *others_arcs, arc)
+        else:
+            change = LeaveArc(*arc) if asked == "leave" else JoinArc(*arc)
+            answer = scene.ask(at, *(JoinArc(*other) for other in others_arcs), change)
+        is_done = isinstance(answer, Committed)
+        done_while_settling += is_settling and is_done
+        scene.check(*(others_arcs if is_done else []), *([arc] if is_done is (asked != "leave") else []))
+    assert done_while_settling
+
+
 @pytest.mark.parametrize(("above", "below"), [(A, C), (C, A)], ids=["names in order", "names in reverse"])
 def test_a_leave_that_waited_for_a_view_in_which_both_ends_are_is_not_undone(above, below):
     """The child's end had joined the arc by itself, and knows it at a newer version than the home of its parent."""

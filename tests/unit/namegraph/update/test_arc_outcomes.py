@@ -13,7 +13,7 @@ from namegraph.update import recorded_changes
 from namegraph.update.arc_outcomes import ArcOutcomes
 from namegraph.update.recorded_changes import changes_of_share
 from namegraph.wire.columns import pack_arcs, pack_records, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcId, UpdateId
+from namegraph.wire.message_parts import ArcChange, ArcId, ArcVersion, UpdateId
 from namegraph.wire.update_messages import UpdateOutcome
 
 HERE, THERE = ServerId("a.x"), ServerId("b.x")
@@ -39,6 +39,15 @@ def test_of_an_arc_that_both_ends_leave_the_newer_state_comes_last_whoever_told_
         told = list(unpack_arcs(united([*older, joined], newer)))
         assert [change.version for change in told if change.arc == arc] == [2, 6]
         assert [change for change in told if change.arc != arc] == [joined]
+
+
+def test_an_arc_rises_above_what_the_home_of_its_child_tells_and_never_falls():
+    outcomes = ArcOutcomes()
+    arcs = [ArcId(ABOVE, BELOW), ArcId(ABOVE, OTHER)]
+    outcomes.add(pack_arcs([left(arcs[0], 2), left(arcs[1], 5)]), dict.fromkeys([ABOVE, BELOW, OTHER], GROUP))
+    told = [ArcVersion(arcs[0], 6), ArcVersion(arcs[1], 3), ArcVersion(ArcId(BELOW, ABOVE), 9)]
+    outcomes.rise_above([*told, ArcVersion(arcs[0], 4)])
+    assert [change.version for change in unpack_arcs(outcomes.all_columns())] == [7, 5]
 
 
 @pytest.mark.parametrize("listed_limit", [100, 0], ids=["listed", "counted"])

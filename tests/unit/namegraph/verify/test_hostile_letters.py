@@ -19,6 +19,7 @@ from namegraph.wire.columns import pack_records
 from namegraph.wire.message_parts import (
     AncestryRecord,
     ArcId,
+    ArcVersion,
     Cover,
     OperationColumns,
     ReconcileArc,
@@ -158,6 +159,16 @@ def test_nobody_else_says_what_is_above_the_groups_of_a_coordinator(counter):
     assert core.channels.faults == {(OTHER, PeerFault.NOT_ITS_ANCESTRY): 1}
     assert core.graph.parents[node]
     assert not core._coordinator.under_way()
+
+
+def test_nobody_tells_versions_of_arcs_to_the_nodes_of_another_server():
+    scene = Scene(0)
+    scene.ask(HERE, JoinArc(GROUPS[0], GROUPS[2]))
+    lie = (ArcVersion(ArcId(GROUPS[0], GROUPS[1]), 7),)
+    scene.deliver_all(lambda message: structs.replace(message, told=lie) if isinstance(message, Ready) else message)
+    core = scene.cores[HERE]
+    assert core.channels.faults == {(OTHER, PeerFault.NOT_ITS_NODE): 1}
+    assert not core.graph.children[core.graph.index[GROUPS[0]]]
 
 
 def in_use(update_id, *arcs, number=1):
