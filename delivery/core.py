@@ -54,6 +54,7 @@ from delivery.model import (
 from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting, servers_apart
 from delivery.policy import Policies
 from delivery.post import Post
+from delivery.rates import Rates
 from delivery.reach import Reach
 from delivery.senders import Senders
 from delivery.wire import (
@@ -139,6 +140,8 @@ class DeliveryCore:
         self.senders = Senders(durable)
         self.dead_letters = DeadLetters(durable)
         self.policies = Policies(durable)
+        self.rates = Rates()
+        """Asked by the shell, before a step: steps have no clock."""
         self.reach: Reach | None = None
         """Set before the first step."""
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
@@ -309,7 +312,7 @@ class DeliveryCore:
             for index, waiting in enumerate(together):
                 name, send = parcel.message_id(index), waiting.send
                 numbering = (send.message.sender, send.targets[0].name)
-                self.senders.remember(numbering, send.number, send.request_id, name)
+                self.senders.remember(numbering, send.number, send.request_id, name, sent_at_ms=send.message.sent_at_ms)
                 self._answers += [Accepted(ticket, name) for ticket in waiting.tickets]
             audience = self.audience(parcel.targets)
             servers = origin.servers_below(parcel, reach)

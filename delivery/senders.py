@@ -9,12 +9,16 @@ Source: delivery.md section 5, item 3.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
+
+from msgspec import Struct
 
 from namegraph import TEXTS, DurableMap, DurableState, KeyForm, NodeId, Reason, packed, refuse
 
 REQUESTS_REMEMBERED = 10_000
 SENDERS_REMEMBERED = 100_000
+SENDER_REMEMBERED_MS = 7 * 86_400_000
+"""After its last message to a target; on the clock of this server."""
 
 Numbering = tuple[str, NodeId]
 """The id of a sender, and the target that its messages are addressed to."""
@@ -28,12 +32,25 @@ def _read_numbering(text: str) -> Numbering:
 _NUMBERINGS = KeyForm[Numbering](lambda key: f"{key[0]}\n{key[1]}", _read_numbering)
 
 
+class _Last(Struct, frozen=True, array_like=True):
+    """The last message of a sender to a target."""
+
+    number: int
+    message_id: str
+    sent_at_ms: int = 0
+
+
+_NONE = _Last(0, "")
+
+
 class Senders:
     """What was sent last, by sender, and by request id."""
 
     def __init__(self, durable: DurableState) -> None:
-        self._last = DurableMap(durable, "sender", _NUMBERINGS, packed(tuple[int, str]))
-        """The highest number, and the id of its message."""
+        self._last = DurableMap(durable, "sender", _NUMBERINGS, packed(_Last))
+        by_time = sorted((last.sent_at_ms, numbering) for numbering, last in self._last.items())
+        self._silent = OrderedDict.fromkeys(numbering for _, numbering in by_time)
+        """Whose messages are remembered, those that were silent longest first."""
         self._requests = DurableMap(durable, "sent request", TEXTS, packed(tuple[int, str]))
         """When it came, as a number, and the id of its message; by request id."""
         in_order = sorted((came, request) for request, (came, _) in self._requests.items())
@@ -49,10 +66,10 @@ class Senders:
         """
         if not number:
             return self._requests.get(request_id, (0, None))[1] if request_id else None
-        last, message_id = self._last.get(numbering, (0, ""))
-        if number == last:
-            return message_id
-        expected = self._ahead.get(numbering, last) + 1
+        last = self._last.get(numbering, _NONE)
+        if number == last.number:
+            return last.message_id
+        expected = self._ahead.get(numbering, last.number) + 1
         if number != expected:
             raise refuse(
                 Reason.OUT_OF_SEQUENCE,
@@ -65,26 +82,36 @@ class Senders:
 
     def next_number(self, numbering: Numbering) -> int:
         """Of the next message, as far as they are in parcels."""
-        return self._last.get(numbering, (0, ""))[0] + 1
+        return self._last.get(numbering, _NONE).number + 1
 
     def begin(self, numbering: Numbering, number: int) -> None:
         """A message is to go with the next parcel."""
         if number:
             self._ahead[numbering] = number
 
-    def remember(self, numbering: Numbering, number: int, request_id: str, message_id: str) -> None:
+    def remember(self, numbering: Numbering, number: int, request_id: str, message_id: str, *, sent_at_ms: int) -> None:
         """A message is in a parcel, and durable with it."""
         if number:
             if self._ahead.get(numbering) == number:
                 del self._ahead[numbering]
             # Parcels of one step are not in the order of the numbers: messages to several target sets have one row.
-            if number > self._last.get(numbering, (0, ""))[0]:
-                self._last[numbering] = (number, message_id)
-            if len(self._last) > SENDERS_REMEMBERED:
-                del self._last[next(iter(self._last))]
+            if number > self._last.get(numbering, _NONE).number:
+                self._last[numbering] = _Last(number, message_id, sent_at_ms)
+                self._silent[numbering] = None
+                self._silent.move_to_end(numbering)
+            self._forget_silent(sent_at_ms)
         elif request_id:
             self._came += 1
             self._requests[request_id] = (self._came, message_id)
             self._order.append(request_id)
             if len(self._order) > REQUESTS_REMEMBERED:
                 del self._requests[self._order.popleft()]
+
+    def _forget_silent(self, now_ms: int) -> None:
+        """Forget who was silent longest: those beyond the limit, and those whose time is over."""
+        while True:
+            longest = next(iter(self._silent))
+            silent_ms = now_ms - self._last[longest].sent_at_ms
+            if len(self._silent) <= SENDERS_REMEMBERED and silent_ms <= SENDER_REMEMBERED_MS:
+                return
+            del self._silent[longest], self._last[longest]

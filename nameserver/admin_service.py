@@ -76,6 +76,7 @@ class AdminCalls:
                 messages.ServerStatus.ParcelsPending(server=server, parcels=parcels)
                 for server, parcels in delivery.origin.pending().items()
             ],
+            messages_refused_by_rate=delivery.rates.refused,
             revision=core.revision,
             database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],

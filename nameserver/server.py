@@ -306,6 +306,7 @@ def _open(
             run_loop=run_loop,
             transport=transport,
             calls=calls,
+            rates=core.delivery.rates,
         )
     except TelemetryError as error:
         raise StartError(str(error)) from None
@@ -414,6 +415,9 @@ def _restore(settings: Settings) -> tuple[Store, Server]:
         store.close()
         raise StartError(str(contradictory(settings.database, str(error)))) from None
     core.keep_changes(settings.changes_kept)
+    rates = core.delivery.rates
+    rates.per_second = settings.messages_per_second
+    rates.of_sender_per_second = settings.messages_per_second_of_sender
     try:
         core.peers.require_configured_unused()
     except RefusedError as error:

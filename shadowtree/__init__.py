@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from shadowtree.errors import OutcomeUnknown as OutcomeUnknown
     from shadowtree.errors import OutOfSequence as OutOfSequence
     from shadowtree.errors import PermissionDenied as PermissionDenied
+    from shadowtree.errors import RateExceeded as RateExceeded
     from shadowtree.errors import SelfArc as SelfArc
     from shadowtree.errors import ServerFault as ServerFault
     from shadowtree.errors import ServerUnreachable as ServerUnreachable
@@ -104,6 +105,7 @@ _PUBLIC_NAMES = {
         "OutOfSequence",
         "OutcomeUnknown",
         "PermissionDenied",
+        "RateExceeded",
         "SelfArc",
         "ServerFault",
         "ServerUnreachable",

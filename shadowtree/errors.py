@@ -171,6 +171,12 @@ class BacklogFull(LimitExceeded):
     reason = "BACKLOG_FULL"
 
 
+class RateExceeded(LimitExceeded):
+    """Messages come faster than their server takes them: send it again after `facts["retry_after_ms"]`."""
+
+    reason = "RATE_EXCEEDED"
+
+
 class MailboxNotFound(ShadowtreeError):
     """Nothing is kept for this process."""
 
@@ -238,6 +244,7 @@ _CLASSES: tuple[type[ShadowtreeError], ...] = (
     MailboxNotFound,
     TakenOver,
     NotASender,
+    RateExceeded,
 )
 
 ERROR_OF_REASON: Mapping[str, type[ShadowtreeError]] = {error.reason: error for error in _CLASSES}

@@ -405,6 +405,8 @@ class ServerStatus:
     """Parcels that it accepted and that not all servers below have confirmed."""
     parcels_pending: tuple[ParcelsPending, ...] = ()
     """For which servers these wait, sorted."""
+    messages_refused_by_rate: int = 0
+    """Messages that it refused since its start because they came too fast."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     MAILBOX_NOT_FOUND = "MAILBOX_NOT_FOUND"
     TAKEN_OVER = "TAKEN_OVER"
     NOT_A_SENDER = "NOT_A_SENDER"
+    RATE_EXCEEDED = "RATE_EXCEEDED"
 
 
 @dataclass(frozen=True, slots=True)

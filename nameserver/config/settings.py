@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from delivery.rates import DEFAULT_OF_SENDER_PER_SECOND, DEFAULT_PER_SECOND
 from namegraph import CHANGES_KEPT, FORGET_EVERY, InvalidNameError, ServerId, Subnet, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
@@ -25,6 +26,9 @@ DEFAULT_LISTEN = "127.0.0.1:7400"
 DEFAULT_DRAIN_SECONDS = 10.0
 DRAIN_SECONDS_LIMIT = 3600.0
 CHANGES_KEPT_LIMIT = 1_000_000_000
+MESSAGES_PER_SECOND_LIMIT = 1e9
+LOWEST_MESSAGES_PER_SECOND = 0.1
+"""One in ten seconds."""
 DEFAULT_DETECTOR = DetectorLimits()
 SHORTEST_HEARTBEAT_SECONDS = 0.05
 """More often would cost more than it tells."""
@@ -101,6 +105,10 @@ class Settings:
     """When another server is lost."""
     changes_kept: int
     """Updates of which the record of changes is kept; the oldest are forgotten, a hundred at a time."""
+    messages_per_second: float = DEFAULT_PER_SECOND
+    """That are accepted here, of all senders together."""
+    messages_per_second_of_sender: float = DEFAULT_OF_SENDER_PER_SECOND
+    """Of each sender that gives its name."""
     log: LogSettings = LogSettings()
     metrics_listen: str | None = None
     """``HOST:PORT`` at which metrics can be read; None: nowhere."""
@@ -186,6 +194,11 @@ def _require_known(environment: Mapping[str, str], known: list[str]) -> None:
             raise SettingsError(f"{name}: there is no such variable; the nearest one is {nearest[0]}")
 
 
+_RATES = {
+    "messages_per_second": float(DEFAULT_PER_SECOND),
+    "messages_per_second_of_sender": float(DEFAULT_OF_SENDER_PER_SECOND),
+}
+
 _OPTIONS = {"subnets": "subnet", "peers": "peer"}
 
 
@@ -227,6 +240,10 @@ def _checked(values: Mapping[str, object]) -> Settings:
     detector = DetectorLimits(beat, pause, threshold, restart_grace_seconds)
     changes_kept = values.get("changes_kept", CHANGES_KEPT)
     assert isinstance(changes_kept, int)
+    rates = [values.get(key, default) for key, default in _RATES.items()]
+    per_second, of_sender_per_second = rates
+    assert isinstance(per_second, float)
+    assert isinstance(of_sender_per_second, float)
     return Settings(
         listen,
         admin_listen,
@@ -237,6 +254,8 @@ def _checked(values: Mapping[str, object]) -> Settings:
         drain_seconds,
         detector,
         changes_kept,
+        per_second,
+        of_sender_per_second,
         LogSettings(log_format, log_level),
         metrics_listen,
         traces_endpoint,
@@ -334,6 +353,13 @@ def _read_changes_kept(value: object) -> int:
     return int(number)
 
 
+_read_rate = partial(
+    _read_number,
+    lowest=LOWEST_MESSAGES_PER_SECOND,
+    highest=MESSAGES_PER_SECOND_LIMIT,
+    unit=" messages a second",
+)
+
 _READERS: Mapping[str, Callable[[object], object]] = {
     "listen": _read_listen,
     "admin_listen": _read_listen,
@@ -345,6 +371,8 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "heartbeat_seconds": partial(_read_seconds, lowest=SHORTEST_HEARTBEAT_SECONDS, highest=LONGEST_HEARTBEAT_SECONDS),
     "acceptable_pause_seconds": partial(_read_seconds, lowest=0, highest=LONGEST_ACCEPTABLE_PAUSE_SECONDS),
     "changes_kept": _read_changes_kept,
+    "messages_per_second": _read_rate,
+    "messages_per_second_of_sender": _read_rate,
     "suspicion_threshold": partial(_read_number, lowest=LOWEST_THRESHOLD, highest=HIGHEST_THRESHOLD),
     "restart_grace_seconds": partial(_read_seconds, lowest=0, highest=RESTART_GRACE_SECONDS_LIMIT),
     "log_format": partial(_read_word, words=LogFormat),

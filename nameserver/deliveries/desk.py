@@ -130,6 +130,11 @@ class Desk:
         """What holds for messages to a group of this server; the default for anything else."""
         return self._core.delivery.policies.of(name)
 
+    def rate_objection(self, sender: str) -> Refusal | None:
+        """Count a message of a sender (empty: who gives no name); why it is too much, where it is."""
+        error = self._core.delivery.rates.take(sender, self._run_loop.now())
+        return None if error is None else error.refusal
+
     def mailbox_of(self, process: NodeId) -> MailboxState | None:
         """What is kept for a process; None: nothing is."""
         mailboxes = self._core.delivery.mailboxes

@@ -13,7 +13,7 @@ from delivery.dead_letters import DeadLetter
 from delivery.events import Acknowledge, Answer, OwnRequest, Send, Settled
 from delivery.model import Position
 from delivery.policy import Policy
-from namegraph import LogRecord, NodeId, RefusedError, ServerId
+from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId
 
 
 class Progress(NamedTuple):
@@ -83,6 +83,9 @@ class DeliveryMachine(Protocol):
 
     def policy_of(self, name: NodeId) -> Policy:
         """What holds for messages to a group of this server; the default for anything else."""
+
+    def rate_objection(self, sender: str) -> Refusal | None:
+        """Count a message of a sender (empty: who gives no name); why it is too much, where it is."""
 
     def mailbox_of(self, process: NodeId) -> MailboxState | None:
         """What is kept for a process; None: nothing is."""

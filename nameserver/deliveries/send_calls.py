@@ -262,6 +262,8 @@ class _SendStream:
                 judged = await calls.who_may_send.objection(targets, process, self._context)
                 self._judged[targets, process] = judged
             objection = self._judged[targets, process]
+        if objection is None:
+            objection = self._machine.rate_objection(process or message.sender)
         return self._gather(message, number, targets, objection)
 
     def _gather(

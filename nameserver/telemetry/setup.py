@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 
+from delivery.rates import Rates
 from namegraph import CoreQueries
 from nameserver.config.settings import Settings
 from nameserver.driver.run_loop import RunLoop
@@ -35,6 +36,7 @@ def observe(
     run_loop: RunLoop,
     transport: PeerTransport,
     calls: CallsUnderWay,
+    rates: Rates,
 ) -> ClockWatch:
     """Watch a server until `ending` is closed. Returns what its owner lets watch as long.
 
@@ -63,6 +65,7 @@ def observe(
             peers=transport,
             calls_under_way=lambda: calls.count,
             plans_kept=lambda: plans.weight,
+            messages_refused_by_rate=lambda: rates.refused,
         )
     )
     try:
@@ -111,6 +114,8 @@ def shown_settings(settings: Settings) -> dict[str, object]:
         "metrics_listen": settings.metrics_listen,
         "traces_endpoint": settings.traces_endpoint,
         "changes_kept": settings.changes_kept,
+        "messages_per_second": settings.messages_per_second,
+        "messages_per_second_of_sender": settings.messages_per_second_of_sender,
     }
 
 

@@ -72,6 +72,7 @@ class StateCollector(Collector):
         peers: Peers,
         calls_under_way: Callable[[], int],
         plans_kept: Callable[[], int],
+        messages_refused_by_rate: Callable[[], int],
     ) -> None:
         self._core = core
         self._census = census
@@ -79,6 +80,7 @@ class StateCollector(Collector):
         self._peers = peers
         self._calls_under_way = calls_under_way
         self._plans_kept = plans_kept
+        self._messages_refused_by_rate = messages_refused_by_rate
         self._event_loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterable[Metric]:
@@ -133,6 +135,11 @@ class StateCollector(Collector):
             _gauge("database_failing", "Whether the database cannot be written.", run_loop.storage_failure is not None),
             _gauge("ancestor_sets_bytes", "Memory of ancestor sets that are kept.", core.ancestors.kept_bytes),
             _gauge("plans_kept_nodes", "Nodes of plans that are kept.", self._plans_kept()),
+            CounterMetricFamily(
+                "shadowtree_messages_refused_by_rate",
+                "Messages that came too fast, of all senders or of one.",
+                value=float(self._messages_refused_by_rate()),
+            ),
             _gauge("view_number", "The number of the view; 0 while nobody was ever lost.", _number_of(core.view)),
             _gauge("view_servers", "Servers of the view; 0 while nobody was ever lost.", len(core.members)),
             _gauge("healed", "Whether all is known that was done while servers were apart.", core.is_healed),

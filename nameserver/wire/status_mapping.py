@@ -39,6 +39,7 @@ STATUS_OF_REASON = {
     Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.TAKEN_OVER: grpc.StatusCode.ABORTED,
     Reason.NOT_A_SENDER: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.RATE_EXCEEDED: grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 
 MESSAGE_BYTES_LIMIT = 1000

@@ -186,6 +186,7 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         log_entries=message.log_entries,
         log_bytes=message.log_bytes,
         parcels_unsettled=message.parcels_unsettled,
+        messages_refused_by_rate=message.messages_refused_by_rate,
         parcels_pending=tuple(
             sorted(
                 (results.ParcelsPending(pending.server, pending.parcels) for pending in message.parcels_pending),

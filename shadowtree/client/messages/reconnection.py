@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shadowtree.client.change_record import Resumption
 from shadowtree.client.failures import Failure
 from shadowtree.client.retry import Attempts
-from shadowtree.errors import BacklogFull, OutcomeUnknown, Unavailable
+from shadowtree.errors import BacklogFull, OutcomeUnknown, RateExceeded, Unavailable
 
 if TYPE_CHECKING:
     from shadowtree.vocabulary import Seconds
@@ -40,6 +40,6 @@ class Reconnection:
         """
         error = failure.error
         is_away = failure.may_pass or isinstance(error, Unavailable | OutcomeUnknown)
-        if isinstance(error, BacklogFull) or (self._has_worked and is_away):
+        if isinstance(error, BacklogFull | RateExceeded) or (self._has_worked and is_away):
             return self._resumption.pause_after(error, now)
         return self._attempts.pause_after(failure, now)

@@ -43,6 +43,7 @@ KEYS = {
         "log_bytes",
         "parcels_unsettled",
         "parcels_pending",
+        "messages_refused_by_rate",
     ],
     "peers": ["peers", "strangers", "unknown", "memberships_ended"],
     "peer": [

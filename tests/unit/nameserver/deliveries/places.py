@@ -111,6 +111,10 @@ class CoreMachine:
     def policy_of(self, name):
         return self.core.policies.of(name)
 
+    def rate_objection(self, sender):
+        error = self.core.rates.take(sender, asyncio.get_running_loop().time())
+        return None if error is None else error.refusal
+
     def mailbox_of(self, process):
         mailboxes = self.core.mailboxes
         if process not in mailboxes.numbers:

@@ -623,3 +623,22 @@ async def test_a_home_is_asked_of_its_own_targets_alone(scene):
                 await peer.MaySend(MaySendRequest(targets=targets))
             assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT)
         await peer.MaySend(MaySendRequest(targets=[STAFF, ANN]))
+
+
+async def test_what_comes_too_fast_is_refused_and_a_sender_waits_and_goes_on(here, scene):
+    rates = scene[1].machine.core.rates
+    rates.of_sender_per_second = 20
+    await here.open_mailbox(ANN)
+    async with here.sender("s") as out:
+        for payload in numbers(30):
+            await out.send(STAFF, payload)
+    assert rates.refused > 0
+    assert await payloads(here, ANN, 30) == numbers(30)
+    sends = (here.send(STAFF, b"", as_=BOB) for _ in range(100))
+    refusals = [one for one in await asyncio.gather(*sends, return_exceptions=True) if isinstance(one, Exception)]
+    assert len(refusals) > 50
+    assert {type(refusal) for refusal in refusals} == {shadowtree.RateExceeded}
+    assert all(0 < int(refusal.facts["retry_after_ms"]) <= 50 for refusal in refusals)
+    assert (await here.send(STAFF, b"", as_=CY, request_id="mine")).state == "accepted"
+    rates.per_second = 0.1
+    assert (await here.send(STAFF, b"", request_id="mine")).state == "accepted"

@@ -7,7 +7,8 @@ from nameserver.telemetry.state_metrics import StateCollector
 
 
 def collector():
-    parts = dict.fromkeys(("core", "census", "run_loop", "peers", "calls_under_way", "plans_kept"))
+    names = ("core", "census", "run_loop", "peers", "calls_under_way", "plans_kept", "messages_refused_by_rate")
+    parts = dict.fromkeys(names)
     return StateCollector(**parts)
 
 
