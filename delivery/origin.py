@@ -120,6 +120,8 @@ class _Sequence:
 
     unsettled: deque[int] = field(default_factory=deque)
     """Positions, from the oldest parcel on that is not settled. Later ones may be."""
+    settled: set[int] = field(default_factory=set)
+    """These later ones: callers were told, so nobody gets them who is found only now."""
     onward: dict[ServerId, tuple[ServerId, ...]] = field(default_factory=dict)
     """What each server has said last of who is further below."""
     posted: set[ServerId] = field(default_factory=set)
@@ -141,7 +143,7 @@ class _Sequence:
         if server in found:
             return (self.unsettled[-1],) if self.unsettled else ()
         found.add(server)
-        return self.unsettled
+        return [position for position in self.unsettled if position not in self.settled]
 
 
 @dataclass(slots=True)
@@ -186,6 +188,8 @@ class Origin:
         for position in sorted(self._parcels):
             row = self._parcels[position]
             self._sequences[row.sequence].unsettled.append(position)
+            if row.is_settled:
+                self._sequences[row.sequence].settled.add(position)
             self._by_serial[row.sequence, row.incarnation, row.first_serial] = position
 
     @property
@@ -322,7 +326,7 @@ class Origin:
         if sequence is None:
             return False, None, []
         position = self._by_serial.get((confirm.sequence, confirm.incarnation, confirm.first_serial))
-        if position is None:
+        if position is None or position in sequence.settled:
             # Settled: it was posted again after a server began its lanes anew.
             return True, None, []
         row = self._parcels[position]
@@ -430,11 +434,13 @@ class Origin:
             Settled(ticket, name, progress.mailboxes, progress.servers, row.unknown)
             for ticket, name in self._waiting.pop(position, ())
         ]
-        unsettled = self._sequences[row.sequence].unsettled
-        letters: list[PeerLetter] = []
-        while unsettled and self._parcels[unsettled[0]].is_settled:
-            self._to_release[unsettled[0]] = None
-            done = self._parcels.pop(unsettled.popleft())
+        sequence, letters = self._sequences[row.sequence], list[PeerLetter]()
+        sequence.settled.add(position)
+        while sequence.unsettled and sequence.unsettled[0] in sequence.settled:
+            oldest = sequence.unsettled.popleft()
+            sequence.settled.discard(oldest)
+            self._to_release[oldest] = None
+            done = self._parcels.pop(oldest)
             del self._by_serial[done.sequence, done.incarnation, done.first_serial]
             over = encode(Over(done.sequence, done.incarnation, done.first_serial))
             letters += [self._post.send_inline(server, over) for server in done.remembering]
@@ -489,12 +495,13 @@ class Origin:
         return sorted({server for row in self._parcels.values() for server in row.posted})
 
     def begin_again(self, server: ServerId) -> list[PeerLetter]:
-        """The lane to a server begins anew: post all to it again that is not settled, in order."""
+        """The lane to a server begins anew: post to it again what is not settled, and what waits for that, in order."""
         leaving: list[PeerLetter] = []
         for position, row in sorted(self._parcels.items()):
             if server in row.posted:
-                row.posted[server] = UNCONFIRMED
-                self._parcels.touch(position)
+                if position not in self._sequences[row.sequence].settled:
+                    row.posted[server] = UNCONFIRMED
+                    self._parcels.touch(position)
                 leaving.append(self._posted(server, position))
         return leaving
 

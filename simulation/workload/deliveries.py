@@ -425,6 +425,8 @@ class Deliveries(Watcher):
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
         ids |= {answer.message_id for answer in accepted} - posted
+        # Settled is what callers were told: where an older parcel is not settled, its row stays.
+        ids |= {answer.message_id for answer in effects.answers if isinstance(answer, Settled)}
         for message_id in sorted(ids & self._accepted.keys() - self._settled):
             self._settled.add(message_id)
             self._note(history.SettledAt(self._at, message_id, 0))

@@ -40,7 +40,9 @@ class Servers:
         self.answers = {}
         self.under_way = deque()
         self.held = set()
-        """Pairs (sender, receiver) whose lane lets nothing through: it waits."""
+        """Pairs (sender, receiver) whose lanes let nothing through: it waits."""
+        self.held_posts = set()
+        """The same of messages alone."""
         self.gone = set()
         self.receipts_of = set(self.disks)
         """Who tells what it has handled."""
@@ -105,7 +107,8 @@ class Servers:
         self._waiting.clear()
         while self.under_way:
             sender, receiver, letter = self.under_way.popleft()
-            if (sender, receiver) in self.held:
+            is_post = letter.lane is Lane.POST
+            if (sender, receiver) in self.held or (is_post and (sender, receiver) in self.held_posts):
                 self._waiting.append((sender, receiver, letter))
                 continue
             self.step(receiver, PeerMessage(sender, letter.number, letter.encoded, letter.lane))

@@ -111,6 +111,31 @@ def test_a_server_that_is_found_on_the_way_gets_all_that_is_not_settled_from_the
     assert loop.log_of("dora@c.x") == [b"1", b"2", b"3"] or loop.log_of("dora@c.x") == [b"3"]
 
 
+@pytest.mark.parametrize("has_restarted", [False, True])
+def test_who_joins_after_a_message_is_settled_does_not_get_it_though_an_older_one_waits(has_restarted):
+    servers = Servers("a.x", "b.x", "c.x")
+    servers.create("g@a.x")
+    for member in (ANN, BOB):
+        servers.join("g@a.x", member)
+    for process in (ANN, BOB, CY):
+        servers.listen(process)
+    servers.held_posts = {(A, B)}
+    (accepted,) = servers.send("g@a.x", payload=b"waits for b")
+    assert isinstance(accepted, Accepted)
+    servers.leave("g@a.x", BOB)
+    assert isinstance(servers.send("g@a.x", payload=b"settled")[-1], Settled)
+    if has_restarted:
+        servers.restart(A)
+    servers.join("g@a.x", CY)
+    servers.send("g@a.x", payload=b"later")
+    servers.held_posts = set()
+    servers.run()
+    # It was accepted before, and is not settled: who joins meanwhile gets it.
+    assert servers.log_of(CY) == [b"waits for b", b"later"]
+    assert servers.log_of(ANN) == [b"waits for b", b"settled", b"later"]
+    assert not servers.servers[A].delivery.origin.parcels_unsettled
+
+
 def test_a_parcel_that_was_confirmed_in_two_views_is_posted_once_more(loop, monkeypatch):
     """B confirms before C is cut off from it, and C while it is: neither knows that the arc between them counts."""
     here, there = loop.servers[A].delivery, loop.servers[C].delivery
