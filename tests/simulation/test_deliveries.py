@@ -1,6 +1,7 @@
 """Clusters under a seed whose clients send messages and listen; what goes wrong without each rule."""
 
 from collections import Counter, deque
+from itertools import chain
 
 import msgspec
 import pytest
@@ -73,30 +74,32 @@ def _nobody_named(origin, sender, confirm, reach):
 FOUND, CONFIRM = Origin._found, Origin.confirm
 
 WITHOUT = {
-    "the backlog": (Origin, "_found", _newest_alone, False),
-    "reports of who is further below": (Origin, "confirm", _nobody_named, False),
-    "another round after healing": (Origin, "needs_round", lambda *_: False, True),
-    "numbers of senders": (Senders, "remember", lambda *_: None, False),
+    "the backlog": (Origin, "_found", _newest_alone, False, 81),
+    "reports of who is further below": (Origin, "confirm", _nobody_named, False, 0),
+    "another round after healing": (Origin, "needs_round", lambda *_: False, True, 11),
+    "numbers of senders": (Senders, "remember", lambda *_: None, False, 19),
 }
+"""Whose rule it is, what does without it, whether that takes faults, and the seed that is known to fail then."""
 
 
-def run_seeds(*, faults):
-    for seed in range(SEEDS_ENOUGH_TO_GO_WRONG):
+def run_seeds(known, *, faults):
+    """The seed that is known to fail, and others for when it does not, since what seeds choose has changed."""
+    for seed in chain([known], range(SEEDS_ENOUGH_TO_GO_WRONG)):
         run_seed(seed, faults=faults, messages=True)
 
 
 def test_an_audience_that_is_kept_though_the_graph_has_changed_is_found(monkeypatch):
     monkeypatch.setattr(Audiences, "_versions", lambda *_: [])
     with pytest.raises(AssertionError, match="audience: "):
-        run_seeds(faults=False)
+        run_seeds(0, faults=False)
 
 
 @pytest.mark.parametrize("rule", WITHOUT)
 def test_members_miss_messages_or_get_them_twice_without(rule, monkeypatch):
-    owner, name, instead, has_faults = WITHOUT[rule]
+    owner, name, instead, has_faults, known = WITHOUT[rule]
     monkeypatch.setattr(owner, name, instead)
     monkeypatch.setattr("simulation.workload.deliveries.CUT_OFF_IS_OWED", has_faults)
     if rule == "another round after healing":
         monkeypatch.setattr("delivery.origin._ParcelRow.is_settled", property(lambda row: row.is_confirmed))
     with pytest.raises(AssertionError, match="messages: P"):
-        run_seeds(faults=has_faults)
+        run_seeds(known, faults=has_faults)
