@@ -66,7 +66,7 @@ class DurableState:
         if not self.must_write:
             return []
         self.must_write = False
-        return [row for each in self.maps.values() for row in each.take_rows()]
+        return [row for each in self.maps.values() if each._changed for row in each.take_rows()]
 
 
 class DurableMap(dict[K, V]):
@@ -80,8 +80,9 @@ class DurableMap(dict[K, V]):
         self._durable = durable
         self._keys, self._values = keys, values
         self._changed: dict[K, None] = {}
-        stored = ((keys.read(row.key), row.value) for row in durable.add(self))
-        super().__init__((key, values.read(value or b"")) for key, value in sorted(stored))
+        if rows := durable.add(self):
+            stored = sorted((keys.read(row.key), row.value) for row in rows)
+            super().__init__((key, values.read(value or b"")) for key, value in stored)
 
     def touch(self, key: K) -> None:
         """Say that the value of a key has changed."""

@@ -166,6 +166,8 @@ class Disk:
 
     def write(self, records: Records) -> None:
         """Make records durable."""
+        if records.is_empty():
+            return
         self._nodes.update((record.node, record) for record in records.nodes)
         for virtual_node in records.virtual_nodes:
             if virtual_node.present:

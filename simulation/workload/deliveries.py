@@ -413,6 +413,8 @@ class Deliveries(Watcher):
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """What a step changed became durable."""
+        if not (effects.records.protocol or effects.records.log or effects.answers):
+            return
         known = self._known.setdefault(server, {})
         settled = [int(key) for part, key, value in effects.records.protocol if part == "parcel" and value is None]
         for record in effects.records.log:
