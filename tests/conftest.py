@@ -1,7 +1,10 @@
 """What all tests share: examples that Hypothesis tries, processes of a parallel run, and what could not be run."""
 
+import compileall
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,6 +34,13 @@ settings.register_profile(
 settings.register_profile("small", settings.get_profile("usual"), max_examples=10)
 settings.register_profile("thorough", settings.get_profile("usual"), max_examples=1_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
+
+
+def pytest_configure(config):
+    """Compile the sources once, where the environment forbids Python to: else each process that a test starts does."""
+    if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
+        for package in Path(__file__).parents[1].glob("*/__init__.py"):
+            compileall.compile_dir(package.parent, quiet=2)
 
 
 @pytest.hookimpl(optionalhook=True)
