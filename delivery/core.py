@@ -3,6 +3,7 @@
     Send --> origin --close--> parcel --+--> post --> other servers           Subscribe, Acknowledge --> mailboxes
                                         +--> log, for the mailboxes here
     post of others --> wait until settled with the sender --> log --> Confirm
+    Send of a datagram, datagram of others --> whoever listens; nothing is kept
 
 What it asks of the graph comes through `Reach`. What it remembers is in durable maps and in the log: the shell makes
 all of one step durable at once, before anything of it leaves.
@@ -16,6 +17,7 @@ from msgspec import Struct, structs
 from pyroaring import BitMap
 
 from delivery.audiences import Audiences
+from delivery.datagrams import Datagrams, Shown, Unkept, require_datagram
 from delivery.dead_letters import DeadLetters
 from delivery.events import (
     Accepted,
@@ -23,6 +25,8 @@ from delivery.events import (
     Answer,
     CloseMailbox,
     CloseParcels,
+    DatagramCame,
+    DatagramSent,
     DeadLettersDropped,
     DeadLettersReplayed,
     DeliveryEvent,
@@ -48,6 +52,7 @@ from delivery.model import (
     PAYLOAD_BYTES_LIMIT,
     TARGETS_LIMIT,
     Position,
+    Quality,
     TargetSet,
     target_not_found,
 )
@@ -57,14 +62,18 @@ from delivery.post import Post
 from delivery.rates import Rates
 from delivery.reach import Reach
 from delivery.senders import Senders
+from delivery.servers_below import onward
 from delivery.wire import (
     LARGEST_PARCEL_BYTES,
     SENDER_ID_LIMIT,
     Confirm,
+    Datagram,
     NotAPostError,
+    Onward,
     Over,
     Parcel,
     decode,
+    decode_datagram,
     decode_stored,
     encode,
 )
@@ -142,6 +151,7 @@ class DeliveryCore:
         self.policies = Policies(durable)
         self.rates = Rates()
         """Asked by the shell, before a step: steps have no clock."""
+        self.datagrams = Datagrams(server)
         self.reach: Reach | None = None
         """Set before the first step."""
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
@@ -158,6 +168,8 @@ class DeliveryCore:
         self._started_at = self.log.last
         self._letters: list[PeerLetter] = []
         self._answers: list[Answer] = []
+        self._shown: list[Shown] = []
+        self._sent: list[DatagramSent] = []
 
     def audience(self, targets: TargetSet) -> BitMap:
         """The mailboxes here that a target set reaches now. The caller must not change it."""
@@ -191,6 +203,12 @@ class DeliveryCore:
         answers, self._answers = self._answers, []
         return letters, answers
 
+    def take_unkept(self) -> list[Unkept]:
+        """What the step that was just taken lets out of which nothing is kept."""
+        unkept: list[Unkept] = [*self._sent, *self.datagrams.take_leaving(), *self._shown]
+        self._shown, self._sent = [], []
+        return unkept
+
     @property
     def has_open(self) -> bool:
         """Whether messages wait for `CloseParcels`."""
@@ -205,6 +223,8 @@ class DeliveryCore:
             case SendAll(sends):
                 for send in sends:
                     self._answer(send)
+            case DatagramCame(sender, encoded):
+                self._take_datagram(sender, encoded)
             case CloseParcels():
                 self._close_parcels()
             case Acknowledge(number, name, epoch, through):
@@ -256,6 +276,11 @@ class DeliveryCore:
         message, senders = send.message, self.senders
         if max(len(message.sender), len(send.request_id)) > SENDER_ID_LIMIT:
             raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
+        if send.quality is Quality.DATAGRAM:
+            if send.objection is not None:
+                raise RefusedError(send.objection)
+            self._send_datagram(send)
+            return
         numbering = (message.sender, send.targets[0].name)
         key = (*numbering, send.number) if send.number else ("", "", send.request_id)
         if key in self._open:
@@ -270,6 +295,7 @@ class DeliveryCore:
         if send.objection is not None:
             raise RefusedError(send.objection)
         self._require_possible(send)
+        self._require_room()
         waiting = self.origin.take(send)
         senders.begin(numbering, send.number)
         if send.number or send.request_id:
@@ -291,11 +317,48 @@ class DeliveryCore:
             raise refuse(Reason.INVALID_REQUEST, f"{addressed} is not at home at the server {self.server}")
         for target in send.targets:
             self._require_target(target.name)
+
+    def _require_room(self) -> None:
         if self.origin.backlog_bytes >= BACKLOG_BYTES_LIMIT or self.origin.open_bytes >= OPEN_BYTES_LIMIT:
             raise refuse(
                 Reason.BACKLOG_FULL,
                 "too many messages wait for servers that are out of reach, or for the database; try again later",
             )
+
+    def _send_datagram(self, send: Send) -> None:
+        require_datagram(send)
+        self._require_possible(send)
+        spread = self.datagrams.send(send.targets, send.message, self._reach)
+        self._show(spread.datagram)
+        self._sent.append(DatagramSent(send.ticket, spread.datagram.message_id, spread.sent_to, spread.unknown))
+
+    def _show(self, datagram: Datagram) -> None:
+        audience = self._shown_to(datagram.targets)
+        if audience:
+            self._shown.append(Shown(audience, datagram))
+
+    def _shown_to(self, targets: TargetSet) -> BitMap:
+        return self.audience(targets)
+
+    def _is_home(self, server: ServerId, targets: TargetSet) -> bool:
+        """Whether a server is the one that sends to a target set."""
+        return self._reach.home_of(targets[0].name) in (None, server)
+
+    def _take_datagram(self, sender: ServerId, encoded: bytes) -> None:
+        faults = self.post.faults
+        try:
+            found = decode_datagram(encoded)
+        except NotAPostError:
+            faults[sender, PeerFault.UNREADABLE] += 1
+            return
+        if isinstance(found, Onward):
+            if not self.datagrams.told(sender, found, self._reach):
+                faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+        elif not self._is_home(sender, found.targets):
+            faults[sender, PeerFault.NOT_ITS_TARGET] += 1
+        else:
+            self._show(found)
+            self.datagrams.came(sender, found, self._reach)
 
     def _require_target(self, name: NodeId) -> None:
         """Of names that are at home elsewhere, the shell has asked: this server cannot say whether they are there."""
@@ -407,21 +470,18 @@ class DeliveryCore:
         return True
 
     def _log_parcel(self, sender: ServerId, parcel: Parcel, encoded: bytes) -> None:
-        if self._reach.home_of(parcel.targets[0].name) not in (None, sender):
+        if not self._is_home(sender, parcel.targets):
             self.post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
             return
         key = (sender, parcel.sequence, parcel.incarnation, parcel.first_serial)
         is_again = parcel.round and key in self._remembered
         audience = self._log_again(key, parcel) if is_again else self._log_first(key, parcel, encoded)
-        onward: dict[ServerId, None] = {}
-        for target in parcel.targets:
-            onward.update(dict.fromkeys(self._reach.below(target.name).onward))
         confirm = Confirm(
             parcel.sequence,
             parcel.incarnation,
             parcel.first_serial,
             len(audience),
-            tuple(server for server in onward if server != self.server),
+            tuple(server for server in onward(parcel.targets, self._reach) if server != self.server),
             parcel.round,
             servers_apart(parcel.targets, self._reach),
             key in self._remembered,

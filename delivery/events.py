@@ -20,7 +20,8 @@ from namegraph import NodeId, Refusal, ServerId
 class Send:
     """A client sends a message. This server must be the home of the addressed target (or that is nobody's process).
 
-    Answered `Accepted` once the parcel that takes it is closed, and, with `wants_settled`, `Settled` later.
+    Answered `Accepted` once the parcel that takes it is closed, and, with `wants_settled`, `Settled` later. A datagram
+    is answered `DatagramSent` at once.
     """
 
     ticket: int
@@ -34,6 +35,14 @@ class Send:
     wants_settled: bool = False
     objection: Refusal | None = None
     """Why it may not be sent, as far as the shell has asked: a message that was accepted before is answered as then."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramCame:
+    """Another server has sent what is in no lane."""
+
+    sender: ServerId
+    encoded: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +140,7 @@ OwnRequest = OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDe
 
 Request = Send | OwnRequest
 
-DeliveryEvent = Request | SendAll | CloseParcels | Acknowledge
+DeliveryEvent = Request | SendAll | CloseParcels | Acknowledge | DatagramCame
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +150,18 @@ class Accepted:
     ticket: int
     message_id: str
     is_repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramSent:
+    """A datagram is on its way, as far as there are ways. Nothing more will be known of it."""
+
+    ticket: int
+    message_id: str
+    sent_to: tuple[ServerId, ...]
+    """The other servers to which it is sent; sorted."""
+    unknown: tuple[ServerId, ...]
+    """Servers that others name as further below and that are not known at the origin; sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +243,7 @@ class DeliveryRefused:
 
 Answer = (
     Accepted
+    | DatagramSent
     | Settled
     | MailboxOpened
     | MailboxClosed

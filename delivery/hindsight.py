@@ -32,6 +32,8 @@ from typing import NamedTuple
 from delivery.history import (
     Accepted,
     Acknowledged,
+    DatagramHanded,
+    DatagramSent,
     DeadLettered,
     GapTold,
     Handed,
@@ -95,6 +97,16 @@ class Sent:
     """Further messages accepted under its id."""
 
 
+@dataclass(slots=True)
+class SentDatagram:
+    """A datagram, and who got it."""
+
+    sent: DatagramSent
+    place: int
+    handed: list[tuple[int, DatagramHanded]] = field(default_factory=list)
+    """With their places."""
+
+
 Step = StreamBegan | StreamEnded | Handed | Acknowledged | GapTold
 
 
@@ -144,6 +156,10 @@ class Hindsight:
         self.by_targets: dict[TargetSet, list[Sent]] = defaultdict(list)
         self.by_sequence: dict[str, list[Sent]] = defaultdict(list)
         self.readings: list[Reading] = []
+        self.datagrams: dict[str, SentDatagram] = {}
+        """By id."""
+        self.stray_datagrams: list[DatagramHanded] = []
+        """Those that nobody had sent by then."""
         self.strays: list[Handed | GapTold] = []
         """What came on streams that had not begun."""
         self.sizes: list[Sizes] = []
@@ -160,6 +176,14 @@ class Hindsight:
         for place, happening in enumerate(history):
             self.instants.append(happening.at)
             match happening:
+                case DatagramSent():
+                    self.datagrams[happening.message_id] = SentDatagram(happening, place)
+                case DatagramHanded():
+                    datagram = self.datagrams.get(happening.message_id)
+                    if datagram is None:
+                        self.stray_datagrams.append(happening)
+                    else:
+                        datagram.handed.append((place, happening))
                 case Accepted() | SettledAt() | DeadLettered():
                     watch.message(place, happening)
                 case MailboxOpened() | MailboxClosed() | Membership():
@@ -208,6 +232,10 @@ class Hindsight:
         since = max(sent.place, reading.opened)
         reached = Reached(sent.accepted.targets, is_certain=False)
         return bool(self.spans(reading.mailbox, reached, since, self.settled(sent)))
+
+    def is_reached_between(self, mailbox: Mailbox, targets: TargetSet, since: int, until: int) -> bool:
+        """Whether it was open and its process below some targets in some state between two places."""
+        return bool(self.spans(mailbox, Reached(targets, is_certain=False), since, until))
 
     def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
         """Whether a server restarted between two places."""

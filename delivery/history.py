@@ -2,7 +2,7 @@
 
 `delivery.properties` judges it. Simulator, chaos judge and laboratory record the same things. An instant, `at`, is an
 integer on one clock of the watcher, in any unit; it never falls, and what has the same instant happened in the order in
-which it was recorded. Datagrams are not recorded: nothing is promised of them that a history could break.
+which it was recorded.
 
 Where a watcher cannot see the very instant, these choices accuse nobody who is innocent: `Accepted` not later than the
 message became durable at its origin, `SettledAt` not earlier than it settled, `StreamEnded` not later than the stream
@@ -50,6 +50,28 @@ class Accepted:
     """The sender's own; 0 where nobody numbers."""
     expires_at: int | None = None
     """The instant after which it is handed to nobody; None: it has no deadline."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramSent:
+    """A datagram was let out: nobody is owed it."""
+
+    at: int
+    message_id: str
+    targets: TargetSet
+    payload: bytes
+    expires_at: int | None = None
+    """As of `Accepted`."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramHanded:
+    """An endpoint got a datagram."""
+
+    at: int
+    subscription: SubscriptionId
+    message_id: str
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +214,8 @@ class Sizes:
 
 Happening = (
     Accepted
+    | DatagramSent
+    | DatagramHanded
     | SettledAt
     | DeadLettered
     | MailboxOpened

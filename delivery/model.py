@@ -15,6 +15,9 @@ from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
 PAYLOAD_BYTES_LIMIT = 1024 * 1024
 """Of one message."""
 
+DATAGRAM_BYTES_LIMIT = 64 * 1024
+"""Of the payload of one datagram: it never holds up what else is to leave for long."""
+
 HEADERS_BYTES_LIMIT = 8 * 1024
 """Of one message: names and values together."""
 
@@ -25,6 +28,8 @@ TARGETS_LIMIT = 64
 class Quality(IntEnum):
     """What a member that is there throughout can rely on."""
 
+    DATAGRAM = 0
+    """At most once, if it listens now; nothing is kept, and nothing waits for it."""
     FIFO = 1
     """Once, also after crashes and partitions; what is sent to one target set is one sequence, the same for all."""
 

@@ -28,6 +28,7 @@ from delivery.events import Answer, Send, Settled
 from delivery.model import Quality, TargetSet
 from delivery.post import Post
 from delivery.reach import Reach
+from delivery.servers_below import own_onward, servers_below
 from delivery.wire import (
     PARCEL_BYTES_LIMIT,
     PARCEL_MESSAGES_LIMIT,
@@ -244,16 +245,7 @@ class Origin:
 
     def servers_below(self, parcel: Parcel, reach: Reach) -> list[ServerId]:
         """The servers that are known to be below a new parcel's targets; this one is not among them."""
-        sequence = self._sequences[parcel.sequence]
-        found: dict[ServerId, None] = {}
-        pending = self._own_onward(parcel.targets, reach)
-        while pending:
-            server = pending.pop(0)
-            if server not in found and server != self._server:
-                found[server] = None
-                # Those that are not known here will be named again, if that is still so.
-                pending += filter(reach.is_known, sequence.onward.get(server, ()))
-        return list(found)
+        return servers_below(parcel.targets, self._sequences[parcel.sequence].onward, reach, here=self._server)
 
     def begin(
         self,
@@ -277,15 +269,6 @@ class Origin:
         if asked := _asked(parcel, together):
             self._waiting[position] = asked
         return self._found(parcel.sequence, servers, reach)
-
-    def _own_onward(self, targets: TargetSet, reach: Reach) -> list[ServerId]:
-        found: dict[ServerId, None] = {}
-        for target in targets:
-            home = reach.home_of(target.name)
-            if home is not None:
-                found[home] = None
-            found.update(dict.fromkeys(reach.below(target.name).onward))
-        return [server for server in found if server != self._server]
 
     # -- servers below
 
@@ -345,7 +328,9 @@ class Origin:
         sequence.onward[sender] = confirm.onward
         targets = self._rows[confirm.sequence].targets
         row.is_apart |= is_apart(targets, reach)
-        letters = self._found(confirm.sequence, [*confirm.onward, *self._own_onward(targets, reach)], reach)
+        letters = self._found(
+            confirm.sequence, [*confirm.onward, *own_onward(targets, reach, here=self._server)], reach
+        )
         return True, position, letters
 
     def needs_round(self, position: int) -> bool:
@@ -361,7 +346,7 @@ class Origin:
         row.round, row.view = parcel.round, reach.view()
         row.is_apart = is_apart(parcel.targets, reach)
         row.audience, row.mailboxes = audience, mailboxes
-        below = [server for server in self._own_onward(parcel.targets, reach) if reach.is_known(server)]
+        below = [server for server in own_onward(parcel.targets, reach, here=self._server) if reach.is_known(server)]
         row.posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(row.posted, UNCONFIRMED_AGAIN)
         self._parcels.touch(position)
         encoded = encode(parcel)

@@ -1,4 +1,5 @@
 """What must hold of every recorded history: the promises of `fifo`, each as a function that lists what breaks it.
+Of datagrams, which are owed to nobody, only what must never happen: P1, P2 and P13 say it of both.
 
     check(history, is_at_rest=True)          all of them; an empty list is what everybody wants
     p3_sequence(Hindsight(history))          one of them
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from delivery.hindsight import NOTHING, First, Hindsight, Reached, Reading, Runs, Sent
+from delivery.hindsight import NOTHING, First, Hindsight, Mailbox, Reached, Reading, Runs, Sent
 from delivery.history import Acknowledged, GapTold, Handed, History, Sizes, StreamBegan, SubscriptionId
 from delivery.model import Position, TargetSet
 from namegraph import ServerId
@@ -57,6 +58,7 @@ def check(history: History, *, is_at_rest: bool, limits: Mapping[str, int] | Non
     past = Hindsight(history)
     violations = [
         *p1_integrity(past),
+        *datagrams_right(past),
         *p2_audience(past, is_at_rest=is_at_rest),
         *p3_sequence(past),
         *p8_resume(past, is_at_rest=is_at_rest),
@@ -126,6 +128,35 @@ def p2_audience(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:
             )
             for sent, reading in _losses(past)
         ]
+    return violations
+
+
+def datagrams_right(past: Hindsight) -> list[Violation]:
+    """What is promised of datagrams.
+
+    P1: one is handed unchanged, after it was sent, and to a subscription at most once. P2: not to who is below in no
+    state between. P13: not after its deadline.
+    """
+    violations = [
+        Violation(Property.INTEGRITY, "a datagram that nobody had sent", stray.message_id, stray.subscription)
+        for stray in past.stray_datagrams
+    ]
+    for message_id, datagram in past.datagrams.items():
+        sent, got = datagram.sent, set[SubscriptionId]()
+        for place, handed in datagram.handed:
+            subscription = handed.subscription
+            mailbox = Mailbox(subscription.server, subscription.process)
+            wrong = []
+            if handed.payload != sent.payload:
+                wrong.append((Property.INTEGRITY, "a datagram with another payload than was sent"))
+            if subscription in got:
+                wrong.append((Property.INTEGRITY, "a datagram handed twice"))
+            if not past.is_reached_between(mailbox, sent.targets, datagram.place, place):
+                wrong.append((Property.AUDIENCE, "a datagram handed to who was never below its targets meanwhile"))
+            if sent.expires_at is not None and handed.at > sent.expires_at:
+                wrong.append((Property.TIMELY, f"a datagram handed {handed.at - sent.expires_at} after its deadline"))
+            got.add(subscription)
+            violations += [Violation(broken, what, message_id, subscription) for broken, what in wrong]
     return violations
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from delivery.core import DeliveryCore
+from delivery.datagrams import Unkept
 from delivery.events import Answer, DeliveryEvent
 from delivery.post import Post
 from delivery.reach import Reach
@@ -34,6 +35,8 @@ class ServerEffects(Effects):
     """As of the name graph, with what callers of the delivery half are told: durable first, too."""
 
     answers: list[Answer] = field(default_factory=list)
+    unkept: list[Unkept] = field(default_factory=list)
+    """What is let out once the graph that it rests on is durable, or is lost: nothing of it is kept."""
 
 
 class Server(ServerCore):
@@ -53,9 +56,15 @@ class Server(ServerCore):
         """It may have to wait: the delivery half takes it once it can."""
         self.delivery.keep_waiting(post)
 
-    def begin_delivery(self, reach: Callable[[CoreQueries], Reach], stored: Iterable[LogRecord] = ()) -> None:
-        """To be called before the first step. `stored`: the entries of the log that `delivery.needed` names."""
+    def begin_delivery(
+        self, reach: Callable[[CoreQueries], Reach], stored: Iterable[LogRecord] = (), *, start: int = 0
+    ) -> None:
+        """To be called before the first step. `stored`: the entries of the log that `delivery.needed` names.
+
+        `start`: a number that no other start of this server has.
+        """
         self.delivery.reach = reach(self)
+        self.delivery.datagrams.start = start
         self.delivery.origin.incarnation = self.incarnations.own
         for record in stored:
             self.delivery.keep(record)
@@ -71,4 +80,5 @@ class Server(ServerCore):
         letters, answers = self.delivery.step(event, found.records)
         found.messages.extend(letters)
         found.records.protocol += self.durable.take_rows()
-        return ServerEffects(found.records, found.replies, found.messages, found.cuts, answers)
+        unkept = self.delivery.take_unkept()
+        return ServerEffects(found.records, found.replies, found.messages, found.cuts, answers, unkept)

@@ -1,6 +1,7 @@
 """What servers tell one another of messages: parcels, and what becomes of them. Encoded in the MessagePack format.
 
     origin --Parcel--> each server below --Confirm--> origin --Over--> those that remember who got it
+    origin --Datagram--> each server below --Onward--> origin       these two are in no lane: they may be lost
 
 Source: delivery.md sections 4 and 5.
 """
@@ -10,7 +11,15 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Message, Quality, TargetSet
+from delivery.model import (
+    DATAGRAM_BYTES_LIMIT,
+    HEADERS_BYTES_LIMIT,
+    PAYLOAD_BYTES_LIMIT,
+    TARGETS_LIMIT,
+    Message,
+    Quality,
+    TargetSet,
+)
 from namegraph import NodeId, ServerId, are_canonical
 
 PARCEL_MESSAGES_LIMIT = 1_000
@@ -21,6 +30,9 @@ PARCEL_BYTES_LIMIT = 256 * 1024
 
 LARGEST_PARCEL_BYTES = PAYLOAD_BYTES_LIMIT + HEADERS_BYTES_LIMIT + 256 * 1024
 """Encoded: one message of the largest size, or many, and the names of all targets and exceptions."""
+
+LARGEST_DATAGRAM_BYTES = DATAGRAM_BYTES_LIMIT + HEADERS_BYTES_LIMIT + 256 * 1024
+"""Encoded: a message of the largest size, the names of all targets and exceptions, and servers."""
 
 ONWARD_LIMIT = 10_000
 """Servers that one may name as further below."""
@@ -79,9 +91,38 @@ class Over(Struct, frozen=True, array_like=True, tag="over"):
     first_serial: int
 
 
+class Datagram(Struct, frozen=True, array_like=True, tag="datagram"):
+    """A message that nobody keeps."""
+
+    serial: int
+    """Rises with each datagram of the origin, whatever its targets, from its start on."""
+    start: int
+    """Names that start."""
+    targets: TargetSet
+    message: Message
+    onward: tuple[ServerId, ...] = ()
+    """What the origin knows of the servers further below that its receiver knows of."""
+
+    @property
+    def message_id(self) -> str:
+        """What names it among all servers."""
+        return f"{self.serial}@{self.targets[0].name}~{self.start:x}"
+
+
+class Onward(Struct, frozen=True, array_like=True, tag="onward"):
+    """Of a server that was sent a datagram: the servers further below that it knows of, not those it was told."""
+
+    start: int
+    """That of the datagram."""
+    targets: TargetSet
+    servers: tuple[ServerId, ...]
+    """Sorted."""
+
+
 PostMessage = Parcel | Confirm | Over
 
 _DECODER = msgspec.msgpack.Decoder(PostMessage)
+_DATAGRAMS_DECODER = msgspec.msgpack.Decoder(Datagram | Onward)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -89,7 +130,7 @@ class NotAPostError(ValueError):
     """Bytes that no correct server posts."""
 
 
-def encode(message: PostMessage) -> bytes:
+def encode(message: PostMessage | Datagram | Onward) -> bytes:
     """The message as bytes."""
     return _ENCODER.encode(message)
 
@@ -114,6 +155,24 @@ def decode(encoded: bytes) -> PostMessage:
     return message
 
 
+def decode_datagram(encoded: bytes) -> Datagram | Onward:
+    """Read what another server sent in no lane, checked as all else. Raises `NotAPostError`."""
+    if len(encoded) > LARGEST_DATAGRAM_BYTES:
+        raise NotAPostError("larger than any datagram")
+    try:
+        found: Datagram | Onward = _DATAGRAMS_DECODER.decode(encoded)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise NotAPostError(str(error)) from None
+    _require_possible_targets(found.targets)
+    servers = found.onward if isinstance(found, Datagram) else found.servers
+    numbers = (found.start, found.serial) if isinstance(found, Datagram) else (found.start,)
+    if len(servers) > ONWARD_LIMIT or not all(0 <= number <= NUMBER_LIMIT for number in numbers):
+        raise NotAPostError("an impossible number, or too many servers")
+    if isinstance(found, Datagram) and len(found.message.payload) > DATAGRAM_BYTES_LIMIT:
+        raise NotAPostError("a datagram that is too large")
+    return found
+
+
 def decode_stored_post(encoded: bytes) -> PostMessage:
     """What this server itself has posted."""
     message: PostMessage = _DECODER.decode(encoded)
@@ -134,14 +193,18 @@ def message_id(serial: int, targets: TargetSet, sequence: int, incarnation: int)
     return f"{serial}@{first.name}{'' if is_plain else f'+{sequence}'}#{incarnation}"
 
 
-def _require_possible(parcel: Parcel) -> None:
+def _require_possible_targets(targets: TargetSet) -> None:
     names: list[NodeId] = []
-    for target in parcel.targets:
+    for target in targets:
         names += [target.name, *target.excluding]
-    if not 0 < len(parcel.targets) <= TARGETS_LIMIT or len(names) > TARGETS_LIMIT * (TARGETS_LIMIT + 1):
+    if not 0 < len(targets) <= TARGETS_LIMIT or len(names) > TARGETS_LIMIT * (TARGETS_LIMIT + 1):
         raise NotAPostError("no target, or too many")
     if not are_canonical(names):
         raise NotAPostError("an invalid name")
+
+
+def _require_possible(parcel: Parcel) -> None:
+    _require_possible_targets(parcel.targets)
     if not 0 < len(parcel.messages) <= PARCEL_MESSAGES_LIMIT:
         raise NotAPostError("no message, or too many")
     if any(len(message.payload) > PAYLOAD_BYTES_LIMIT for message in parcel.messages):

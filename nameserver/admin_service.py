@@ -77,6 +77,9 @@ class AdminCalls:
                 for server, parcels in delivery.origin.pending().items()
             ],
             messages_refused_by_rate=delivery.rates.refused,
+            datagrams_sent=self._run_loop.datagrams.sent,
+            datagrams_handed=self._run_loop.datagrams.handed,
+            datagrams_dropped=self._run_loop.datagrams.dropped,
             revision=core.revision,
             database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],

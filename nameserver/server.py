@@ -107,6 +107,9 @@ CHANNEL_OPTIONS = (
 )
 
 
+START_BITS = 48
+"""Of the number that names this start in the ids of datagrams."""
+
 SWITCH_SECONDS = 0.001
 """After how long a thread that computes gives way: a call waits for that several times beside a long step."""
 
@@ -407,7 +410,9 @@ def _restore(settings: Settings) -> tuple[Store, Server]:
         refuse_mistaken(store, settings)
         with growing_graph():
             core = Server.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
-            core.begin_delivery(GraphReach, _log_entries(store, core.delivery.needed()))
+            core.begin_delivery(
+                GraphReach, _log_entries(store, core.delivery.needed()), start=secrets.randbits(START_BITS)
+            )
     except StorageError as error:
         store.close()
         raise StartError(str(error)) from None

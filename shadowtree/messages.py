@@ -13,8 +13,8 @@ from shadowtree.vocabulary import GroupId, MemberId, MessageId, Position, Qualit
 class Sent:
     """How far a message is.
 
-    `accepted`: durable at the home of its first target, and will be delivered. `settled`: all servers below its targets
-    have it, those in `pending` and `unreachable` excepted.
+    `accepted`: durable at the home of its first target, and will be delivered; a datagram is on its way. `settled`: all
+    servers below its targets have it, those in `pending` and `unreachable` excepted.
     """
 
     id: MessageId
@@ -23,11 +23,12 @@ class Sent:
     mailboxes: int = 0
     """How many get it, as far as it is settled."""
     servers: int = 0
-    """How many servers have some of these."""
+    """How many servers have some of these; of a datagram, to how many others it was sent."""
     pending: tuple[str, ...] = ()
     """Servers below that have not confirmed it yet: each gets it when it is back."""
     unreachable: tuple[str, ...] = ()
-    """Servers that are said to be below and do not get it: they were never met, or were removed before they had it."""
+    """Servers that are said to be below and do not get it: they were never met, or were removed before they had it.
+    Of a datagram also those that are out of reach."""
 
     @property
     def is_settled_everywhere(self) -> bool:
@@ -45,7 +46,7 @@ class Message:
     sender: str
     """Who numbers its messages, as the sender said; empty where nobody does. Not authenticated."""
     position: Position
-    """Give it as `from_` to go on after this message."""
+    """Give it as `from_` to go on after this message; empty of a datagram, which has none."""
     headers: dict[str, str] = field(default_factory=dict, hash=False)
     place: str = ""
     """In the one order of updates: empty, for messages of quality `fifo` have none."""
@@ -56,6 +57,8 @@ class Message:
     """When it was accepted, on the clock of that server: ``2026-03-01T08:30:00.000Z``; empty where it is not known."""
     gap: int = 0
     """Parcels, of one message or more, that the server let go before this listener was handed what was its in them."""
+    quality: str = "fifo"
+    """`fifo`, or `datagram`: acknowledging one says nothing. Empty where this version does not know it."""
     _acknowledge: Callable[[Position], Any] | None = field(default=None, repr=False, compare=False)
 
     def acknowledge(self) -> Any:

@@ -407,6 +407,11 @@ class ServerStatus:
     """For which servers these wait, sorted."""
     messages_refused_by_rate: int = 0
     """Messages that it refused since its start because they came too fast."""
+    datagrams_sent: int = 0
+    """Since it started: copies of datagrams that left for other servers."""
+    datagrams_handed: int = 0
+    datagrams_dropped: int = 0
+    """Copies and hand-overs that were dropped, since there was no room, or no way to the other server."""
 
 
 @dataclass(frozen=True, slots=True)

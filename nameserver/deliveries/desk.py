@@ -12,13 +12,14 @@ from contextlib import contextmanager
 
 from pyroaring import BitMap
 
+from delivery.datagrams import Shown
 from delivery.dead_letters import DeadLetter
 from delivery.events import Acknowledge, Answer, OwnRequest, Send, SendAll, Settled
 from delivery.policy import Policy
 from delivery.server import Server
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.deliveries.machine import MailboxState, Progress
-from nameserver.driver.run_loop import RunLoop
+from nameserver.driver.run_loop import DatagramCounts, RunLoop
 from storage.store import LogWanted
 
 
@@ -38,6 +39,7 @@ class Desk:
         """Done when more of the log is durable; present while somebody waits for it."""
         self._sorted: tuple[int, list[NodeId]] = (-1, [])
         """The processes that have mailboxes, sorted, and the version of these."""
+        self.on_shown: Callable[[Shown], None] = lambda _shown: None
         self.is_in_reach = is_in_reach
         self.logged = core.delivery.log.last
         """The last position of the log that is durable."""
@@ -52,6 +54,11 @@ class Desk:
     def incarnation(self) -> int:
         """Of this server."""
         return self._core.delivery.origin.incarnation
+
+    @property
+    def datagrams(self) -> DatagramCounts:
+        """What became of datagrams."""
+        return self._run_loop.datagrams
 
     @property
     def log_cut(self) -> int:
@@ -191,6 +198,10 @@ class Desk:
                 waiting = self._waiting.get(answer.ticket)
                 if waiting is not None and not waiting.done():
                     waiting.set_result(answer)
+
+    def show(self, shown: Shown) -> None:
+        """Hand a datagram to those who listen."""
+        self.on_shown(shown)
 
     def fail(self, why: str) -> None:
         """Tell all callers that it is not known when the database can be written.

@@ -1,15 +1,38 @@
-"""Who listens: one endpoint for each subscription. A newer one takes it over, and the older one is told."""
+"""Who listens: one endpoint for each subscription. A newer one takes it over, and the older one is told.
+
+A datagram is put before all endpoints of the mailboxes it is for. Each holds a few that it has not been handed yet.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections import deque
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from pyroaring import BitMap
 
 from delivery.mailboxes import SubscriptionKey
 from namegraph import NodeId, Reason, Refusal, RefusedError, refuse
 
 ENDPOINTS_LIMIT: Final = 10_000
 """Each may take 1 MiB that is written and not read yet."""
+
+
+DATAGRAMS_HELD_LIMIT: Final = 1_000
+DATAGRAMS_HELD_BYTES_LIMIT: Final = 256 * 1024
+"""Of one endpoint that does not take them: later ones are dropped."""
+
+
+class ShownDatagram(NamedTuple):
+    """A datagram, as every listener gets it."""
+
+    encoded: bytes
+    """A whole `SubscribeResponse`."""
+    size: int
+    """Bytes of payload and headers."""
+    expires_at_ms: int
+    """Milliseconds since 1970 after which it is handed to nobody; 0: never."""
 
 
 class Endpoint:
@@ -25,6 +48,8 @@ class Endpoint:
         self.credit_bytes = 0
         self.is_leaving = False
         """Whether it will say nothing more."""
+        self.datagrams: deque[ShownDatagram] = deque()
+        self._datagrams_bytes = 0
         self.changed = asyncio.Event()
         """Set with each change of the above."""
 
@@ -32,6 +57,22 @@ class Endpoint:
     def has_credit(self) -> bool:
         """Whether one more message may be sent to it."""
         return self.credit_messages > 0 and self.credit_bytes > 0
+
+    def show(self, datagram: ShownDatagram) -> bool:
+        """Let it be handed a datagram; False where it has not taken those before."""
+        size = self._datagrams_bytes + datagram.size
+        if len(self.datagrams) >= DATAGRAMS_HELD_LIMIT or size > DATAGRAMS_HELD_BYTES_LIMIT:
+            return False
+        self.datagrams.append(datagram)
+        self._datagrams_bytes = size
+        self.changed.set()
+        return True
+
+    def next_datagram(self) -> ShownDatagram:
+        """Take the oldest of them."""
+        found = self.datagrams.popleft()
+        self._datagrams_bytes -= found.size
+        return found
 
     def end(self, error: RefusedError) -> None:
         """Let it be told an error, and end."""
@@ -44,6 +85,8 @@ class Endpoints:
 
     def __init__(self) -> None:
         self._of: dict[SubscriptionKey, Endpoint] = {}
+        self._listening: dict[int, dict[str, Endpoint]] = {}
+        """The same, by mailbox and subscription."""
 
     def require_room(self) -> None:
         """Raise `RefusedError` where too many listen already."""
@@ -62,11 +105,25 @@ class Endpoints:
             older.end(_taken_over(older))
         if older is not endpoint:
             self._of[endpoint.key] = endpoint
+            mailbox, name = endpoint.key
+            self._listening.setdefault(mailbox, {})[name] = endpoint
 
     def leave(self, endpoint: Endpoint) -> None:
         """One listens no more."""
         if self._of.get(endpoint.key) is endpoint:
             del self._of[endpoint.key]
+            mailbox, name = endpoint.key
+            del self._listening[mailbox][name]
+            if not self._listening[mailbox]:
+                del self._listening[mailbox]
+
+    def of(self, mailboxes: BitMap) -> Iterator[Endpoint]:
+        """All that listen for some mailboxes."""
+        if len(mailboxes) <= len(self._listening):
+            found = [number for number in mailboxes if number in self._listening]
+        else:
+            found = [number for number in self._listening if number in mailboxes]
+        return (endpoint for number in found for endpoint in self._listening[number].values())
 
     def close_mailbox(self, number: int, error: RefusedError) -> None:
         """End all that listen for a mailbox."""

@@ -84,6 +84,7 @@ class LogEntry:
             position=str(position),
             sent_at_ms=message.sent_at_ms,
             late=parcel.round > 0,
+            quality=wire.QUALITY_FIFO,
         )
         size = len(message.payload) + sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
         expires_at_ms = message.sent_at_ms + message.deadline_ms if message.deadline_ms else 0

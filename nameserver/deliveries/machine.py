@@ -9,11 +9,13 @@ from typing import NamedTuple, Protocol
 
 from pyroaring import BitMap
 
+from delivery.datagrams import Shown
 from delivery.dead_letters import DeadLetter
 from delivery.events import Acknowledge, Answer, OwnRequest, Send, Settled
 from delivery.model import Position
 from delivery.policy import Policy
 from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId
+from nameserver.driver.run_loop import DatagramCounts
 
 
 class Progress(NamedTuple):
@@ -46,6 +48,13 @@ class DeliveryMachine(Protocol):
     @property
     def incarnation(self) -> int:
         """Of this server: its log begins anew where it goes on from an older copy of its database."""
+
+    on_shown: Callable[[Shown], None]
+    """Told of each datagram that is to be handed to those who listen."""
+
+    @property
+    def datagrams(self) -> DatagramCounts:
+        """What became of datagrams."""
 
     def new_ticket(self) -> int:
         """A number for one event, never used again."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from delivery.events import Accepted, Settled
+from delivery.events import Accepted, DatagramSent, Settled
 from delivery.model import Message, Position, PositionToken, Quality, Target, TargetSet
+from delivery.wire import Datagram
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
+from nameserver.deliveries.endpoints import ShownDatagram
 from nameserver.wire import conversion
 from nameserver.wire.conversion import KnownIds
 from nameserver.wire.status_mapping import STATUS_OF_REASON
@@ -18,6 +20,7 @@ HEADER_NAME_LIMIT: Final = 200
 _QUALITIES: Final[dict[int, Quality]] = {
     wire.QUALITY_UNSPECIFIED: Quality.FIFO,
     wire.QUALITY_FIFO: Quality.FIFO,
+    wire.QUALITY_DATAGRAM: Quality.DATAGRAM,
 }
 _POSITION: Final = re.compile(r"(\d{1,18})\.(-1|\d{1,9})@([^#]{1,300})#(\d{1,18})", re.ASCII)
 
@@ -72,7 +75,9 @@ def _read_headers(headers: Iterable[wire.Header]) -> tuple[tuple[str, str], ...]
 def read_quality(quality: int) -> Quality:
     """What the receivers can rely on; raises `RefusedError`."""
     if quality not in _QUALITIES:
-        raise refuse(Reason.INVALID_REQUEST, f"the quality {quality} is not known here; fifo is", field="quality")
+        raise refuse(
+            Reason.INVALID_REQUEST, f"the quality {quality} is not known here; fifo and datagram are", field="quality"
+        )
     return _QUALITIES[quality]
 
 
@@ -105,6 +110,37 @@ def accepted(number: int, answer: Accepted) -> wire.SendResponse.Answer:
         id=answer.message_id,
         is_repeated=answer.is_repeated,
     )
+
+
+def datagram_sent(
+    number: int, answer: DatagramSent, is_in_reach: Callable[[ServerId], bool]
+) -> wire.SendResponse.Answer:
+    """A datagram is on its way, but to servers that are out of reach."""
+    in_reach = [server for server in answer.sent_to if is_in_reach(server)]
+    return wire.SendResponse.Answer(
+        message=number,
+        state=wire.SendResponse.STATE_ACCEPTED,
+        id=answer.message_id,
+        servers=len(in_reach),
+        unreachable=sorted({*answer.sent_to, *answer.unknown} - {*in_reach}),
+    )
+
+
+def shown_datagram(datagram: Datagram) -> ShownDatagram:
+    """A datagram as listeners get it."""
+    message = datagram.message
+    told = wire.SubscribeResponse.Message(
+        id=datagram.message_id,
+        group=datagram.targets[0].name,
+        sender=message.sender,
+        headers=[wire.Header(name=name, value=value) for name, value in message.headers],
+        payload=message.payload,
+        sent_at_ms=message.sent_at_ms,
+        quality=wire.QUALITY_DATAGRAM,
+    )
+    size = len(message.payload) + sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
+    expires_at_ms = message.sent_at_ms + message.deadline_ms if message.deadline_ms else 0
+    return ShownDatagram(wire.SubscribeResponse(messages=[told]).SerializeToString(), size, expires_at_ms)
 
 
 def settled(number: int, answer: Settled) -> wire.SendResponse.Answer:

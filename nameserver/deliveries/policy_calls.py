@@ -44,6 +44,10 @@ class PolicyCalls:
         """Lay down what is said; a group of senders must exist, whose ever it is."""
         group = conversion.read_id(request.group, "group", self._known)
         quality = None if request.quality == wire.QUALITY_UNSPECIFIED else message_wire.read_quality(request.quality)
+        if quality is Quality.DATAGRAM:
+            raise refuse(
+                Reason.INVALID_REQUEST, "a datagram is asked for by who sends it, not by the group", field="quality"
+            )
         senders = self._read_senders(request.senders)
         if quality is None and senders is None:
             raise refuse(Reason.INVALID_REQUEST, f"nothing is said of what is to hold for {group}", field="senders")

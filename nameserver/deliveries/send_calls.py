@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from delivery.events import Accepted, Answer, DeliveryRefused, Send, Settled
+from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, Send, Settled
 from delivery.model import TargetSet
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context
@@ -315,6 +315,8 @@ class _SendStream:
                 answer.set_exception(error)
             elif isinstance(found, DeliveryRefused):
                 answer.set_result(message_wire.refused(number, found.refusal))
+            elif isinstance(found, DatagramSent):
+                answer.set_result(message_wire.datagram_sent(number, found, self._machine.is_in_reach))
             else:
                 assert isinstance(found, Accepted)
                 answer.set_result(message_wire.accepted(number, found))

@@ -3,8 +3,9 @@
     first request: begin --> Subscribe --> cursor --> entries behind it --> is the mailbox in the audience? --> stream
     later requests: credit, acknowledged ---------------------------------> as much as there is credit for
 
-An endpoint that takes nothing holds up nobody: it has its credit, and the rest waits in the log. What is acknowledged
-becomes durable in groups: the next acknowledgement goes when the last one is durable.
+An endpoint that takes nothing holds up nobody: it has its credit, and the rest waits in the log. Datagrams come between
+responses, whatever is still to be read of the log; of those that it does not take a few wait, the rest is dropped.
+What is acknowledged becomes durable in groups: the next acknowledgement goes when the last one is durable.
 
 Source: delivery.md sections 9, 11, 16.
 """
@@ -15,6 +16,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+from delivery.datagrams import Shown
 from delivery.events import Acknowledge, DeliveryRefused, Start, Subscribe, Subscribed
 from delivery.model import Position, PositionToken
 from delivery.reading import Standing
@@ -55,6 +57,16 @@ class SubscribeCalls:
         self._endpoints = endpoints
         self._tail = tail
         self._now_ms = now_ms
+        machine.on_shown = self.show
+
+    def show(self, shown: Shown) -> None:
+        """Put a datagram before those who listen. Who has not taken those before does not get it."""
+        counts, datagram = self._machine.datagrams, None
+        for endpoint in self._endpoints.of(shown.mailboxes):
+            datagram = datagram or message_wire.shown_datagram(shown.datagram)
+            is_taken = endpoint.show(datagram)
+            counts.handed += is_taken
+            counts.dropped += not is_taken
 
     async def subscribe(
         self, first: wire.SubscribeRequest, requests: AsyncIterator[wire.SubscribeRequest], context: Context
@@ -146,6 +158,8 @@ class SubscribeCalls:
             if not endpoint.has_credit:
                 await endpoint.changed.wait()
                 continue
+            if endpoint.datagrams:
+                await self._hand_out_datagrams(endpoint, context)
             passed = standing.passed()
             if passed is not None:
                 acknowledging.take(passed)
@@ -171,6 +185,18 @@ class SubscribeCalls:
                 await asyncio.sleep(0)
             else:
                 await _until_either(more, endpoint.changed)
+
+    async def _hand_out_datagrams(self, endpoint: Endpoint, context: Context) -> None:
+        now_ms, chunks, size = self._now_ms(), list[bytes](), 0
+        while endpoint.datagrams and endpoint.has_credit and size < RESPONSE_BYTES:
+            datagram = endpoint.next_datagram()
+            if not 0 < datagram.expires_at_ms < now_ms:
+                chunks.append(datagram.encoded)
+                size += len(datagram.encoded)
+                endpoint.credit_messages -= 1
+                endpoint.credit_bytes -= datagram.size
+        if chunks:
+            await context.write(b"".join(chunks))
 
 
 async def _until_either(more: asyncio.Future[None], changed: asyncio.Event) -> None:

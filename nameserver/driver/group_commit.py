@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
+from delivery.datagrams import Unkept
 from delivery.events import Answer
 from namegraph import Committed, Lane, Outcome, Reason, Records, Refusal, ServerId
 
@@ -41,6 +42,7 @@ class Batch:
         "records",
         "replies",
         "revision",
+        "unkept",
     )
 
     def __init__(self) -> None:
@@ -53,10 +55,17 @@ class Batch:
         self.held_reads: list[asyncio.Future[Refusal | None]] = []
         self.answers: list[Answer] = []
         """What callers of the delivery half are told once the records are durable."""
+        self.unkept: list[Unkept] = []
+        """What is let out then of which nothing is kept."""
         self.first_letters: dict[Flow, int] = {}
         """The number of the first letter to each server that rests on these records or was sent after them."""
         self.handled_before: dict[Flow, int] = {}
         """Of each server whose letters caused these records: the number of the last letter before those."""
+
+    def concerns_graph(self) -> bool:
+        """Whether who is a member of what rests on these records."""
+        records = self.records
+        return bool(records.arcs or records.nodes or records.virtual_nodes)
 
     def concerns_peers(self) -> bool:
         """Whether another server waits for these records."""
@@ -93,6 +102,7 @@ class Batch:
         self._forget_waiters()
 
     def _forget_waiters(self) -> None:
+        self.unkept = []
         self.replies = []
         self.held_reads = []
 
@@ -114,6 +124,11 @@ class Batches:
     def newest(self) -> Batch | None:
         """What must be durable before all is."""
         return next(reversed(list(self)), None)
+
+    @property
+    def newest_of_graph(self) -> Batch | None:
+        """What must be durable before who is a member of what is."""
+        return next((batch for batch in reversed(list(self)) if batch.concerns_graph()), None)
 
     @property
     def newest_seen(self) -> Batch | None:

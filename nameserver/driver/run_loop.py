@@ -21,6 +21,9 @@ letters of other servers wait. Where that lasts, these are told, and all callers
 One flush that works ends it. A server that has nothing to write looks now and then whether it could, and refuses
 updates while it could not; reads go on. A database that is lost for good ends the server.
 
+Datagrams are kept nowhere: they leave at once, or, where they rest on memberships that are not durable, with the batch
+that has these. What cannot leave then, or comes while nothing can be handled at once, is dropped and counted.
+
 Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait. So
 it is with both lanes, each by its own numbers. A post that came may be handled in any later step: which numbers have
 risen is asked of the core after each step, and receipts follow from that alone.
@@ -34,10 +37,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from delivery.events import Answer, CloseParcels, DeliveryEvent
+from delivery.datagrams import PeerDatagram, Shown, Unkept
+from delivery.events import Answer, CloseParcels, DatagramCame, DatagramSent, DeliveryEvent
 from delivery.server import ServerEffects
 from namegraph import (
     AddPeer,
@@ -95,6 +100,22 @@ LONGEST_RETRY_SECONDS = 5.0
 """A full disk is found usable again within this time after somebody made room."""
 
 
+UNKEPT_HELD_LIMIT = 10_000
+"""Datagrams that wait for a batch: a slow disk holds up no more of them."""
+
+
+@dataclass(slots=True)
+class DatagramCounts:
+    """What became of datagrams since the server started."""
+
+    sent: int = 0
+    """Copies to other servers."""
+    handed: int = 0
+    """To endpoints."""
+    dropped: int = 0
+    """Copies and hand-overs for which there was no room, or no way, and those that came while the server was busy."""
+
+
 class Core(Protocol):
     """The part of the core that the loop drives."""
 
@@ -142,6 +163,9 @@ class DeliveryDesk(Protocol):
 
     def answer(self, answers: Iterable[Answer]) -> None:
         """Tell callers: what they are told is durable."""
+
+    def show(self, shown: Shown) -> None:
+        """Hand a datagram to those who listen."""
 
     def fail(self, why: str) -> None:
         """Tell all callers that wait that it is not known when the database can be written."""
@@ -247,6 +271,9 @@ class RunLoop:
         self.observers: list[Observer] = []
         self.desk: DeliveryDesk | None = None
         """None: no messages are taken."""
+        self.datagrams = DatagramCounts()
+        self.send_datagram: Callable[[ServerId, bytes], bool] = lambda _receiver, _encoded: False
+        """Sends what nobody keeps to another server, if it can leave soon; whether it will."""
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
         """Told for which servers there are letters or receipts that may leave."""
 
@@ -343,6 +370,13 @@ class RunLoop:
                 return  # They were numbered by the channel before.
             if number > channels.handled_through(sender):
                 self._step(PeerMessage(sender, number, letter, lane))
+
+    def take_datagram(self, sender: ServerId, encoded: bytes) -> None:
+        """Take what another server sent and nobody keeps; it is dropped where it cannot be handled at once."""
+        if self._long_step is not None or self.storage_failure is not None or self._is_full():
+            self.datagrams.dropped += 1
+        else:
+            self._step(DatagramCame(sender, encoded))
 
     def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
         """The number of the first letter to a server that waits for the database; None where none does."""
@@ -578,6 +612,8 @@ class RunLoop:
                 self.desk.answer(effects.answers)
             else:
                 batch.answers += effects.answers
+        if isinstance(effects, ServerEffects) and effects.unkept:
+            self._let_out_or_hold(effects.unkept)
         for reply in effects.replies:
             waiting = self._waiting.get(reply.ticket)
             if waiting is None:
@@ -604,6 +640,29 @@ class RunLoop:
         elif isinstance(event, PeerMet) and is_first_meeting:
             self._batches.hold_letters_to([event.peer])
         self._arm_timer()
+
+    def _let_out_or_hold(self, unkept: list[Unkept]) -> None:
+        batch = self._batches.newest_of_graph
+        if batch is None:
+            self._let_out(unkept)
+            return
+        for each in unkept:
+            # Somebody waits for an answer.
+            if isinstance(each, DatagramSent) or len(batch.unkept) < UNKEPT_HELD_LIMIT:
+                batch.unkept.append(each)
+            else:
+                self.datagrams.dropped += 1
+
+    def _let_out(self, unkept: Iterable[Unkept]) -> None:
+        for each in unkept:
+            if isinstance(each, PeerDatagram):
+                has_left = self.send_datagram(each.receiver, each.encoded)
+                self.datagrams.sent += has_left
+                self.datagrams.dropped += not has_left
+            elif self.desk is not None and isinstance(each, Shown):
+                self.desk.show(each)
+            elif self.desk is not None and isinstance(each, DatagramSent):
+                self.desk.answer([each])
 
     def _arm_timer(self) -> None:
         deadline = self._core.next_deadline
@@ -696,7 +755,9 @@ class RunLoop:
         came_meanwhile = 0 if collecting is None else len(collecting.replies)
         self._expected_replies = len(batch.replies) + came_meanwhile
         self.notify_peers(batch.peers())
+        unkept = batch.unkept
         batch.release()
+        self._let_out(unkept)
         if self.desk is not None:
             if batch.records.log:
                 self.desk.logged_through(batch.records.log[-1].position)

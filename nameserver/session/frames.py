@@ -22,6 +22,9 @@ TEXT_LIMIT = 500
 OWN_SUBNETS_LIMIT = 10_000
 """Subnets of one server, and those that it may expect at one address."""
 
+DATAGRAMS_LIMIT = 1_000
+"""Datagrams in one frame: the receiver handles them in one go."""
+
 GRACE_MS_LIMIT = 60_000
 """For how long another server can ask to be waited for: callers wait meanwhile."""
 
@@ -129,6 +132,14 @@ class LetterPart:
 
 
 @dataclass(frozen=True, slots=True)
+class Datagrams:
+    """What nobody keeps; at least one."""
+
+    session: int
+    datagrams: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """What the other server's letters caused is durable through this number, and what its posts did."""
 
@@ -208,7 +219,7 @@ class Malformed:
     why: str
 
 
-Frame = Hello | Letters | LetterPart | Receipt | Heartbeat | Relay | Acquaintances | Leaving | Goodbye
+Frame = Hello | Letters | LetterPart | Datagrams | Receipt | Heartbeat | Relay | Acquaintances | Leaving | Goodbye
 
 
 def encode(frame: Frame) -> bytes:
@@ -248,6 +259,8 @@ def encode(frame: Frame) -> bytes:
                 posts_handled_through=frame.posts_handled_through,
             )
             wire = message(letter_part=part) if frame.lane is Lane.LETTERS else message(post_part=part)
+        case Datagrams(session, datagrams):
+            wire = message(datagrams=message.Datagrams(session=session, datagrams=datagrams))
         case Receipt(session, handled_through, posts_handled_through):
             receipt = message.Receipt(
                 session=session, handled_through=handled_through, posts_handled_through=posts_handled_through
@@ -305,6 +318,10 @@ def decode(data: bytes) -> Frame | Malformed:
             return _letters(wire.posts, Lane.POST)
         case "post_part":
             return _letter_part(wire.post_part, Lane.POST)
+        case "datagrams":
+            if not 0 < len(wire.datagrams.datagrams) <= DATAGRAMS_LIMIT:
+                return Malformed("no datagrams, or too many")
+            return Datagrams(wire.datagrams.session, tuple(wire.datagrams.datagrams))
         case "receipt":
             receipt = wire.receipt
             return Receipt(receipt.session, receipt.handled_through, receipt.posts_handled_through)

@@ -26,6 +26,7 @@ from typing import assert_never
 from namegraph import POSTS_VERSION, Lane, ServerId
 from nameserver.session.frames import (
     Acquaintances,
+    Datagrams,
     Frame,
     Goodbye,
     GoodbyeReason,
@@ -41,6 +42,7 @@ from nameserver.session.frames import (
 )
 from nameserver.session.session_events import (
     AcquaintancesCame,
+    DatagramsCame,
     Faulted,
     FaultKind,
     HeartbeatCame,
@@ -180,12 +182,13 @@ class Session:
         """Those that may leave: posts only where there are no letters."""
         letters, posts = self._lanes.values()
         frame = letters.next_frame(self.number, receipts)
-        if frame is not None or self.ending is not None or not self._takes_posts():
+        if frame is not None or self.ending is not None or not self.takes_posts:
             return frame
         return posts.next_frame(self.number, receipts)
 
-    def _takes_posts(self) -> bool:
-        """Whether the peer knows what posts are; else they wait until it is upgraded."""
+    @property
+    def takes_posts(self) -> bool:
+        """Whether the peer knows what posts and datagrams are; else posts wait until it is upgraded."""
         version = None if self.hello is None else self.hello.agreed_version
         return version is not None and version >= POSTS_VERSION
 
@@ -204,6 +207,8 @@ class Session:
                 return self._numbered(session, (handled_through, posts_handled_through), frame)
             case Receipt(session, handled_through, posts_handled_through):
                 return self._numbered(session, (handled_through, posts_handled_through), frame)
+            case Datagrams(session, datagrams):
+                return self._while_open(session, DatagramsCame(datagrams))
             case Heartbeat(session):
                 return self._while_open(session, HeartbeatCame(frame))
             case Relay(session):

@@ -39,6 +39,13 @@ class LettersCame:
 
 
 @dataclass(frozen=True, slots=True)
+class DatagramsCame:
+    """What nobody keeps."""
+
+    datagrams: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiptCame:
     """The other server has handled what it was sent, through this number."""
 
@@ -83,5 +90,13 @@ class LeavingCame:
 
 
 SessionEvent = (
-    Opened | LettersCame | ReceiptCame | HeartbeatCame | RelayCame | AcquaintancesCame | LeavingCame | Faulted
+    Opened
+    | LettersCame
+    | DatagramsCame
+    | ReceiptCame
+    | HeartbeatCame
+    | RelayCame
+    | AcquaintancesCame
+    | LeavingCame
+    | Faulted
 )

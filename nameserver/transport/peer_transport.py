@@ -49,6 +49,7 @@ from nameserver.session.heartbeats import Pulse
 from nameserver.session.session import Ending, Session
 from nameserver.session.session_events import (
     AcquaintancesCame,
+    DatagramsCame,
     Faulted,
     HeartbeatCame,
     LeavingCame,
@@ -132,6 +133,12 @@ class PeerLoop(UndurableLetters, Protocol):
 
     async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes], lane: Lane) -> None:
         """Have the core handle letters, in order."""
+
+    send_datagram: Callable[[ServerId, bytes], bool]
+    """Sends what nobody keeps, if it can leave soon; whether it will."""
+
+    def take_datagram(self, sender: ServerId, encoded: bytes) -> None:
+        """Have the core handle what nobody keeps, if it can be handled at once."""
 
     def take(self, event: Event) -> None:
         """Have the core handle what no client asked for."""
@@ -224,6 +231,7 @@ class PeerTransport:
         if not core.servers_met:
             self._has_met_all.set()
         run_loop.notify_peers = self._wake
+        run_loop.send_datagram = self._send_datagram
 
     # -- life
 
@@ -486,6 +494,9 @@ class PeerTransport:
                 self._opened(conversation, hello)
             case LettersCame(first_number, letters, lane):
                 await self._run_loop.take_letters(conversation.session.peer, first_number, letters, lane)
+            case DatagramsCame(datagrams):
+                for encoded in datagrams:
+                    self._run_loop.take_datagram(conversation.session.peer, encoded)
             case ReceiptCame(through, lane):
                 self._run_loop.take(PeerReceived(conversation.session.peer, through, lane))
             case HeartbeatCame(heartbeat):
@@ -692,6 +703,10 @@ class PeerTransport:
             conversation = self._open.get(peer)
             if conversation is not None:
                 conversation.wake()
+
+    def _send_datagram(self, receiver: ServerId, encoded: bytes) -> bool:
+        conversation = self._open.get(receiver)
+        return conversation is not None and conversation.send_datagram(encoded)
 
     def _notify(self) -> None:
         self._changed.set()

@@ -8,7 +8,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from namegraph import ServerId
-from nameserver.session.frames import Frame, Goodbye, KnownServer, Relay, decode, encode
+from nameserver.session.frames import (
+    DATAGRAMS_LIMIT,
+    Datagrams,
+    Frame,
+    Goodbye,
+    KnownServer,
+    Relay,
+    decode,
+    encode,
+)
 from nameserver.session.heartbeats import Pulse
 from nameserver.session.session import Session, State
 from nameserver.session.session_events import SessionEvent
@@ -25,6 +34,13 @@ RELAYS_LIMIT = 256
 
 RELAYS_BYTES_LIMIT = 64 * 1024 * 1024
 """What they hold together, unless it is one frame: as many of those that carry letters, with room to spare."""
+
+DATAGRAMS_HELD_LIMIT = 1_000
+DATAGRAMS_HELD_BYTES_LIMIT = 1024 * 1024
+"""Datagrams that wait until the stream takes them: later ones are dropped."""
+
+DATAGRAMS_FRAME_BYTES_LIMIT = 64 * 1024
+"""Of datagrams in one frame, unless it is one: a vote that is written meanwhile waits for it."""
 
 PARTING_SECONDS = 1.0
 """How long a goodbye may take to arrive before the stream is cut."""
@@ -64,6 +80,10 @@ class SessionRunner:
         self._clock = clock
         self._relays: deque[Relay] = deque()
         self._relays_bytes = 0
+        self._datagrams: deque[bytes] = deque()
+        self._datagrams_bytes = 0
+        self._may_send_datagrams = True
+        """Whether it is their turn: between two frames of theirs there is one of another kind, where there is any."""
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
@@ -83,6 +103,17 @@ class SessionRunner:
             return False
         self._relays.append(relay)
         self._relays_bytes = size
+        self.wake()
+        return True
+
+    def send_datagram(self, encoded: bytes) -> bool:
+        """Send what nobody keeps, unless too much waits, or the peer would not take it; returns whether it will."""
+        size = self._datagrams_bytes + len(encoded)
+        is_too_much = len(self._datagrams) >= DATAGRAMS_HELD_LIMIT or size > DATAGRAMS_HELD_BYTES_LIMIT
+        if is_too_much or not (self.session.is_open_there and self.session.takes_posts):
+            return False
+        self._datagrams.append(encoded)
+        self._datagrams_bytes = size
         self.wake()
         return True
 
@@ -148,7 +179,7 @@ class SessionRunner:
         try:
             while True:
                 self._wake.clear()
-                frame = self._relay() or session.next_frame() or self._heartbeat()
+                frame = self._next_frame()
                 if frame is not None:
                     await self._stream.write(encode(frame))
                     self.pulse.spoke(self._clock())
@@ -159,6 +190,27 @@ class SessionRunner:
                     await self._wake.wait()
         except StreamBrokenError as error:
             session.lost(str(error))
+
+    def _next_frame(self) -> Frame | None:
+        others = (self._relay, self.session.next_frame)
+        in_turn = (self._next_datagrams, *others) if self._may_send_datagrams else (*others, self._next_datagrams)
+        for next_of in (*in_turn, self._heartbeat):
+            frame = next_of()
+            if frame is not None:
+                self._may_send_datagrams = not isinstance(frame, Datagrams)
+                return frame
+        return None
+
+    def _next_datagrams(self) -> Frame | None:
+        together: list[bytes] = []
+        size = 0
+        while self._datagrams and self.session.is_open_there and len(together) < DATAGRAMS_LIMIT:
+            size += len(self._datagrams[0])
+            if together and size > DATAGRAMS_FRAME_BYTES_LIMIT:
+                break
+            together.append(self._datagrams.popleft())
+            self._datagrams_bytes -= len(together[-1])
+        return Datagrams(self.session.number, tuple(together)) if together else None
 
     def _relay(self) -> Frame | None:
         """The next frame of another stream. They go first: windows keep them few."""

@@ -193,6 +193,9 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
                 key=lambda pending: pending.server,
             )
         ),
+        datagrams_sent=message.datagrams_sent,
+        datagrams_handed=message.datagrams_handed,
+        datagrams_dropped=message.datagrams_dropped,
         revision=message.revision,
         database_failure=message.database_failure,
         view=tuple(sorted(message.view)),

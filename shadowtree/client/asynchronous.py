@@ -559,7 +559,8 @@ class Client:
         Returns once it is durable (`accepted`), or once every server below has it too (`settled`). Where that takes
         longer than the timeout, or servers are away, what is returned says how far it came. `deadline`: after so many
         seconds it is handed to nobody any more. `as_`: the process that sends, where a group says who may; it is
-        believed, for nobody is authenticated.
+        believed, for nobody is authenticated. Of `quality` ``datagram`` it goes to those alone who listen now: it is
+        never settled, and raises `OutcomeUnknown` where it may have left.
         """
         message = sending.message_request(
             targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers, as_=as_
@@ -568,8 +569,13 @@ class Client:
         answer = sending.SingleAnswer()
 
         async def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:
-            async for response in connection.call("Send", _once(request), remaining):
-                answer.add(response)
+            try:
+                async for response in connection.call("Send", _once(request), remaining):
+                    answer.add(response)
+            except grpc.aio.AioRpcError as error:
+                if quality == "datagram":
+                    sending.require_unsent(self._failure(error, connection))
+                raise
             return answer.finish()
 
         try:

@@ -11,8 +11,10 @@ class Quality(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     QUALITY_UNSPECIFIED: _ClassVar[Quality]
     QUALITY_FIFO: _ClassVar[Quality]
+    QUALITY_DATAGRAM: _ClassVar[Quality]
 QUALITY_UNSPECIFIED: Quality
 QUALITY_FIFO: Quality
+QUALITY_DATAGRAM: Quality
 
 class Header(_message.Message):
     __slots__ = ("name", "value")
@@ -157,7 +159,7 @@ class SubscribeRequest(_message.Message):
 class SubscribeResponse(_message.Message):
     __slots__ = ("position", "messages")
     class Message(_message.Message):
-        __slots__ = ("id", "group", "sender", "headers", "payload", "position", "sent_at_ms", "gap", "late")
+        __slots__ = ("id", "group", "sender", "headers", "payload", "position", "sent_at_ms", "gap", "late", "quality")
         ID_FIELD_NUMBER: _ClassVar[int]
         GROUP_FIELD_NUMBER: _ClassVar[int]
         SENDER_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +169,7 @@ class SubscribeResponse(_message.Message):
         SENT_AT_MS_FIELD_NUMBER: _ClassVar[int]
         GAP_FIELD_NUMBER: _ClassVar[int]
         LATE_FIELD_NUMBER: _ClassVar[int]
+        QUALITY_FIELD_NUMBER: _ClassVar[int]
         id: str
         group: str
         sender: str
@@ -176,7 +179,8 @@ class SubscribeResponse(_message.Message):
         sent_at_ms: int
         gap: int
         late: bool
-        def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ..., late: _Optional[bool] = ...) -> None: ...
+        quality: Quality
+        def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ..., late: _Optional[bool] = ..., quality: _Optional[_Union[Quality, str]] = ...) -> None: ...
     POSITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     position: str

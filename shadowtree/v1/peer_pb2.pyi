@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PeerFrame(_message.Message):
-    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay", "acquaintances", "posts", "post_part")
+    __slots__ = ("hello", "letters", "letter_part", "receipt", "goodbye", "leaving", "heartbeat", "relay", "acquaintances", "posts", "post_part", "datagrams")
     class KnownServer(_message.Message):
         __slots__ = ("server", "subnets")
         SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +66,13 @@ class PeerFrame(_message.Message):
         handled_through: int
         posts_handled_through: int
         def __init__(self, session: _Optional[int] = ..., number: _Optional[int] = ..., part: _Optional[bytes] = ..., is_last: _Optional[bool] = ..., handled_through: _Optional[int] = ..., posts_handled_through: _Optional[int] = ...) -> None: ...
+    class Datagrams(_message.Message):
+        __slots__ = ("session", "datagrams")
+        SESSION_FIELD_NUMBER: _ClassVar[int]
+        DATAGRAMS_FIELD_NUMBER: _ClassVar[int]
+        session: int
+        datagrams: _containers.RepeatedScalarFieldContainer[bytes]
+        def __init__(self, session: _Optional[int] = ..., datagrams: _Optional[_Iterable[bytes]] = ...) -> None: ...
     class Receipt(_message.Message):
         __slots__ = ("session", "handled_through", "posts_handled_through")
         SESSION_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +184,7 @@ class PeerFrame(_message.Message):
     ACQUAINTANCES_FIELD_NUMBER: _ClassVar[int]
     POSTS_FIELD_NUMBER: _ClassVar[int]
     POST_PART_FIELD_NUMBER: _ClassVar[int]
+    DATAGRAMS_FIELD_NUMBER: _ClassVar[int]
     hello: PeerFrame.Hello
     letters: PeerFrame.Letters
     letter_part: PeerFrame.LetterPart
@@ -188,7 +196,8 @@ class PeerFrame(_message.Message):
     acquaintances: PeerFrame.Acquaintances
     posts: PeerFrame.Letters
     post_part: PeerFrame.LetterPart
-    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ..., acquaintances: _Optional[_Union[PeerFrame.Acquaintances, _Mapping]] = ..., posts: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., post_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ...) -> None: ...
+    datagrams: PeerFrame.Datagrams
+    def __init__(self, hello: _Optional[_Union[PeerFrame.Hello, _Mapping]] = ..., letters: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., letter_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., receipt: _Optional[_Union[PeerFrame.Receipt, _Mapping]] = ..., goodbye: _Optional[_Union[PeerFrame.Goodbye, _Mapping]] = ..., leaving: _Optional[_Union[PeerFrame.Leaving, _Mapping]] = ..., heartbeat: _Optional[_Union[PeerFrame.Heartbeat, _Mapping]] = ..., relay: _Optional[_Union[PeerFrame.Relay, _Mapping]] = ..., acquaintances: _Optional[_Union[PeerFrame.Acquaintances, _Mapping]] = ..., posts: _Optional[_Union[PeerFrame.Letters, _Mapping]] = ..., post_part: _Optional[_Union[PeerFrame.LetterPart, _Mapping]] = ..., datagrams: _Optional[_Union[PeerFrame.Datagrams, _Mapping]] = ...) -> None: ...
 
 class IdentifyRequest(_message.Message):
     __slots__ = ()

@@ -16,7 +16,8 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from delivery.events import Answer, DeliveryEvent
+from delivery.datagrams import PeerDatagram, Shown
+from delivery.events import Answer, DatagramCame, DatagramSent, DeliveryEvent
 from delivery.server import Server, ServerEffects
 from namegraph import (
     AddPeer,
@@ -56,6 +57,9 @@ RESTARTS_LIMIT = 20
 
 LOST_STEPS_SHARE = 0.5
 """Of crashes, those before the step's records are durable."""
+
+DATAGRAMS_LOST_SHARE = 0.1
+"""Of those between servers that are connected."""
 
 NOTHING_DURABLE = -1.0
 """Where in a step a server crashes: before its records are durable."""
@@ -111,6 +115,9 @@ class Watcher:
 
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
         """What clients of the delivery half are told."""
+
+    def let_out(self, server: ServerId, unkept: Shown | DatagramSent, instant: int) -> None:
+        """What a server lets out of which nothing is kept, but for what is on its way to others."""
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """What of a step became durable at a server, and which step that was."""
@@ -176,6 +183,7 @@ class Cluster:
         self.history: list[Arrival | Restart | None] = []
         """All that was taken, in order, and which server crashed when; None: what a crash has undone."""
         self.restarts = 0
+        self._starts = 0
         self._restarts_left = 0
         self._disks: dict[ServerId, Disk] = {}
         self._crashes = crashes
@@ -538,8 +546,20 @@ class Cluster:
             self.send_kept(server, met)
         self._answer(replies)
         self.watcher.answered(server, taken.effects.answers)
+        self._let_out_unkept(server, taken)
         self._arm(server)
         self._give_receipts(server, taken.receipts)
+
+    def _let_out_unkept(self, server: ServerId, taken: Taken) -> None:
+        """Datagrams leave, unless they are lost, or the other server is not connected."""
+        for each in taken.effects.unkept:
+            if not isinstance(each, PeerDatagram):
+                self.watcher.let_out(server, each, taken.instant)
+                continue
+            is_open = self.connections is None or self.connections.is_open(server, each.receiver)
+            if is_open and not self._chance_of(DATAGRAMS_LOST_SHARE):
+                sent = Sent(self.now, server, each.receiver, Posted(0, each.encoded))
+                self.network.send(sent, DatagramCame(server, each.encoded))
 
     def _give_receipts(self, server: ServerId, receipts: Mapping[Inflow, int]) -> None:
         for (sender, lane), through in receipts.items():
@@ -570,7 +590,9 @@ class Cluster:
         }
         disk = self._disks[server]
         core = self.servers[server] = self._core_type.restore(disk.read(), subnets=[own], peers=peers)
-        core.begin_delivery(GraphReach, [disk.log[position] for position in core.delivery.needed()])
+        stored = [disk.log[position] for position in core.delivery.needed()]
+        self._starts += 1
+        core.begin_delivery(GraphReach, stored, start=self._starts)
         if self._own_parts_later:
             self.servers[server].leave_own_parts_for_later()
         if self._forgets_at_once:

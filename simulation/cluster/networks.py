@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple, Protocol
 
-from delivery.events import DeliveryEvent
+from delivery.events import DatagramCame, DeliveryEvent
 from namegraph import Event, ServerId
 from namegraph.wire.codec import Message
 
@@ -81,7 +81,7 @@ class Network(Protocol):
     def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own some time from now."""
 
-    def send(self, sent: Sent, event: Event) -> None:
+    def send(self, sent: Sent, event: Event | DatagramCame) -> None:
         """Let a message be under way; `event` is what its receiver takes."""
 
     def lose(self, one: ServerId, other: ServerId) -> None:
@@ -117,7 +117,7 @@ class RandomNetwork:
         """Let a server take an event of its own some time from now."""
         self._push(0, Arrival(self.now + delay, server, event, None))
 
-    def send(self, sent: Sent, event: Event) -> None:
+    def send(self, sent: Sent, event: Event | DatagramCame) -> None:
         """Let a message arrive after a delay, and after those that were sent before it."""
         delay = self._chance.expovariate(1.0)
         if self._is_wild:
@@ -219,14 +219,14 @@ class SteppedNetwork:
         self._is_held = is_held
         self._choose = choose
         self._own: list[Arrival] = []
-        self._channels: dict[Channel, deque[tuple[int, Sent, Event]]] = {}
+        self._channels: dict[Channel, deque[tuple[int, Sent, Event | DatagramCame]]] = {}
         self._count = 0
 
     def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
         """Let a server take an event of its own before anything else, once its time has come."""
         self._own.append(Arrival(self.now + delay, server, event, None))
 
-    def send(self, sent: Sent, event: Event) -> None:
+    def send(self, sent: Sent, event: Event | DatagramCame) -> None:
         """Let a message wait on its channel."""
         self._count += 1
         self._channels.setdefault(sent.channel, deque()).append((self._count, sent, event))

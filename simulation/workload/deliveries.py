@@ -1,6 +1,6 @@
 """Clients that send messages to groups, and endpoints that listen; what happens is recorded, to be judged.
 
-    senders     number their messages, and send each again until it is accepted
+    senders     number their messages, and send each again until it is accepted; others send datagrams
     endpoints   open mailboxes, are handed what is durable in the log, acknowledge, vanish, and come back
     watcher     writes down what becomes durable at each server, and who is below what there
 
@@ -17,12 +17,14 @@ from random import Random
 import msgspec
 
 from delivery import history
+from delivery.datagrams import Shown
 from delivery.events import (
     Accepted,
     Acknowledge,
     Answer,
     CloseMailbox,
     CloseParcels,
+    DatagramSent,
     DeliveryEvent,
     DeliveryRefused,
     MailboxClosed,
@@ -34,7 +36,7 @@ from delivery.events import (
 )
 from delivery.history import History, SubscriptionId
 from delivery.mailboxes import Cursor, Mailbox
-from delivery.model import Message, Position, TargetSet, target_set
+from delivery.model import Message, Position, Quality, TargetSet, target_set
 from delivery.properties import check
 from delivery.reading import gap, read
 from delivery.server import ServerEffects
@@ -78,6 +80,9 @@ VANISHES_SHARE = 0.1
 
 PEOPLE = 2
 """Of each server, beside the processes there are."""
+
+DATAGRAMS_AT_MOST = 4
+"""In a burst."""
 
 CLOSES_SHARE = 0.05
 """Of mailboxes in a burst, those that are closed."""
@@ -167,6 +172,13 @@ class Deliveries(Watcher):
             self._sent += 1
             sender = _Sender(f"client{self._sent}", chance.choice(self._sets), chance.randint(1, SENT_AT_MOST))
             self._later(partial(self._send_next, sender), spread)
+        for _ in range(chance.randint(0, DATAGRAMS_AT_MOST) if self._sets else 0):
+            self._later(partial(self._send_datagram, chance.choice(self._sets)), spread)
+
+    def _send_datagram(self, targets: TargetSet) -> None:
+        send = Send(self._new_ticket(), targets, Message(f"datagram {self._ticket}".encode()), Quality.DATAGRAM)
+        self._sends[send.ticket] = send
+        self._submit(ServerId(subnet_of(targets[0].name)), send)
 
     def _choose_sets(self) -> None:
         chance, groups = self._chance, self._population.groups
@@ -317,6 +329,21 @@ class Deliveries(Watcher):
                         self._later(partial(self._read, endpoint, endpoint.stream), 20.0)
                 case MailboxClosed(ticket):
                     pass
+
+    def let_out(self, server: ServerId, unkept: Shown | DatagramSent, instant: int) -> None:
+        """Datagrams that are sent, and handed to those who listen at the moment."""
+        if isinstance(unkept, DatagramSent):
+            send = self._sends[unkept.ticket]
+            self.tally["datagrams sent"] += 1
+            self._note(history.DatagramSent(instant, unkept.message_id, send.targets, send.message.payload))
+            return
+        datagram = unkept.datagram
+        for endpoint in self._endpoints.values():
+            is_here = endpoint.is_open and endpoint.subscription.server == server and server not in self._cluster.down
+            if is_here and endpoint.mailbox in unkept.mailboxes:
+                self.tally["datagrams handed"] += 1
+                payload = datagram.message.payload
+                self._note(history.DatagramHanded(self._at, endpoint.subscription, datagram.message_id, payload))
 
     # -- what is recorded
 

@@ -4,11 +4,16 @@ from collections import Counter, deque
 from itertools import chain
 
 import msgspec
+import pyroaring
 import pytest
 
 from delivery.audiences import Audiences
+from delivery.core import DeliveryCore
+from delivery.datagrams import Datagrams, PeerDatagram
 from delivery.origin import Origin
 from delivery.senders import Senders
+from delivery.servers_below import onward
+from delivery.wire import encode
 from simulation.run import run_seed
 
 SEEDS_ENOUGH_TO_GO_WRONG = 150
@@ -19,6 +24,7 @@ def test_every_member_gets_every_message_once_and_in_sequence():
     for seed in range(25):
         tally += run_seed(seed, messages=True).deliveries
     assert tally["accepted"] > 500 and tally["handed"] > 300
+    assert tally["datagrams sent"] > 100 and tally["datagrams handed"] > 30
 
 
 def test_so_they_do_whatever_goes_wrong_for_a_while():
@@ -103,3 +109,28 @@ def test_members_miss_messages_or_get_them_twice_without(rule, monkeypatch):
         monkeypatch.setattr("delivery.origin._ParcelRow.is_settled", property(lambda row: row.is_confirmed))
     with pytest.raises(AssertionError, match="messages: P"):
         run_seeds(known, faults=has_faults)
+
+
+def _shown_to_all(core, targets):
+    return pyroaring.BitMap(core.mailboxes.numbers.values())
+
+
+def test_a_datagram_that_is_put_before_others_too_is_found(monkeypatch):
+    monkeypatch.setattr(DeliveryCore, "_shown_to", _shown_to_all)
+    with pytest.raises(AssertionError, match="messages: P2: a datagram"):
+        run_seeds(0, faults=False)
+
+
+def test_a_datagram_that_servers_send_on_is_found_to_come_twice(monkeypatch):
+    def send_on(datagrams, sender, datagram, reach):
+        CAME(datagrams, sender, datagram, reach)
+        on = [server for server in onward(datagram.targets, reach) if server not in (datagrams._server, sender)]
+        datagrams._leaving += [PeerDatagram(server, encode(datagram)) for server in on]
+
+    monkeypatch.setattr(Datagrams, "came", send_on)
+    monkeypatch.setattr(DeliveryCore, "_is_home", lambda *_: True)
+    with pytest.raises(AssertionError, match="messages: P1: a datagram handed twice"):
+        run_seeds(0, faults=False)
+
+
+CAME = Datagrams.came

@@ -93,4 +93,5 @@ def _as_json(message: Message) -> dict[str, Any]:
         "late": message.late,
         "sent_at": message.sent_at,
         "gap": message.gap,
+        "quality": message.quality,
     }

@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 )
 @click.option("--lines", is_flag=True, help="Each line of the file is a message; they are sent without a pause.")
 @click.option("--excluding", metavar="G", multiple=True, help="Not to who is in this group. May be repeated.")
-@click.option("--quality", type=click.Choice(["fifo"]), help="What its receivers can rely on. [default: fifo]")
+@click.option(
+    "--quality",
+    type=click.Choice(["fifo", "datagram"]),
+    help="What its receivers can rely on. fifo: each gets it once, in sequence; datagram: at most once, if it listens "
+    "now. [default: fifo]",
+)
 @click.option(
     "--wait",
     type=click.Choice(["accepted", "settled"]),
@@ -79,6 +84,10 @@ def send_command(
       echo "The lab is closed today." | shadowtree send staff@ubc.example --wait settled
       shadowtree send orders@shop.example --lines --file orders.jsonl --sender nightly
     """
+    if quality == "datagram":
+        _require_datagram(sender, request_id, wait)
+    if lines and quality == "datagram":
+        return _send_datagrams(session, targets, _lines_of(file), excluding, deadline, as_)
     if lines or sender is not None:
         if request_id is not None or wait == "settled":
             raise click.UsageError("--request-id and --wait settled are for one message that is not numbered")
@@ -101,6 +110,31 @@ def send_command(
     return DONE if wait != "settled" else _tell_what_is_missing(sent)
 
 
+def _require_datagram(sender: str | None, request_id: str | None, wait: Wait | None) -> None:
+    """Raise `UsageError` where more is asked for than a datagram has."""
+    if sender is not None or request_id is not None:
+        raise click.UsageError("a datagram has no number and no request id: nothing remembers that it was sent")
+    if wait == "settled":
+        raise click.UsageError("a datagram is never settled, for nobody says that it came")
+
+
+def _send_datagrams(
+    session: Session,
+    targets: tuple[str, ...],
+    payloads: Iterable[bytes],
+    excluding: tuple[str, ...],
+    deadline: float | None,
+    as_: str | None,
+) -> int:
+    count = 0
+    with session.connect() as names:
+        for payload in payloads:
+            names.send(targets, payload, excluding=excluding, quality="datagram", deadline=deadline, as_=as_)
+            count += 1
+    _print_count(count, session)
+    return DONE
+
+
 def _send_many(
     session: Session,
     sender: str,
@@ -121,13 +155,17 @@ def _send_many(
                 out.flush()
                 raise type(error)(_with_place(error.message, count), error.facts) from None
             count += 1
+    _print_count(count, session)
+    return DONE
+
+
+def _print_count(count: int, session: Session) -> None:
     if session.is_json:
         print_json({"accepted": count})
     elif is_terminal():
         click.echo(f"{count:,} messages accepted")
     else:
         print_row(count)
-    return DONE
 
 
 def _with_place(message: str, accepted: int) -> str:

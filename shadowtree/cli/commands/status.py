@@ -59,6 +59,9 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     for pending in found.parcels_pending:
         yield "parcels_pending", pending.server, pending.parcels
     yield "messages_refused_by_rate", found.messages_refused_by_rate
+    yield "datagrams_sent", found.datagrams_sent
+    yield "datagrams_handed", found.datagrams_handed
+    yield "datagrams_dropped", found.datagrams_dropped
     yield "revision", found.revision
     if found.database_failure:
         yield "database_failure", found.database_failure

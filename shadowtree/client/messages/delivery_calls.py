@@ -26,7 +26,10 @@ def shown_time(milliseconds: int) -> str:
     return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
 
 
-QUALITIES: Final = {"fifo": wire.QUALITY_FIFO}
+QUALITIES: Final = {"fifo": wire.QUALITY_FIFO, "datagram": wire.QUALITY_DATAGRAM}
+POLICY_QUALITIES: Final = {"fifo": wire.QUALITY_FIFO}
+"""What a group can lay down: a datagram is asked for by who sends it, for its client does not send it again."""
+
 _QUALITY_NAMES: Final[dict[int, Quality]] = {wire.QUALITY_FIFO: "fifo"}
 
 
@@ -37,7 +40,7 @@ def set_delivery(group: GroupId, *, quality: Quality | None, senders: str | None
     request = message_of(
         wire.SetDeliveryRequest,
         group=group,
-        quality=wire.QUALITY_UNSPECIFIED if quality is None else choice(QUALITIES, quality, "quality"),
+        quality=wire.QUALITY_UNSPECIFIED if quality is None else choice(POLICY_QUALITIES, quality, "quality"),
         senders=given(senders, "senders"),
     )
     return UnaryCall("SetDelivery", request, _read_delivery)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from shadowtree.client.calls import message_of
 from shadowtree.client.foreign_text import printable
 from shadowtree.client.messages.delivery_calls import shown_time
+from shadowtree.client.messages.sending import QUALITY_NAMES
 from shadowtree.errors import InvalidRequest, ServerFault
 from shadowtree.messages import Message
 from shadowtree.v1 import delivery_pb2 as wire
@@ -127,6 +128,7 @@ class Listening:
             sent_at=shown_time(told.sent_at_ms),
             late=told.late,
             gap=told.gap,
+            quality=QUALITY_NAMES.get(told.quality, ""),
             _acknowledge=self.acknowledge,
         )
 

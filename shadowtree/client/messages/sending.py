@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from shadowtree.client.calls import as_kept, choice, given, message_of, new_request_id
-from shadowtree.client.failures import read_refusal
+from shadowtree.client.failures import Failure, read_refusal
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.messages.delivery_calls import QUALITIES
-from shadowtree.errors import InvalidRequest, LimitExceeded, OutOfSequence, ServerFault, ShadowtreeError
+from shadowtree.errors import InvalidRequest, LimitExceeded, OutcomeUnknown, OutOfSequence, ServerFault, ShadowtreeError
 from shadowtree.messages import Sent
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.vocabulary import GroupId, MemberId, Quality, RequestId, Seconds, SenderId, SendState, Wait
@@ -39,6 +39,7 @@ REQUEST_BYTES: Final = 256 * 1024
 """What goes into one request, where so much is there: more would only come later."""
 
 _LONGEST_DEADLINE_S: Final = 10 * 365 * 86_400.0
+QUALITY_NAMES: Final = {wire.QUALITY_UNSPECIFIED: "fifo"} | {number: name for name, number in QUALITIES.items()}
 _WAITS: Final = {"accepted": wire.SendRequest.WAIT_ACCEPTED, "settled": wire.SendRequest.WAIT_SETTLED}
 _STATES: Final[dict[int, SendState]] = {
     wire.SendResponse.STATE_ACCEPTED: "accepted",
@@ -84,12 +85,23 @@ def message_request(
 
 def single_request(
     request: wire.SendRequest.Message, *, wait: Wait, request_id: RequestId | None
-) -> tuple[wire.SendRequest, RequestId]:
-    """A message that is sent alone: by its request id, which is returned too, it is accepted once."""
-    request_id = request_id or new_request_id()
-    own = message_of(wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id)
+) -> tuple[wire.SendRequest, RequestId | None]:
+    """A message that is sent alone: by its request id, which is returned too, it is accepted once.
+
+    A datagram has none, and is not sent again where it may have been sent.
+    """
+    if request.quality != wire.QUALITY_DATAGRAM:
+        request_id = request_id or new_request_id()
+    own = message_of(wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id or "")
     request.MergeFrom(own)
     return wire.SendRequest(messages=[request]), request_id
+
+
+def require_unsent(failure: Failure) -> None:
+    """Raise `OutcomeUnknown` where a datagram may have left: it is not sent again."""
+    if failure.was_sent and not failure.is_answer:
+        why = f"it is unknown whether the datagram was sent: {failure.error.message}"
+        raise OutcomeUnknown(why, failure.error.facts)
 
 
 class SingleAnswer:
@@ -173,7 +185,11 @@ class NumberedMessages:
         return not (self.unanswered or self._ready or self._under_way)
 
     def add(self, request: wire.SendRequest.Message) -> None:
-        """Take one more message."""
+        """Take one more message; raises `InvalidRequest` for one that cannot be numbered."""
+        if request.quality == wire.QUALITY_DATAGRAM:
+            raise InvalidRequest(
+                "a sender numbers its messages, and a datagram has no number: send it alone", {"field": "quality"}
+            )
         target = self._target(request.targets[0].name)
         request.sender = self._sender
         target.waiting.append(request)

@@ -44,6 +44,9 @@ KEYS = {
         "parcels_unsettled",
         "parcels_pending",
         "messages_refused_by_rate",
+        "datagrams_sent",
+        "datagrams_handed",
+        "datagrams_dropped",
     ],
     "peers": ["peers", "strangers", "unknown", "memberships_ended"],
     "peer": [

@@ -146,6 +146,16 @@ def test_the_bench_waits_for_nobody_whom_no_message_reaches(shadowtree, log, ann
     assert log.requests == []
 
 
+def test_datagrams_are_sent_alone_and_have_neither_number_nor_request_id(shadowtree, log):
+    sent = shadowtree("send", STAFF, "--quality", "datagram", stdin=b"tick\n")
+    assert (sent.status, sent.out.split("\t")[1]) == (0, "accepted")
+    assert shadowtree("send", STAFF, "--quality", "datagram", "--lines", stdin=b"one\ntwo\n").out == "2\n"
+    assert [request.payload for request in log.requests] == [b"tick\n", b"one", b"two"]
+    assert {(one.quality, one.number, one.request_id) for one in log.requests} == {
+        (delivery_pb2.QUALITY_DATAGRAM, 0, "")
+    }
+
+
 def test_nobody_listens_for_a_group(shadowtree, log):
     refused = shadowtree("listen", STAFF)
     assert (refused.status, refused.out) == (4, "")
@@ -160,7 +170,11 @@ def test_nobody_listens_for_a_group(shadowtree, log):
         ("send", STAFF, "--sender", "s", "--wait", "settled"),
         ("send", STAFF, "--lines", "--request-id", "mine"),
         ("send", STAFF, "--deadline", "0"),
-        ("send", STAFF, "--quality", "datagram"),
+        ("send", STAFF, "--quality", "total"),
+        ("send", STAFF, "--quality", "datagram", "--wait", "settled"),
+        ("send", STAFF, "--quality", "datagram", "--sender", "s"),
+        ("send", STAFF, "--quality", "datagram", "--lines", "--request-id", "mine"),
+        ("group", "deliver", STAFF, "--quality", "datagram"),
         ("send", "no name"),
         ("listen",),
         ("bench-delivery",),
@@ -198,6 +212,7 @@ def test_a_listener_prints_one_message_a_line_and_acknowledges_it(shadowtree, lo
         "late": False,
         "sent_at": "2026-03-01T08:30:00.000Z",
         "gap": 0,
+        "quality": "fifo",
     }
 
 

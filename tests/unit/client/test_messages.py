@@ -70,11 +70,42 @@ def test_a_deadline_and_the_quality_that_there_is_are_passed_on(names, log):
     ]
 
 
-@pytest.mark.parametrize("quality", ["datagram", "total"])
-def test_a_quality_that_is_not_there_is_refused_by_its_name(names, log, quality):
-    with pytest.raises(shadowtree.InvalidRequest, match=f"quality must be one of fifo, not '{quality}'"):
-        names.send(STAFF, b"", quality=quality)
+def test_a_quality_that_is_not_there_is_refused_by_its_name(names, log):
+    with pytest.raises(shadowtree.InvalidRequest, match="quality must be one of fifo, datagram, not 'total'"):
+        names.send(STAFF, b"", quality="total")
     assert log.streams == 0
+
+
+def test_a_datagram_has_no_request_id_and_is_not_sent_again_where_it_may_have_been_sent(names, log):
+    assert names.send(STAFF, b"tick", quality="datagram").state == "accepted"
+    assert [(one.quality, one.request_id) for one in log.requests] == [(delivery_pb2.QUALITY_DATAGRAM, "")]
+    log.break_sends_after = 1
+    with pytest.raises(shadowtree.OutcomeUnknown, match="whether the datagram was sent"):
+        names.send(STAFF, b"tock", quality="datagram", timeout=30)
+    assert (payloads(log), log.streams) == ([b"tick", b"tock"], 2)
+
+
+def test_a_datagram_has_no_number(names, log):
+    with names.sender("billing") as out, pytest.raises(shadowtree.InvalidRequest, match="a datagram has no number"):
+        out.send(STAFF, b"", quality="datagram")
+    assert not log.requests
+
+
+def test_a_listener_is_told_which_messages_are_datagrams_and_goes_on_behind_others(names, log):
+    names.open_mailbox(ANN)
+    names.send(STAFF, b"kept")
+    names.send(STAFF, b"tick", quality="datagram")
+    log.messages[1].position = ""
+    log.messages[1].quality = delivery_pb2.QUALITY_DATAGRAM
+    log.messages[0].quality = delivery_pb2.QUALITY_FIFO
+    with names.listen(ANN) as messages:
+        first, second = next(messages), next(messages)
+        second.acknowledge()
+    assert [(one.payload, one.quality, one.position) for one in (first, second)] == [
+        (b"kept", "fifo", "0"),
+        (b"tick", "datagram", ""),
+    ]
+    assert log.mailboxes[ANN].subscriptions[""].acknowledged == -1
 
 
 def test_a_group_has_no_mailbox_so_nobody_listens_for_it(names):

@@ -2,8 +2,9 @@
 
 from collections import deque
 
-from delivery.events import CloseParcels, Send, Subscribe
-from delivery.model import Message, target_set
+from delivery.datagrams import PeerDatagram, Shown
+from delivery.events import CloseParcels, DatagramCame, DatagramSent, Send, Subscribe
+from delivery.model import Message, Quality, target_set
 from delivery.server import Server
 from delivery.wire import decode_stored
 from namegraph import (
@@ -13,6 +14,7 @@ from namegraph import (
     Lane,
     LeaveArc,
     NodeId,
+    PeerLetter,
     PeerLost,
     PeerMessage,
     PeerMet,
@@ -38,6 +40,13 @@ class Servers:
         self.disks = {ServerId(subnet): Disk(ServerId(subnet)) for subnet in subnets}
         self.servers = {}
         self.answers = {}
+        self.shown = {}
+        """The datagrams that endpoints of each process could be handed."""
+        self.on_shown = {}
+        """Who hands datagrams to endpoints, by server."""
+        self.datagrams_sent = []
+        """From whom to whom, in order."""
+        self.starts = 0
         self.under_way = deque()
         self.held = set()
         """Pairs (sender, receiver) whose lanes let nothing through: it waits."""
@@ -61,7 +70,9 @@ class Servers:
         own = Subnet(server)
         peers = {Subnet(other): f"{other}:7400" for other in self.disks if other != server and self._is_configured}
         found = Server.restore(self.disks[server].read(), subnets=[own], peers=peers)
-        found.begin_delivery(GraphReach, [self.disks[server].log[position] for position in found.delivery.needed()])
+        stored = [self.disks[server].log[position] for position in found.delivery.needed()]
+        self.starts += 1
+        found.begin_delivery(GraphReach, stored, start=self.starts)
         self.servers[server] = found
 
     def meet(self, server):
@@ -97,9 +108,25 @@ class Servers:
             self.under_way.append((server, letter.receiver, letter))
         for answer in effects.answers:
             self.answers.setdefault(answer.ticket, []).append(answer)
+        for each in effects.unkept:
+            self._let_out(server, each)
         for reply in effects.replies:
             self.answers.setdefault(reply.ticket, []).append(reply.outcome)
         return effects
+
+    def _let_out(self, server, unkept):
+        match unkept:
+            case PeerDatagram(receiver):
+                self.datagrams_sent.append((server, receiver))
+                self.under_way.append((server, receiver, unkept))
+            case DatagramSent(ticket):
+                self.answers.setdefault(ticket, []).append(unkept)
+            case Shown(mailboxes, datagram):
+                if server in self.on_shown:
+                    self.on_shown[server](unkept)
+                numbers = self.servers[server].delivery.mailboxes.numbers
+                for process in sorted(name for name, number in numbers.items() if number in mailboxes):
+                    self.shown.setdefault(process, []).append(datagram)
 
     def run(self):
         """Let all that is under way arrive."""
@@ -107,9 +134,12 @@ class Servers:
         self._waiting.clear()
         while self.under_way:
             sender, receiver, letter = self.under_way.popleft()
-            is_post = letter.lane is Lane.POST
+            is_post = isinstance(letter, PeerLetter) and letter.lane is Lane.POST
             if (sender, receiver) in self.held or (is_post and (sender, receiver) in self.held_posts):
                 self._waiting.append((sender, receiver, letter))
+                continue
+            if isinstance(letter, PeerDatagram):
+                self.step(receiver, DatagramCame(sender, letter.encoded))
                 continue
             self.step(receiver, PeerMessage(sender, letter.number, letter.encoded, letter.lane))
             if receiver in self.receipts_of:
@@ -145,7 +175,7 @@ class Servers:
         """A command to send a message to groups."""
         names, less = [NodeId(name) for name in targets], [NodeId(name) for name in excluding]
         message = Message(payload, sender=sender)
-        return Send(self.ticket(), target_set(names, less), message, wants_settled=True, **more)
+        return Send(self.ticket(), target_set(names, less), message, **({"wants_settled": True} | more))
 
     def close_parcels(self, server):
         self.step(server, CloseParcels())
@@ -160,6 +190,10 @@ class Servers:
         if run:
             self.run()
         return self.answers.get(send.ticket, [])
+
+    def send_datagram(self, *targets, **more):
+        """Send one; returns the answers."""
+        return self.send(*targets, quality=Quality.DATAGRAM, **({"wants_settled": False} | more))
 
     def listen(self, process, subscription="", **more):
         """Open a mailbox, and a subscription of it."""

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from delivery.history import (
     Accepted,
     Acknowledged,
+    DatagramHanded,
+    DatagramSent,
     Handed,
     History,
     MailboxClosed,
@@ -22,7 +24,7 @@ from delivery.history import (
 from delivery.model import Position
 from delivery.properties import check, p10_no_memory
 from tests.unit.delivery.right_run import right_run
-from tests.unit.delivery.story import DESK, HOME, ORIGIN, PHONE, Story, at, listening
+from tests.unit.delivery.story import DESK, HOME, ORIGIN, PHONE, STAFF, Story, at, listening
 
 
 def test_nothing_is_wrong_with_a_message_that_comes_once():
@@ -783,3 +785,56 @@ def calls_to_check(steps):
 
 def test_a_history_ten_times_as_long_costs_little_more_a_happening():
     assert calls_to_check(20_000) < 1.5 * calls_to_check(2_000)
+
+
+class TestDatagrams:
+    """Ann is sent one, and gets it."""
+
+    def story(self, **facts):
+        story = listening()
+        story(DatagramSent(0, "tick", STAFF, b"tick", **facts))
+        return story
+
+    def hand(self, story, message_id="tick", payload=b"tick", who=DESK):
+        story(DatagramHanded(0, who, message_id, payload))
+
+    def test_nothing_is_wrong_with_one_that_comes_once_or_not_at_all(self):
+        story = self.story()
+        assert not story.broken()
+        self.hand(story)
+        self.hand(story, who=PHONE)
+        assert not story.broken()
+
+    def test_one_that_comes_twice_is_found_also_over_two_streams(self):
+        story = self.story()
+        self.hand(story)
+        story.end(1)
+        story.begin(2)
+        self.hand(story)
+        assert story.broken() == [("P1", "tick")]
+
+    def test_nobodys_and_a_changed_one_are_found(self):
+        story = self.story()
+        self.hand(story, "tock")
+        self.hand(story, payload=b"tock")
+        assert sorted(story.broken()) == [("P1", "tick"), ("P1", "tock")]
+
+    def test_one_handed_to_who_is_not_below_is_found(self):
+        story = listening()
+        story.leave()
+        story(DatagramSent(0, "tick", STAFF, b"tick"))
+        self.hand(story)
+        assert story.broken() == [("P2", "tick")]
+
+    def test_who_joins_or_leaves_meanwhile_may_get_it(self):
+        story = self.story()
+        story.leave()
+        self.hand(story)
+        assert not story.broken()
+
+    def test_one_handed_after_its_deadline_is_found(self):
+        story = self.story(expires_at=40)
+        self.hand(story)
+        assert not story.broken()
+        self.hand(story, who=PHONE)
+        assert story.broken() == [("P13", "tick")]

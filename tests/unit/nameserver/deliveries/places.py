@@ -19,6 +19,7 @@ from nameserver.delivery_service import (
     delivery_question_handlers,
     delivery_service_handlers,
 )
+from nameserver.driver.run_loop import DatagramCounts
 from resolver.membership import MembershipResolver
 from shadowtree.v1.name_service_pb2 import CheckResponse
 from tests.unit.delivery.servers import Servers
@@ -40,6 +41,15 @@ class CoreMachine:
         self.sent_together = []
         """How many messages each step took."""
         self.flushes = 0
+        self.datagrams = DatagramCounts()
+
+    @property
+    def on_shown(self):
+        return self._servers.on_shown[self.server]
+
+    @on_shown.setter
+    def on_shown(self, hand):
+        self._servers.on_shown[self.server] = hand
 
     @property
     def core(self):

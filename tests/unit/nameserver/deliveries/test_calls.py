@@ -11,7 +11,7 @@ from delivery.log import CUT_AT_LEAST
 from delivery.model import Message, Quality, target_set
 from delivery.wire import Parcel, encode
 from namegraph import DeleteGroup, NodeId, Reason, refuse
-from nameserver.deliveries import log_tail, send_calls, subscribe_calls
+from nameserver.deliveries import endpoints, log_tail, send_calls, subscribe_calls
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
 from shadowtree.v1.peer_pb2 import MaySendRequest
@@ -642,3 +642,75 @@ async def test_what_comes_too_fast_is_refused_and_a_sender_waits_and_goes_on(her
     assert (await here.send(STAFF, b"", as_=CY, request_id="mine")).state == "accepted"
     rates.per_second = 0.1
     assert (await here.send(STAFF, b"", request_id="mine")).state == "accepted"
+
+
+async def listening(here, name):
+    while not any(one.is_listening for one in await mailbox_of(here, name)):
+        await asyncio.sleep(0)
+
+
+async def mailbox_of(client, name):
+    return [
+        one async for mailbox in client.mailboxes(name.partition("@")[2]) if mailbox.process == name for one in mailbox
+    ]
+
+
+async def test_a_datagram_is_handed_to_all_who_listen_now_and_has_no_position(here, there, scene):
+    ears = [(here, ANN, ""), (here, ANN, "desk"), (there, BOB, "")]
+    streams = [client.listen(name, subscription=subscription) for client, name, subscription in ears]
+    asking = [asyncio.ensure_future(anext(stream)) for stream in streams]
+    for client, name, _ in ears:
+        await listening(client, name)
+    while sum(one.is_listening for one in await mailbox_of(here, ANN)) < 2:
+        await asyncio.sleep(0)
+    sent = await there.send(STAFF, b"tick", quality="datagram", headers={"kind": "clock"})
+    assert (sent.state, sent.servers, sent.unreachable) == ("accepted", 1, ())
+    found = await asyncio.gather(*asking)
+    for message in found:
+        assert (message.payload, message.quality, message.position, message.id) == (b"tick", "datagram", "", sent.id)
+        assert (message.group, message.headers, message.late, message.gap) == (STAFF, {"kind": "clock"}, False, 0)
+        await message.acknowledge()
+    await there.send(STAFF, b"kept", wait="settled")
+    assert [(await anext(stream)).payload for stream in streams] == [b"kept"] * 3
+    for stream in streams:
+        await stream.close()
+    # Who comes later gets what was kept alone.
+    assert await payloads(here, ANN, 1) == [b"kept"]
+    assert scene[1].machine.datagrams.handed == 2 and scene[2].machine.datagrams.handed == 1
+
+
+async def test_a_datagram_to_a_server_out_of_reach_says_so_and_is_lost(here, scene):
+    servers = scene[0]
+    servers.held.add(("a.x", "b.x"))
+    sent = await here.send(STAFF, b"tick", quality="datagram")
+    assert (sent.servers, sent.unreachable) == (0, ("b.x",))
+
+
+async def test_an_endpoint_that_takes_no_datagrams_loses_those_beyond_a_few_and_nothing_else(here, scene, monkeypatch):
+    place = scene[1]
+    monkeypatch.setattr(endpoints, "DATAGRAMS_HELD_LIMIT", 3)
+    begin = wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=ANN))
+    credit = asyncio.Event()
+
+    async def requests():
+        yield begin
+        await credit.wait()
+        yield wire.SubscribeRequest(credit_messages=100, credit_bytes=1_000_000)
+        await asyncio.Event().wait()
+
+    async with grpc.aio.insecure_channel(place.address) as channel:
+        stream = DeliveryServiceStub(channel).Subscribe(requests())
+        await stream.read()
+        # One that is handed to nobody, since its deadline is over by then.
+        await here.send(STAFF, b"late", quality="datagram", deadline=0.001)
+        for payload in numbers(4):
+            await here.send(STAFF, payload, quality="datagram")
+        await here.send(STAFF, b"kept", wait="settled")
+        await asyncio.sleep(0.01)
+        assert (place.machine.datagrams.handed, place.machine.datagrams.dropped) == (3, 2)
+        credit.set()
+        got = []
+        while len(got) < 3:
+            got += [(message.payload, message.quality) for message in (await stream.read()).messages]
+        kept = (b"kept", wire.QUALITY_FIFO)
+        assert sorted(got) == sorted([*((payload, wire.QUALITY_DATAGRAM) for payload in numbers(2)), kept])

@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from delivery.datagrams import PeerDatagram
+from delivery.events import DatagramSent, OpenMailbox, Send
+from delivery.model import Message, Quality, target_set
+from delivery.server import Server as BothHalves
+from delivery.wire import Datagram, encode
 from namegraph.core import ServerCore
 from namegraph.events import CutCommand, ImportCommand, UpdateCommand
 from namegraph.model.operations import CreateGroup, JoinArc
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.run_loop import RunLoop
+from resolver.reach import GraphReach
 from storage.errors import DatabaseLostError
 from tests.unit.nameserver.gated_store import GatedStore
 
@@ -19,9 +25,9 @@ from tests.unit.nameserver.gated_store import GatedStore
 class Server:
     """A real core behind a run loop, over a store that a test can hold."""
 
-    def __init__(self):
+    def __init__(self, core=None):
         self.store = GatedStore()
-        self.core = ServerCore(server="one", subnets=["b.c"])
+        self.core = core or ServerCore(server="one", subnets=["b.c"])
         self.states = []
         self.time = 100.0
         self.worker = ThreadPoolExecutor(max_workers=1)
@@ -351,3 +357,95 @@ async def test_updates_are_refused_while_too_many_rows_wait_to_be_written(server
     server.store.open()
     await asyncio.gather(first, second)
     await server.begin(CreateGroup("x@b.c"))
+
+
+@pytest.fixture
+async def both_halves(monkeypatch):
+    """A server that delivers, with ann in a group; what its datagrams become."""
+    server = Server(BothHalves(server="one", subnets=["b.c"]))
+    server.core.begin_delivery(GraphReach, start=7)
+    server.desk = Shown()
+    server.run_loop.desk = server.desk
+    await server.begin(CreateGroup("staff@b.c"))
+    await server.begin(JoinArc("staff@b.c", "ann@b.c"))
+    server.run_loop.take(OpenMailbox(server.run_loop.new_ticket(), "ann@b.c"))
+    await server.run_loop.until_all_durable()
+    yield server
+    server.store.make_room()
+    server.store.open()
+    server.flushing.cancel()
+    server.worker.shutdown()
+
+
+class Shown:
+    def __init__(self):
+        self.answers, self.payloads = [], []
+
+    def has_open(self):
+        return False
+
+    def answer(self, answers):
+        self.answers += answers
+
+    def show(self, shown):
+        self.payloads.append(shown.datagram.message.payload)
+
+    def fail(self, why):
+        pass
+
+    def logged_through(self, through):
+        pass
+
+
+def tick(server, payload=b"tick"):
+    ticket = server.run_loop.new_ticket()
+    server.run_loop.take(Send(ticket, target_set(["staff@b.c"]), Message(payload), Quality.DATAGRAM))
+
+
+async def test_a_datagram_leaves_at_once_though_the_disk_is_slow(both_halves):
+    server = both_halves
+    server.store.hold()
+    server.run_loop.take(OpenMailbox(server.run_loop.new_ticket(), "bob@b.c"))
+    tick(server)
+    assert server.desk.payloads == [b"tick"]
+    assert [type(answer) for answer in server.desk.answers[-1:]] == [DatagramSent]
+
+
+async def test_a_datagram_that_rests_on_a_membership_waits_until_that_is_durable(both_halves, monkeypatch):
+    server = both_halves
+    monkeypatch.setattr(run_loop_module, "UNKEPT_HELD_LIMIT", 2)
+    server.store.hold()
+    update = server.begin(JoinArc("staff@b.c", "bob@b.c"))
+    await settle()
+    answered = len(server.desk.answers)
+    tick(server)
+    tick(server, b"tock")
+    assert server.desk.payloads == [] and len(server.desk.answers) == answered
+    # There is room for two of what is held, and who waits for an answer gets one.
+    server.store.open()
+    await update
+    await server.until(lambda: len(server.desk.answers) == answered + 2)
+    assert (server.desk.payloads, server.run_loop.datagrams.dropped) == ([b"tick"], 1)
+
+
+async def test_what_comes_while_the_database_fails_is_dropped_and_counted(both_halves):
+    server = both_halves
+    start = server.core.delivery.datagrams.start
+    told = encode(Datagram(1, start, target_set(["staff@b.c"]), Message(b"from there")))
+    server.run_loop.take_datagram("two", told)
+    server.store.fill_the_disk()
+    update = server.begin(CreateGroup("more@b.c"))
+    await server.until(lambda: server.run_loop.storage_failure is not None)
+    server.run_loop.take_datagram("two", told)
+    assert server.run_loop.datagrams.dropped == 1
+    server.store.make_room()
+    with pytest.raises(RefusedError):
+        await update
+
+
+async def test_copies_for_servers_to_which_there_is_no_way_are_counted(server):
+    server.run_loop._let_out([PeerDatagram("two", b"one"), PeerDatagram("two", b"two")])
+    assert (server.run_loop.datagrams.sent, server.run_loop.datagrams.dropped) == (0, 2)
+    server.run_loop.send_datagram = lambda _receiver, encoded: encoded == b"one"
+    server.run_loop._let_out([PeerDatagram("two", b"one"), PeerDatagram("two", b"two")])
+    assert (server.run_loop.datagrams.sent, server.run_loop.datagrams.dropped) == (1, 3)

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from namegraph import PROTOCOL_VERSION, Lane
 from nameserver.session import frames
 from nameserver.session.frames import (
+    DATAGRAMS_LIMIT,
     TEXT_LIMIT,
     Acquaintances,
+    Datagrams,
     Frame,
     Goodbye,
     GoodbyeReason,
@@ -37,6 +39,7 @@ FRAMES = [
     Letters(3, 17, (b"one", b"", b"three"), 5, 6, Lane.POST),
     LetterPart(3, 17, b"part", True, 5, 6),
     LetterPart(3, 17, b"part", True, 5, 6, Lane.POST),
+    Datagrams(3, (b"one", b"")),
     Receipt(3, 5),
     Receipt(3, 5, 6),
     Relay(3, "a.x", "b.x", 2**64 - 1, True, is_first=True, taken=7, payload=b"inner", end=""),
@@ -77,6 +80,11 @@ def test_any_bytes_are_a_frame_or_malformed(data):
 def test_a_hello_that_names_nobody_is_malformed(hello):
     wire = peer_pb2.PeerFrame(hello=peer_pb2.PeerFrame.Hello(protocol_version=PROTOCOL_VERSION, **hello))
     assert isinstance(decode(wire.SerializeToString()), Malformed)
+
+
+@pytest.mark.parametrize("count", [0, DATAGRAMS_LIMIT + 1])
+def test_no_datagrams_and_too_many_are_malformed(count):
+    assert isinstance(decode(encode(Datagrams(3, (b"",) * count))), Malformed)
 
 
 @pytest.mark.parametrize("known", [{"server": ""}, {"server": "b.x", "subnets": ["no subnet"]}])
