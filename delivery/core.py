@@ -18,7 +18,7 @@ from pyroaring import BitMap
 
 from delivery.audiences import Audiences
 from delivery.datagrams import Datagrams, Shown, Unkept, require_datagram
-from delivery.dead_letters import DeadLetters
+from delivery.dead_letters import DeadLetters, LossReason
 from delivery.events import (
     Accepted,
     Acknowledge,
@@ -45,6 +45,7 @@ from delivery.events import (
     Subscribe,
     Subscribed,
 )
+from delivery.giving_up import GivingUp
 from delivery.log import Log
 from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
 from delivery.model import (
@@ -61,6 +62,7 @@ from delivery.policy import Policies
 from delivery.post import Post
 from delivery.rates import Rates
 from delivery.reach import Reach
+from delivery.running_time import RunningTime
 from delivery.senders import Senders
 from delivery.servers_below import onward
 from delivery.wire import (
@@ -72,6 +74,8 @@ from delivery.wire import (
     Onward,
     Over,
     Parcel,
+    Probe,
+    Probed,
     decode,
     decode_datagram,
     decode_stored,
@@ -95,6 +99,7 @@ from namegraph import (
     RemovePeer,
     Restored,
     ServerId,
+    Tick,
     packed,
     refuse,
 )
@@ -150,8 +155,10 @@ class DeliveryCore:
         self.dead_letters = DeadLetters(durable)
         self.policies = Policies(durable)
         self.rates = Rates()
-        """Asked by the shell, before a step: steps have no clock."""
+        """Asked by the shell, before a step."""
         self.datagrams = Datagrams(server)
+        self.running = RunningTime(durable)
+        self.giving_up = GivingUp(self.origin, self.post, self.dead_letters)
         self.reach: Reach | None = None
         """Set before the first step."""
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
@@ -166,6 +173,8 @@ class DeliveryCore:
         )
         """Parcels that are to be posted once more, as soon as the view is healed."""
         self._started_at = self.log.last
+        self._has_started = False
+        """Whether a step has looked for what was removed before this server started."""
         self._letters: list[PeerLetter] = []
         self._answers: list[Answer] = []
         self._shown: list[Shown] = []
@@ -183,16 +192,18 @@ class DeliveryCore:
         """Take a parcel from the log as it was stored."""
         self.origin.keep(record.position, record.encoded)
 
-    def step(self, event: Event | DeliveryEvent, records: Records) -> tuple[list[PeerLetter], list[Answer]]:
+    def step(self, event: Event | DeliveryEvent, records: Records, now: float) -> tuple[list[PeerLetter], list[Answer]]:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
+        self.running.step(now)
         self._take(event)
         self._take_waiting()
         self.policies.forget_deleted(records, self._reach.is_group)
         if self._rounds and self._reach.is_steady():
             for position in list(self._rounds):
                 self._go_on(position)
-        if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived):
+        if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived | RemovePeer | Tick):
             # An update that is refused leaves no trace of this kind either.
+            self._give_up()
             self._cut()
         self.origin.release()
         new, cut = self.log.take_rows()
@@ -214,6 +225,11 @@ class DeliveryCore:
         """Whether messages wait for `CloseParcels`."""
         return self.origin.has_open
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the last step left something for a `Tick`."""
+        return self.giving_up.has_more or self._overrun_by() is not None
+
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
             case Send() | OpenMailbox() | CloseMailbox() | Subscribe() | SetPolicy():
@@ -233,7 +249,7 @@ class DeliveryCore:
             case PeerRestored(peer):
                 self._begin_again(peer)
             case RemovePeer():
-                self._give_up_removed()
+                self._look_for_removed()
             case Restored(incarnation):
                 self.origin.incarnation = incarnation
                 for peer in sorted({*self.origin.posted_to(), *self.dead_letters.replayed_to()}):
@@ -384,17 +400,24 @@ class DeliveryCore:
                 continue
             encoded = encode(parcel)
             # It is in the log, though nobody here gets it, as long as it must be kept for others.
-            position = self._append(audience, encoded)
+            position = self._append(audience, encoded, len(parcel.messages))
             origin.keep(position, encoded)
             number = self.audiences.number_of(audience)
             self._letters += origin.begin(
-                parcel, together, servers, reach, position=position, audience=number, mailboxes=len(audience)
+                parcel,
+                together,
+                servers,
+                reach,
+                position=position,
+                audience=number,
+                mailboxes=len(audience),
+                at=self.running.seconds,
             )
             self._go_on(position)
 
-    def _append(self, audience: BitMap, encoded: bytes) -> int:
+    def _append(self, audience: BitMap, encoded: bytes, messages: int) -> int:
         number = self.audiences.number_of(audience)
-        position = self.log.append(number, encoded)
+        position = self.log.append(number, encoded, messages=messages, at=self.running.seconds)
         self.audiences.used(number, at=position)
         return position
 
@@ -424,7 +447,7 @@ class DeliveryCore:
         """Log a parcel for those who are below its targets now and have not got it; returns all who have then."""
         more = self.audience(parcel.targets) - before
         if more:
-            self._append(more, encode(parcel))
+            self._append(more, encode(parcel), len(parcel.messages))
         return before | more
 
     # -- what other servers post
@@ -465,6 +488,11 @@ class DeliveryCore:
                 self._log_parcel(sender, message, encoded)
             case Confirm():
                 self._confirmed(sender, message)
+            case Probe(asked):
+                self._letters.append(self.post.send_inline(sender, encode(Probed(asked))))
+            case Probed(answered):
+                for parcel in self.dead_letters.probed(sender, answered):
+                    self._letters.append(self.post.send_inline(sender, encode(parcel)))
             case Over(sequence, incarnation, first_serial):
                 self._remembered.pop((sender, sequence, incarnation, first_serial), None)
         return True
@@ -499,7 +527,7 @@ class DeliveryCore:
             # Posted again after the lane began anew.
             return audience
         if audience:
-            self._append(audience, encoded)
+            self._append(audience, encoded, len(parcel.messages))
             if not is_behind:
                 self._heard[key[:2]] = _HeardRow(parcel.incarnation, parcel.first_serial)
         if self._reach.is_parted():
@@ -530,35 +558,38 @@ class DeliveryCore:
         self.dead_letters.begin_again(peer)
         self._letters += self.origin.begin_again(peer)
 
-    def _give_up_removed(self) -> None:
+    def _look_for_removed(self) -> None:
         """Servers that are not known any more are gone for good: nothing waits for them, and nothing of theirs waits.
 
         What was logged last of each of their sequences stays, for nothing may come twice if they are back after all.
         """
         reach = self._reach
-        for server in sorted({*self.origin.posted_to(), *self.post.receivers()}):
-            if not reach.is_known(server):
-                self.dead_letters.begin_again(server)
-                for position in self.origin.removed(server):
-                    undelivered = self.origin.give_up(position, server)
-                    if undelivered is not None:
-                        self.dead_letters.add(position, undelivered, server)
-                    self._go_on(position)
+        self.giving_up.look(reach)
         for server in [server for server in self._waiting if not reach.is_known(server)]:
             # They keep what was not handled here.
             del self._waiting[server]
         for key in [key for key in self._remembered if not reach.is_known(key[0])]:
             del self._remembered[key]
 
+    def _give_up(self) -> None:
+        if not self._has_started:
+            self._has_started = True
+            self.giving_up.look(self._reach)
+        for position in self.giving_up.advance(self.running.seconds, self._reach):
+            self._rounds.pop(position, None)
+            self._go_on(position)
+
     def _replay(self, event: ReplayDeadLetters) -> None:
         def may_post(server: ServerId, position: int) -> bool:
             return self._reach.is_known(server) and not self.origin.is_posted(position, server)
 
-        posts, left = self.dead_letters.replay(event.numbers, may_post)
-        for parcel, servers in posts:
-            encoded = encode(parcel)
-            self._letters += [self.post.send_inline(server, encoded) for server in servers]
-        self._answers.append(DeadLettersReplayed(event.ticket, len(posts), left))
+        def probe(server: ServerId) -> int:
+            number = self.post.sent_through(server) + 1
+            self._letters.append(self.post.send_inline(server, encode(Probe(number))))
+            return number
+
+        replayed, left = self.dead_letters.replay(event.numbers, may_post, probe)
+        self._answers.append(DeadLettersReplayed(event.ticket, replayed, left))
 
     # -- mailboxes
 
@@ -616,12 +647,26 @@ class DeliveryCore:
             default=self.log.last + 1,
         )
         self.log.cut_through(needed_from - 1)
-        overrun = self.log.overrun_through()
-        if overrun is not None:
-            self.log.cut_through(overrun if posted_from is None else min(overrun, posted_from - 1), at_least=1)
+        reason, through = self._overrun_by(), self.log.oldest_through
+        if reason is not None and through is not None:
+            for number, found in self.log.oldest_for().items():
+                behind = self.mailboxes.behind(self.audiences.bitmap(number), found.last)
+                self.dead_letters.lost(reason, found.messages * behind)
+            self.log.cut_through(through, at_least=1)
+        if self.log.last > self.log.cut:
+            self.running.write()
         if self.log.cut != before:
             needed = {*self._remembered.values(), *self.origin.audiences()}
             self.audiences.forget_unused(cut=self.log.cut, started_at=self._started_at, needed=needed)
+
+    def _overrun_by(self) -> LossReason | None:
+        """Why the oldest segment of the log is to go, whoever has not read it; None: it is not."""
+        through, posted_from = self.log.oldest_through, self.origin.oldest_needed()
+        if through is None or (posted_from is not None and posted_from <= through):
+            return None
+        if self.log.is_too_large:
+            return LossReason.OVERRUN
+        return LossReason.KEPT_TOO_LONG if self.log.is_too_old(self.running.seconds) else None
 
     @property
     def _reach(self) -> Reach:

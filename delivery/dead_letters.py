@@ -1,22 +1,31 @@
-"""What could not be delivered: parcels of this origin that a server had not got when it was removed for good.
+"""What could not be delivered: parcels of this origin that were given up before a server had confirmed them.
 
-    removed, not confirmed --> dead letter --replay, once that server is known again--> under way --Confirm--> none
-                                  |   ^                                                    |
-                                  |   '---------- the server is removed again, <-----------'
-                                  v               or the lanes to it begin anew
-                                drop: none
+    removed for good, --> dead letter --replay, once it is known--> asked --Probed--> under way --Confirm--> none
+    or kept too long         |   ^                                    |                  |
+                             |   '-- the server is removed again, <---+------------------'
+                             v       or the lanes to it begin anew
+                           drop: none
+
+The server may have had it and not been heard, and then it would log it twice. So it is asked first (`Probe`): its
+answer comes behind all that it has confirmed.
 
 A dead letter is one parcel. Its number is the parcel's position in the log here, so no number comes twice. Replayed, it
 goes to the servers that lack it alone, with the ids its messages had, and is late there. One that is back after all may
 have had a parcel and not been heard: its confirmation comes then, and ends the dead letter, too.
 
-Source: delivery.md section 9.
+What is lost for good is counted: what there was no room for here, and what went from the log before a mailbox had read
+it. Its text is nowhere any more.
+
+Source: delivery.md sections 9 and 11.
 """
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -30,6 +39,38 @@ DEAD_LETTERS_BYTES_LIMIT = 256 * 1024 * 1024
 REPLAY_BYTES_LIMIT = 16 * 1024 * 1024
 """Of dead letters that are under way at once."""
 
+
+class DeadReason(StrEnum):
+    """Why a parcel was given up."""
+
+    SERVER_REMOVED = "server removed"
+    EXPIRED = "expired"
+    """It had waited for a server as long as parcels are kept."""
+
+
+class LossReason(StrEnum):
+    """Why messages are lost for good."""
+
+    NO_ROOM = "no room"
+    """For the dead letters that they were in."""
+    OVERRUN = "overrun"
+    """The log had grown to its limit, and a mailbox had not read them."""
+    KEPT_TOO_LONG = "kept too long"
+    """In the log, and a mailbox had not read them."""
+
+
+class Undelivered(NamedTuple):
+    """How many messages were not delivered for one reason."""
+
+    reason: DeadReason | LossReason
+    messages: int
+    """Those that are lost from the log count once for each mailbox."""
+    dead_letters: int
+    """In which they are kept; 0: they are lost."""
+
+
+_LEFT, _POSTED = 0, -1
+
 _ParcelKey = tuple[int, int, int]
 """The number of a sequence, the incarnation, and the first serial."""
 
@@ -38,8 +79,10 @@ class _Row(Struct, array_like=True):
     """One parcel, and who lacks it."""
 
     encoded: bytes
-    lacking: dict[ServerId, bool]
-    """Whether it is under way to them again."""
+    lacking: dict[ServerId, int]
+    """Whether it is under way to them again: `_LEFT`, `_POSTED`, or the number of the probe that is to be answered."""
+    reason: DeadReason
+    """Why the first of them lacks it."""
 
 
 class DeadLetter(NamedTuple):
@@ -58,6 +101,8 @@ class DeadLetter(NamedTuple):
     """Of these, the ones to which it is under way; sorted."""
     sent_at_ms: int
     """When the first of its messages was accepted, as in `Message`."""
+    reason: DeadReason
+    """Why the first of `servers` did not get it."""
 
 
 class DeadLetters:
@@ -65,18 +110,23 @@ class DeadLetters:
 
     def __init__(self, durable: DurableState) -> None:
         self._rows = DurableMap(durable, "dead letter", NUMBERS, packed(_Row))
-        self._lost = DurableMap(durable, "dead letters lost", TEXTS, packed(int))
-        """One value, without a key: of how many messages the dead letters had to go."""
+        self._lost = DurableMap(durable, "messages lost", TEXTS, packed(int))
+        """How many, by reason."""
+        self._counts: Counter[tuple[DeadReason, bool]] = Counter()
+        """Dead letters by reason; with True, the messages in them."""
         self._told: dict[int, DeadLetter] = {}
         """What of each does not change."""
         self._numbers: dict[_ParcelKey, int] = {}
+        self._by_age: list[int] = []
+        """A heap of numbers, those that are gone among them until they are the first."""
         self.size = 0
         self.limit_bytes = DEAD_LETTERS_BYTES_LIMIT
         self.replay_limit_bytes = REPLAY_BYTES_LIMIT
         for number, row in self._rows.items():
-            self._learn(number, row.encoded)
+            self._learn(number, row)
 
-    def _learn(self, number: int, encoded: bytes) -> None:
+    def _learn(self, number: int, row: _Row) -> None:
+        encoded = row.encoded
         parcel = decode_stored(encoded)
         self._numbers[parcel.sequence, parcel.incarnation, parcel.first_serial] = number
         self._told[number] = DeadLetter(
@@ -88,28 +138,56 @@ class DeadLetters:
             (),
             (),
             parcel.messages[0].sent_at_ms,
+            row.reason,
         )
         self.size += len(encoded)
+        heapq.heappush(self._by_age, number)
+        self._count(number, 1)
+
+    def _count(self, number: int, by: int) -> None:
+        told = self._told[number]
+        self._counts[told.reason, False] += by
+        self._counts[told.reason, True] += by * told.messages
 
     @property
     def messages_lost(self) -> int:
         """How many messages were in dead letters that had to go, since there was no room for them."""
-        return self._lost.get("", 0)
+        return self._lost.get(LossReason.NO_ROOM, 0)
 
-    def add(self, position: int, encoded: bytes, server: ServerId) -> None:
-        """A server that was removed has not got a parcel."""
+    def lost(self, reason: LossReason, messages: int) -> None:
+        """Messages are lost for good."""
+        if messages:
+            self._lost[reason] = self._lost.get(reason, 0) + messages
+
+    def undelivered(self) -> list[Undelivered]:
+        """How many messages were not delivered, by reason: what is kept, then what is lost. Reasons of none are there.
+
+        May be asked while a step is carried out in another thread.
+        """
+        counts, lost = self._counts, self._lost
+        kept = [Undelivered(reason, counts[reason, True], counts[reason, False]) for reason in DeadReason]
+        return kept + [Undelivered(reason, lost.get(reason, 0), 0) for reason in LossReason]
+
+    def add(self, position: int, encoded: bytes, server: ServerId, reason: DeadReason) -> None:
+        """A parcel was given up for a server."""
         if position not in self._rows:
-            self._rows[position] = _Row(encoded, {})
-            self._learn(position, encoded)
-        self._rows[position].lacking[server] = False
+            self._rows[position] = _Row(encoded, {}, reason)
+            self._learn(position, self._rows[position])
+        self._rows[position].lacking[server] = _LEFT
         self._rows.touch(position)
         while self.size > self.limit_bytes:
-            oldest = min(self._rows)
-            self._lost[""] = self.messages_lost + self._told[oldest].messages
+            oldest = self._oldest()
+            self.lost(LossReason.NO_ROOM, self._told[oldest].messages)
             self._forget(oldest)
+
+    def _oldest(self) -> int:
+        while self._by_age[0] not in self._rows:
+            heapq.heappop(self._by_age)
+        return self._by_age[0]
 
     def _forget(self, number: int) -> None:
         row = self._rows.pop(number)
+        self._count(number, -1)
         del self._told[number]
         parcel = decode_stored(row.encoded)
         del self._numbers[parcel.sequence, parcel.incarnation, parcel.first_serial]
@@ -127,29 +205,44 @@ class DeadLetters:
         return True
 
     def replay(
-        self, numbers: Iterable[int] | None, may_post: Callable[[ServerId, int], bool]
-    ) -> tuple[list[tuple[Parcel, list[ServerId]]], int]:
-        """What is to be posted anew, each with to whom, and how many of the dead letters are left as they are.
+        self, numbers: Iterable[int] | None, may_post: Callable[[ServerId, int], bool], probe: Callable[[ServerId], int]
+    ) -> tuple[int, int]:
+        """Begin to send dead letters again; returns how many, and how many are left as they are.
 
         `numbers`: None, all of them; one that is not there is none. `may_post`: whether a number may go to a server.
-        One that is under way is neither posted again nor left.
+        `probe`: asks a server, and returns the number that its answer has. One that is under way is neither sent again
+        nor left.
         """
-        posts: list[tuple[Parcel, list[ServerId]]] = []
-        left = 0
+        replayed = left = 0
+        probes: dict[ServerId, int] = {}
         under_way = sum(len(row.encoded) for row in self._rows.values() if any(row.lacking.values()))
         for number in self._chosen(numbers):
             row = self._rows[number]
-            waiting = [server for server, is_under_way in row.lacking.items() if not is_under_way]
+            waiting = [server for server, state in row.lacking.items() if state == _LEFT]
             ready = [server for server in waiting if may_post(server, number)]
             if ready and (not under_way or under_way + len(row.encoded) <= self.replay_limit_bytes):
                 under_way += len(row.encoded)
-                stored = decode_stored(row.encoded)
-                posts.append((structs.replace(stored, round=stored.round + 1, is_replayed=True), ready))
-                row.lacking |= dict.fromkeys(ready, True)
+                replayed += 1
+                for server in ready:
+                    if server not in probes:
+                        probes[server] = probe(server)
+                    row.lacking[server] = probes[server]
                 self._rows.touch(number)
                 waiting = [server for server in waiting if server not in ready]
             left += bool(waiting)
-        return posts, left
+        return replayed, left
+
+    def probed(self, server: ServerId, probe: int) -> list[Parcel]:
+        """A server has answered: what it lacks and was to be sent again before that, to be posted now."""
+        parcels = []
+        for number in sorted(self._rows):
+            row = self._rows[number]
+            if 0 < row.lacking.get(server, _LEFT) <= probe:
+                row.lacking[server] = _POSTED
+                self._rows.touch(number)
+                stored = decode_stored(row.encoded)
+                parcels.append(structs.replace(stored, round=stored.round + 1, is_replayed=True))
+        return parcels
 
     def drop(self, numbers: Iterable[int] | None) -> int:
         """Forget dead letters, all of them where no numbers are given; returns how many there were of these."""
@@ -165,12 +258,12 @@ class DeadLetters:
         """What was under way to a server will not come: its lane begins anew, or it is removed again."""
         for number, row in self._rows.items():
             if row.lacking.get(server):
-                row.lacking[server] = False
+                row.lacking[server] = _LEFT
                 self._rows.touch(number)
 
     def replayed_to(self) -> set[ServerId]:
         """The servers to which any are under way."""
-        return {server for row in self._rows.values() for server, is_under_way in row.lacking.items() if is_under_way}
+        return {server for row in self._rows.values() for server, state in row.lacking.items() if state != _LEFT}
 
     def lacking(self, message_id: str) -> tuple[ServerId, ...]:
         """The servers that lack a message of this origin; sorted."""
@@ -193,7 +286,7 @@ class DeadLetters:
             if row is not None and told is not None:
                 lacking = sorted(dict(row.lacking).items())
                 servers = tuple(server for server, _ in lacking)
-                replayed_to = tuple(server for server, is_under_way in lacking if is_under_way)
+                replayed_to = tuple(server for server, state in lacking if state != _LEFT)
                 found.append(told._replace(servers=servers, replayed_to=replayed_to))
         return found
 

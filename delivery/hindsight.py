@@ -11,7 +11,7 @@ Things are compared by their *place*, which is their number in the history. Hind
     a mailbox was closed
         Its subscriptions ended. One that is opened later is another mailbox, with other subscriptions.
     a message expired or became a dead letter
-        It is owed to nobody any more.
+        It is owed to nobody any more. Replayed, a dead letter comes to who is below its targets then.
     an endpoint asked to go on further on
         It skipped what lies between, as if it were told a gap.
     a process has mailboxes at several servers, for it is foreign
@@ -228,10 +228,14 @@ class Hindsight:
         return place < span.until or span.until == self.length
 
     def is_reached(self, reading: Reading, sent: Sent) -> bool:
-        """Whether its mailbox was open and the process below the targets in some state until a message settled."""
+        """Whether its mailbox was open and the process below the targets in some state until a message settled.
+
+        A dead letter may be replayed at any time.
+        """
         since = max(sent.place, reading.opened)
         reached = Reached(sent.accepted.targets, is_certain=False)
-        return bool(self.spans(reading.mailbox, reached, since, self.settled(sent)))
+        until = self.length if sent.is_dead else self.settled(sent)
+        return bool(self.spans(reading.mailbox, reached, since, until))
 
     def is_reached_between(self, mailbox: Mailbox, targets: TargetSet, since: int, until: int) -> bool:
         """Whether it was open and its process below some targets in some state between two places."""

@@ -3,21 +3,31 @@
     append --> position n --> durable --> read by subscriptions, in the order of positions --> cut
 
 An entry is one row, whatever the number of its members. What is in the log is read from the database; here is only how
-far it goes. It is cut where nobody needs it any more: behind all cursors, and before the oldest parcel of this server
-that is not settled. Where it grows beyond its limit, its oldest part goes, and whoever had not read that is told a gap.
+far it goes, and of each *segment* of it, when it began and what it is for. It is cut where nobody needs it any more:
+behind all cursors, and before the oldest parcel of this server that is not settled. Where it grows beyond its limit, or
+is kept for too long, its oldest segment goes, and whoever had not read that is told a gap.
 
 Source: delivery.md sections 3, 9, 11.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+
 from delivery.model import Position
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, LogRecord, packed
 
 LOG_BYTES_LIMIT = 4 * 1024 * 1024 * 1024
 
+LOG_SECONDS_LIMIT = 7 * 24 * 3600.0
+"""Of running time."""
+
 SEGMENT_ENTRIES = 1_000
-"""The sizes of so many entries are remembered together."""
+SEGMENT_SECONDS = 600.0
+"""Entries of one segment come within so much running time."""
 
 CUT_AT_MOST = 10_000
 """The next step goes on: what is deleted at once holds up whatever else is to be written."""
@@ -27,27 +37,60 @@ CUT_AT_LEAST_BYTES = 1024 * 1024
 """Entries that are cut together, or bytes of them: each cut is a row, and a deletion."""
 
 
+class ForAudience(NamedTuple):
+    """What a segment has for one audience."""
+
+    messages: int
+    last: Position
+    """The last of these."""
+
+
+class _Segment(Struct, array_like=True):
+    """Entries that follow one another, up to the next segment."""
+
+    began_at: float
+    """In running time."""
+    size: int
+    """Bytes of parcels."""
+    audiences: dict[str, ForAudience]
+    """By number, as a text; nobody's is not among them."""
+
+
 class Log:
     """How far the log goes, and what this step appends to it."""
 
     def __init__(self, durable: DurableState) -> None:
         self._ends = DurableMap(durable, "log ends", TEXTS, packed(tuple[int, int]))
         """One value, without a key: the last position that was given, and the last one that was cut."""
-        self._bytes = DurableMap(durable, "log segments", NUMBERS, packed(int))
-        """How large each segment is."""
+        self._segments = DurableMap(durable, "log segments", NUMBERS, packed(_Segment))
+        """By their first positions, in order."""
         self.last, self.cut = self._ends.get("", (0, 0))
-        self._segments_size = sum(self._bytes.values())
+        self._segments_size = sum(segment.size for segment in self._segments.values())
+        self._newest = max(self._segments, default=0)
         self.limit_bytes = LOG_BYTES_LIMIT
+        self.limit_seconds = LOG_SECONDS_LIMIT
         self.cut_at_least = CUT_AT_LEAST
         self._new: list[LogRecord] = []
         self._cut_now = False
 
-    def append(self, audience: int, encoded: bytes) -> int:
-        """Give a parcel the next position."""
+    def append(self, audience: int, encoded: bytes, *, messages: int, at: float) -> int:
+        """Give a parcel the next position; `at`: the running time."""
         self.last += 1
         self._new.append(LogRecord(self.last, audience, encoded))
-        segment = self.last // SEGMENT_ENTRIES
-        self._bytes[segment] = self._bytes.get(segment, 0) + len(encoded)
+        newest = self._segments.get(self._newest)
+        if (
+            newest is None
+            or self.last - self._newest >= SEGMENT_ENTRIES
+            or at - newest.began_at >= min(SEGMENT_SECONDS, self.limit_seconds)
+        ):
+            self._newest = self.last
+            newest = self._segments[self._newest] = _Segment(at, 0, {})
+        newest.size += len(encoded)
+        if audience:
+            before = newest.audiences.get(str(audience))
+            so_far = 0 if before is None else before.messages
+            newest.audiences[str(audience)] = ForAudience(so_far + messages, Position(self.last, messages - 1))
+        self._segments.touch(self._newest)
         self._segments_size += len(encoded)
         self._ends[""] = (self.last, self.cut)
         return self.last
@@ -59,38 +102,64 @@ class Log:
         if position <= self.cut or (position - self.cut < at_least and not self._is_much(position)):
             return
         self.cut = position
-        for segment in [segment for segment in self._bytes if (segment + 1) * SEGMENT_ENTRIES <= position + 1]:
-            self._segments_size -= self._bytes.pop(segment)
+        for first in [first for first, last in self._through(position) if last <= position]:
+            self._segments_size -= self._segments.pop(first).size
         self._ends[""] = (self.last, self.cut)
         self._cut_now = True
 
     @property
     def size(self) -> int:
         """Bytes of parcels in it; of a segment of which a part was cut, the share of its entries that are left."""
-        segment = self.cut // SEGMENT_ENTRIES
-        first, last = self._range_of(segment)
-        if last < first:
-            return self._segments_size
-        return self._segments_size - self._bytes.get(segment, 0) * (self.cut - first + 1) // (last - first + 1)
+        for first, last in self._through(self.last):
+            return self._segments_size - self._share(first, last, max(0, self.cut - first + 1))
+        return 0
 
     def _is_much(self, position: int) -> bool:
         """Whether there is much at a position and before, about: as if all entries of a segment had one size."""
         found = 0
-        for segment in range((self.cut + 1) // SEGMENT_ENTRIES, position // SEGMENT_ENTRIES + 1):
-            first, last = self._range_of(segment)
-            part = min(position, last) - max(self.cut + 1, first) + 1
-            found += self._bytes.get(segment, 0) * part // (last - first + 1)
-        return found >= CUT_AT_LEAST_BYTES
+        for first, last in self._through(position):
+            found += self._share(first, last, min(position, last) - max(self.cut + 1, first) + 1)
+            if found >= CUT_AT_LEAST_BYTES:
+                return True
+        return False
 
-    def _range_of(self, segment: int) -> tuple[int, int]:
-        """The first and the last position of a segment that were given."""
-        return max(1, segment * SEGMENT_ENTRIES), min(self.last, (segment + 1) * SEGMENT_ENTRIES - 1)
+    def _share(self, first: int, last: int, entries: int) -> int:
+        """Bytes of so many entries of a segment, about."""
+        return self._segments[first].size * entries // (last - first + 1)
 
-    def overrun_through(self) -> int | None:
-        """Through which position the oldest part is to go, because the log is larger than it may be; else None."""
-        if self.size <= self.limit_bytes or len(self._bytes) < 2:
-            return None
-        return (min(self._bytes) + 1) * SEGMENT_ENTRIES - 1
+    def _through(self, position: int) -> Iterator[tuple[int, int]]:
+        """The first and the last position of each segment that begins at a position or before, in order."""
+        before: int | None = None
+        for first in self._segments:
+            if before is not None:
+                yield before, first - 1
+            before = first
+            if first > position:
+                return
+        if before is not None:
+            yield before, self.last
+
+    @property
+    def oldest_through(self) -> int | None:
+        """The last position of the oldest segment; None where the log is empty."""
+        return next((last for _, last in self._through(self.last)), None)
+
+    def oldest_for(self) -> dict[int, ForAudience]:
+        """What the oldest segment has, by the number of an audience."""
+        oldest = next(iter(self._segments.values()), None)
+        return {} if oldest is None else {int(number): found for number, found in oldest.audiences.items()}
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether its oldest segment is to go, because it is larger than it may be."""
+        return self.size > self.limit_bytes and len(self._segments) > 1
+
+    def is_too_old(self, at: float) -> bool:
+        """Whether its oldest segment is to go, because all in it was kept for longer than it may be."""
+        for first, _ in self._through(self.last):
+            kept_seconds = at - self._segments[first].began_at
+            return kept_seconds >= self.limit_seconds + min(SEGMENT_SECONDS, self.limit_seconds)
+        return False
 
     def take_rows(self) -> tuple[list[LogRecord], int | None]:
         """What this step has appended, and through which position it has cut; None: it has not."""

@@ -11,11 +11,15 @@ Source: delivery.md section 9.
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections import Counter
 
+import numpy
 from msgspec import Struct
+from pyroaring import BitMap
 
 from delivery.model import Position
+from delivery.wire import PARCEL_MESSAGES_LIMIT
 from namegraph import NODES, TEXTS, DurableMap, DurableState, KeyForm, NodeId, packed
 
 MAILBOXES_LIMIT = 1_000_000
@@ -47,6 +51,15 @@ class Cursor(Struct, frozen=True, array_like=True):
         return Position(self.entry, self.item)
 
 
+_NOBODY = 2**63 - 1
+"""In place of where a mailbox stands: there is none of this number."""
+
+
+def _place(position: Position) -> int:
+    """A position as one number, in the same order."""
+    return position.entry * (PARCEL_MESSAGES_LIMIT + 1) + position.item + 1
+
+
 def _read_key(text: str) -> SubscriptionKey:
     number, _, name = text.partition(" ")
     return int(number), name
@@ -69,12 +82,15 @@ class Mailboxes:
         """Rises when a mailbox is opened or closed."""
         self._subscriptions: dict[int, list[str]] = {number: [] for number in self.numbers.values()}
         self._needed = _Needed()
+        self._slowest = array("q", [_NOBODY]) * self._next.get("", 1)
+        """By number of a mailbox: through where all of its subscriptions have acknowledged."""
         for number, name in self._cursors:
             self._subscriptions[number].append(name)
             self._needed.add(self._cursors[number, name].entry)
         for mailbox in self._mailboxes.values():
             if not self._subscriptions[mailbox.number]:
                 self._needed.add(mailbox.opened_at)
+            self._slowest[mailbox.number] = self._slowest_of(mailbox)
 
     def open(self, process: NodeId, *, at: int) -> int:
         """The number of a new mailbox, for which entries from a position on can be."""
@@ -84,6 +100,7 @@ class Mailboxes:
         self.numbers[process] = number
         self._subscriptions[number] = []
         self._needed.add(at)
+        self._slowest.append(_place(Position.before(at)))
         self.version += 1
         return number
 
@@ -96,6 +113,7 @@ class Mailboxes:
             self._needed.remove(mailbox.opened_at)
         for name in names:
             self._needed.remove(self._cursors.pop((mailbox.number, name)).entry)
+        self._slowest[mailbox.number] = _NOBODY
         self.version += 1
 
     def opened_at(self, process: NodeId) -> int:
@@ -115,6 +133,7 @@ class Mailboxes:
         self._subscriptions[mailbox.number].append(name)
         self._needed.add(cursor.entry)
         self._cursors[mailbox.number, name] = Cursor(cursor.entry, cursor.item, 0)
+        self._slowest[mailbox.number] = self._slowest_of(mailbox)
 
     def cursor(self, key: SubscriptionKey) -> Cursor | None:
         """Where a subscription is; None where there is none of that name."""
@@ -139,6 +158,20 @@ class Mailboxes:
         self._needed.remove(self._cursors[key].entry)
         self._needed.add(position.entry)
         self._cursors[key] = Cursor(position.entry, position.item, epoch)
+        number = key[0]
+        self._slowest[number] = min(
+            _place(self._cursors[number, name].position) for name in self._subscriptions[number]
+        )
+
+    def _slowest_of(self, mailbox: Mailbox) -> int:
+        cursors = [self._cursors[mailbox.number, name].position for name in self._subscriptions[mailbox.number]]
+        return min(map(_place, cursors), default=_place(Position.before(mailbox.opened_at)))
+
+    def behind(self, audience: BitMap, position: Position) -> int:
+        """How many mailboxes of an audience have a subscription that has not acknowledged all through a position."""
+        slowest = numpy.frombuffer(self._slowest, dtype=numpy.int64)
+        numbers = numpy.array(audience.to_array(), dtype=numpy.int64)
+        return int(numpy.count_nonzero(slowest[numbers[numbers < len(slowest)]] < _place(position)))
 
     def needed_from(self) -> int | None:
         """The position of the oldest entry that somebody has not passed; None where nobody reads."""

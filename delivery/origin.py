@@ -96,6 +96,8 @@ class _ParcelRow(Struct, array_like=True):
     """Servers that remember who got it there. Sorted."""
     view: str = ""
     """In which this round was begun."""
+    accepted_at: float = 0.0
+    """In running time."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -257,12 +259,13 @@ class Origin:
         position: int,
         audience: int,
         mailboxes: int,
+        at: float,
     ) -> list[PeerLetter]:
-        """Post a parcel that is in the log; returns what is to leave."""
+        """Post a parcel that is in the log; returns what is to leave. `at`: the running time."""
         row = _ParcelRow(
             parcel.sequence, parcel.incarnation, parcel.first_serial, len(together), audience, mailboxes, {}
         )
-        row.is_apart, row.view = is_apart(parcel.targets, reach), reach.view()
+        row.is_apart, row.view, row.accepted_at = is_apart(parcel.targets, reach), reach.view(), at
         self._parcels[position] = row
         self._by_serial[row.sequence, row.incarnation, row.first_serial] = position
         self._sequences[parcel.sequence].begin(position, servers)
@@ -346,8 +349,9 @@ class Origin:
         row.round, row.view = parcel.round, reach.view()
         row.is_apart = is_apart(parcel.targets, reach)
         row.audience, row.mailboxes = audience, mailboxes
-        below = [server for server in own_onward(parcel.targets, reach, here=self._server) if reach.is_known(server)]
-        row.posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(row.posted, UNCONFIRMED_AGAIN)
+        below = filter(reach.is_known, own_onward(parcel.targets, reach, here=self._server))
+        again = filter(reach.is_known, row.posted)
+        row.posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(again, UNCONFIRMED_AGAIN)
         self._parcels.touch(position)
         encoded = encode(parcel)
         return [self._post.send_inline(server, encoded) for server in row.posted]
@@ -441,9 +445,8 @@ class Origin:
             if is_settled:
                 self.backlog_bytes -= len(self._post.parcels.pop(position))
 
-    def removed(self, server: ServerId) -> list[int]:
-        """A server is not known any more; returns the positions of the parcels that are to be given up for it."""
-        self._post.blank_parcels(server)
+    def removed(self, server: ServerId) -> None:
+        """A server is not known any more: nobody is posted anything because it says so."""
         for sequence in self._sequences.values():
             sequence.posted.discard(server)
             sequence.named.discard(server)
@@ -452,11 +455,18 @@ class Origin:
                 for teller, onward in sequence.onward.items()
                 if teller != server
             }
-        for position, row in self._parcels.items():
-            if server in row.remembering:
-                row.remembering = tuple(other for other in row.remembering if other != server)
-                self._parcels.touch(position)
-        return [position for position, row in self._parcels.items() if server in row.posted and not row.is_settled]
+
+    def forget_remembering(self, position: int, server: ServerId) -> None:
+        """Whether a server remembers who got a parcel does not matter any more."""
+        row = self._parcels.get(position)
+        if row is not None and server in row.remembering:
+            row.remembering = tuple(other for other in row.remembering if other != server)
+            self._parcels.touch(position)
+
+    def waits_for(self, position: int, server: ServerId) -> bool:
+        """Whether a parcel is not settled, and a server among those that have got it or will."""
+        row = self._parcels.get(position)
+        return row is not None and server in row.posted and not row.is_settled
 
     def give_up(self, position: int, server: ServerId) -> bytes | None:
         """Wait no longer until a server has a parcel. That it has not got it is told as of one that was never met.
@@ -469,6 +479,23 @@ class Origin:
             return None
         row.unknown = tuple(sorted({*row.unknown, server}))
         return self._post.parcels[position]
+
+    def accepted_before(self, at: float, *, at_most: int) -> list[int]:
+        """The positions of parcels that are not settled and were accepted before a running time; sorted, so many."""
+        found: list[int] = []
+        for position, row in self._parcels.items():
+            if len(found) == at_most or row.accepted_at >= at:
+                break
+            if not row.is_settled:
+                found.append(position)
+        return found
+
+    def expire(self, position: int) -> list[ServerId]:
+        """A parcel is not posted once more; returns who has not confirmed it and is to be given up, sorted."""
+        row = self._parcels[position]
+        row.is_apart = False
+        self._parcels.touch(position)
+        return sorted(server for server, count in row.posted.items() if count < 0)
 
     def is_posted(self, position: int, server: ServerId) -> bool:
         """Whether a parcel is not settled, and a server has got it or will."""

@@ -9,8 +9,8 @@ Source: delivery.md sections 3 and 4.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 
 from delivery.wire import Over, Parcel, decode_stored_post, encode
 from namegraph import Channels, DurableState, Lane, PeerLetter, ServerId
@@ -28,13 +28,16 @@ class Post(Channels):
         super().__init__(durable, Lane.POST)
         self.parcels: dict[int, bytes] = {}
         """The encoded parcels of this server that are not settled, or in some lane, by position in its log."""
-        self._references = Counter(map(int, self._parcels_among(self._outbox.values())))
-        """How many posts of all lanes refer to each parcel."""
+        self._references: dict[int, list[tuple[ServerId, int]]] = {}
+        """The posts of all lanes that refer to each parcel, by receiver and number."""
+        for (receiver, number), encoded in self._outbox.items():
+            self._refer(receiver, number, encoded)
 
     def send_parcel(self, receiver: ServerId, position: int) -> PeerLetter:
         """Post a parcel of this server's log."""
-        self._references[position] += 1
-        return self._whole(self.send(receiver, _PARCEL + str(position).encode()))
+        letter = self.send(receiver, _PARCEL + str(position).encode())
+        self._refer(receiver, letter.number, letter.encoded)
+        return self._whole(letter)
 
     def send_inline(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
         """Post what is in no log."""
@@ -48,27 +51,38 @@ class Post(Channels):
         """As of any channel."""
         before = self.forgotten_through(peer)
         kept = [] if through > self.sent_through(peer) else range(before + 1, through + 1)
-        forgotten = [self._outbox[peer, number] for number in kept]
+        for number in kept:
+            self._drop_reference(peer, number)
         super().received(peer, through)
-        self._drop_references(forgotten)
 
     def begin_again(self, server: ServerId) -> list[bytes]:
         """As of any channel."""
-        kept = super().begin_again(server)
-        self._drop_references(kept)
-        return kept
+        for letter in super().kept(server):
+            self._drop_reference(server, letter.number)
+        return super().begin_again(server)
 
     def receivers(self) -> set[ServerId]:
         """The servers for which anything is kept."""
-        return {receiver for receiver, _ in self._outbox}
+        return {receiver for receiver, last in self._last_sent.items() if last > self.forgotten_through(receiver)}
 
-    def blank_parcels(self, receiver: ServerId) -> None:
-        """Keep no parcel for a server; what else was posted to it keeps its number, should it ever be there again."""
-        for letter in super().kept(receiver):
+    def blank(self, receiver: ServerId, position: int) -> None:
+        """Keep a parcel for a server no longer; what else was posted to it keeps its number."""
+        for server, number in list(self._references.get(position, ())):
+            if server == receiver:
+                self._drop_reference(receiver, number)
+                self._outbox[receiver, number] = _BLANK
+
+    def blank_inline(self, receiver: ServerId, *, after: int, at_most: int) -> int | None:
+        """The same for parcels that are in no log, among so many posts behind a number; returns how far it came.
+
+        None: these were the last.
+        """
+        for letter in islice(super().kept(receiver, after=after), at_most):
+            after = letter.number
             kind, rest = letter.encoded[:1], letter.encoded[1:]
-            if kind == _PARCEL or isinstance(decode_stored_post(rest), Parcel):
-                self._drop_references([letter.encoded])
+            if kind == _INLINE and isinstance(decode_stored_post(rest), Parcel):
                 self._outbox[receiver, letter.number] = _BLANK
+        return after if max(after, self.forgotten_through(receiver)) < self.sent_through(receiver) else None
 
     def positions_kept(self) -> set[int]:
         """The parcels that some lane still refers to."""
@@ -78,15 +92,17 @@ class Post(Channels):
         """Whether some lane still refers to a parcel."""
         return position in self._references
 
-    def _drop_references(self, posts: Iterable[bytes]) -> None:
-        for position in map(int, self._parcels_among(posts)):
-            self._references[position] -= 1
+    def _refer(self, receiver: ServerId, number: int, encoded: bytes) -> None:
+        if encoded[:1] == _PARCEL:
+            self._references.setdefault(int(encoded[1:]), []).append((receiver, number))
+
+    def _drop_reference(self, receiver: ServerId, number: int) -> None:
+        encoded = self._outbox[receiver, number]
+        if encoded[:1] == _PARCEL:
+            position = int(encoded[1:])
+            self._references[position].remove((receiver, number))
             if not self._references[position]:
                 del self._references[position]
-
-    @staticmethod
-    def _parcels_among(posts: Iterable[bytes]) -> Iterator[bytes]:
-        return (encoded[1:] for encoded in posts if encoded[:1] == _PARCEL)
 
     def _whole(self, letter: PeerLetter) -> PeerLetter:
         kind, rest = letter.encoded[:1], letter.encoded[1:]

@@ -46,6 +46,7 @@ class Server(ServerCore):
 
     def _start(self, context: ServerContext, *, configured: Mapping[Subnet, str]) -> None:
         super()._start(context, configured=configured)
+        self._stepped_at = 0.0
         assert isinstance(self.posts, Post)
         self.delivery = DeliveryCore(context.durable, context.server, self.posts)
 
@@ -73,11 +74,21 @@ class Server(ServerCore):
         """Forget as soon as that can be what was left, and parcels that nobody needs. For simulations."""
         super().forget_at_once()
         self.delivery.log.cut_at_least = 1
+        self.delivery.giving_up.slice_parcels = 1
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is wanted, on the clock of `step`'s `now`: at once where a step has left something to do."""
+        deadline = super().next_deadline
+        if self.delivery.has_more:
+            return self._stepped_at if deadline is None else min(deadline, self._stepped_at)
+        return deadline
 
     def step(self, event: Event | DeliveryEvent, now: float) -> ServerEffects:
         """Take one event in; return what the shell must make durable and then let out."""
         found = Effects(Records()) if isinstance(event, DeliveryEvent) else super().step(event, now)
-        letters, answers = self.delivery.step(event, found.records)
+        letters, answers = self.delivery.step(event, found.records, now)
+        self._stepped_at = now
         found.messages.extend(letters)
         found.records.protocol += self.durable.take_rows()
         unkept = self.delivery.take_unkept()

@@ -2,6 +2,7 @@
 
     origin --Parcel--> each server below --Confirm--> origin --Over--> those that remember who got it
     origin --Datagram--> each server below --Onward--> origin       these two are in no lane: they may be lost
+    origin --Probe--> a server that may have had what is to be sent again --Probed, behind its Confirms--> origin
 
 Source: delivery.md sections 4 and 5.
 """
@@ -119,7 +120,20 @@ class Onward(Struct, frozen=True, array_like=True, tag="onward"):
     """Sorted."""
 
 
-PostMessage = Parcel | Confirm | Over
+class Probe(Struct, frozen=True, array_like=True, tag="probe"):
+    """Say when all before this is handled: confirmations that are still on their way come before the answer."""
+
+    number: int
+    """To be given back."""
+
+
+class Probed(Struct, frozen=True, array_like=True, tag="probed"):
+    """All that was posted before a probe is handled here, and confirmed as far as it was a parcel."""
+
+    number: int
+
+
+PostMessage = Parcel | Confirm | Over | Probe | Probed
 
 _DECODER = msgspec.msgpack.Decoder(PostMessage)
 _DATAGRAMS_DECODER = msgspec.msgpack.Decoder(Datagram | Onward)
@@ -143,7 +157,10 @@ def decode(encoded: bytes) -> PostMessage:
         message: PostMessage = _DECODER.decode(encoded)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAPostError(str(error)) from None
-    numbers = (message.sequence, message.incarnation, message.first_serial, getattr(message, "round", 0))
+    if isinstance(message, Probe | Probed):
+        numbers = [message.number]
+    else:
+        numbers = [message.sequence, message.incarnation, message.first_serial, getattr(message, "round", 0)]
     if not all(0 <= number <= NUMBER_LIMIT for number in numbers):
         raise NotAPostError("an impossible number")
     if isinstance(message, Parcel):

@@ -80,6 +80,13 @@ class AdminCalls:
             datagrams_sent=self._run_loop.datagrams.sent,
             datagrams_handed=self._run_loop.datagrams.handed,
             datagrams_dropped=self._run_loop.datagrams.dropped,
+            undelivered=[
+                messages.ServerStatus.Undelivered(
+                    reason=found.reason, messages=found.messages, dead_letters=found.dead_letters
+                )
+                for found in delivery.dead_letters.undelivered()
+                if found.messages
+            ],
             revision=core.revision,
             database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],

@@ -34,6 +34,7 @@ from namegraph import (
     Refusal,
     RefusedError,
     ServerId,
+    Tick,
 )
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
 from nameserver.calls.adapters import Handler
@@ -43,7 +44,7 @@ from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.port_check import ListenError, check_address
-from nameserver.config.settings import Settings, SettingsError
+from nameserver.config.settings import DAY_SECONDS, MessageLimits, Settings, SettingsError
 from nameserver.deliveries.desk import Desk
 from nameserver.delivery_service import (
     DELIVERY_SERVICE,
@@ -109,6 +110,9 @@ CHANNEL_OPTIONS = (
 
 START_BITS = 48
 """Of the number that names this start in the ids of datagrams."""
+
+TICK_SECONDS = 60.0
+"""How often a server looks at the age of messages, at least."""
 
 SWITCH_SECONDS = 0.001
 """After how long a thread that computes gives way: a call waits for that several times beside a long step."""
@@ -257,7 +261,7 @@ async def _serve(
         ended = asyncio.ensure_future(planned_end.until_begun())
         others = [
             asyncio.ensure_future(forever)
-            for forever in (transport.run(), filling.fill_forever(), clocks.watch_forever())
+            for forever in (transport.run(), filling.fill_forever(), clocks.watch_forever(), _let_time_pass(run_loop))
         ]
         try:
             await servers.start()
@@ -310,6 +314,7 @@ def _open(
             transport=transport,
             calls=calls,
             rates=core.delivery.rates,
+            undelivered=core.delivery.dead_letters.undelivered,
         )
     except TelemetryError as error:
         raise StartError(str(error)) from None
@@ -423,12 +428,26 @@ def _restore(settings: Settings) -> tuple[Store, Server]:
     rates = core.delivery.rates
     rates.per_second = settings.messages_per_second
     rates.of_sender_per_second = settings.messages_per_second_of_sender
+    _keep_messages(core, settings.messages)
     try:
         core.peers.require_configured_unused()
     except RefusedError as error:
         store.close()
         raise StartError(f"the configuration names a new peer, but {error.refusal.message}") from None
     return store, core
+
+
+def _keep_messages(core: Server, limits: MessageLimits) -> None:
+    log = core.delivery.log
+    log.limit_bytes, log.limit_seconds = limits.log_bytes, limits.log_days * DAY_SECONDS
+    core.delivery.giving_up.limit_seconds = limits.backlog_days * DAY_SECONDS
+
+
+async def _let_time_pass(run_loop: RunLoop) -> None:
+    """Have a server that does nothing else find what was kept for too long."""
+    while True:
+        await asyncio.sleep(TICK_SECONDS)
+        run_loop.take(Tick())
 
 
 def _log_entries(store: Store, positions: list[int]) -> Iterator[LogRecord]:

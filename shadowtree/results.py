@@ -374,6 +374,18 @@ class ParcelsPending:
 
 
 @dataclass(frozen=True, slots=True)
+class Undelivered:
+    """How many messages did not reach somebody, for one reason."""
+
+    reason: str
+    """``server removed``, ``expired``: kept as dead letters. ``no room``, ``overrun``, ``kept too long``: lost."""
+    messages: int
+    """Of the last two reasons, each counts once for every mailbox that lost it."""
+    dead_letters: int
+    """In how many of these they are kept; 0: they are lost."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerStatus:
     """One name server: what it owns and how it is."""
 
@@ -412,6 +424,8 @@ class ServerStatus:
     datagrams_handed: int = 0
     datagrams_dropped: int = 0
     """Copies and hand-overs that were dropped, since there was no room, or no way to the other server."""
+    undelivered: tuple[Undelivered, ...] = ()
+    """What did not reach somebody, by reason; reasons that there are none of are left out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ class SeedRun:
         first_ticket = len(population.commands)
         self._apart.burst_begins()
         submit_burst(self._chance, cluster, population, self._arcs, updates=size)
-        if self._deliveries is not None and not may_go_back:
+        if self._deliveries is not None:
             self._deliveries.submit_burst()
         if not may_go_back:
             self._resolvers.submit_burst()
@@ -269,7 +269,7 @@ class SeedRun:
             if not self._apart.is_in_burst:
                 self._troubles.tally["bursts in which nothing was apart"] += 1
                 self._check_effects(first_ticket)
-        if self._deliveries is not None and not may_go_back:
+        if self._deliveries is not None:
             self._deliveries.check(TrueGraph(state.arcs))
         self._arcs, self._groups = state.arcs, state.groups
         if self._restart_share:

@@ -13,6 +13,8 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
+from delivery.giving_up import BACKLOG_SECONDS_LIMIT
+from delivery.log import LOG_BYTES_LIMIT, LOG_SECONDS_LIMIT
 from delivery.rates import DEFAULT_OF_SENDER_PER_SECOND, DEFAULT_PER_SECOND
 from namegraph import CHANGES_KEPT, FORGET_EVERY, InvalidNameError, ServerId, Subnet, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
@@ -41,6 +43,14 @@ DEFAULT_RESTART_GRACE_SECONDS = 5.0
 """A process that ends and starts again takes two or three."""
 RESTART_GRACE_SECONDS_LIMIT = 60.0
 """Peers hold calls meanwhile: longer than this no caller waits."""
+DAY_SECONDS = 24 * 3600.0
+SHORTEST_KEPT_DAYS = 1 / 24
+LONGEST_KEPT_DAYS = 3650.0
+"""Of messages."""
+MEBIBYTE = 1024 * 1024
+SMALLEST_LOG_MEBIBYTES = 16
+"""Some tens of parcels of the largest messages."""
+LARGEST_LOG_MEBIBYTES = 1024 * 1024
 ENVIRONMENT_PREFIX = "SHADOWTREE_"
 SUBNETS_LIMIT = 10_000
 """What other servers accept of one (`session/frames.py`)."""
@@ -80,6 +90,17 @@ class LogSettings:
     level: LogLevel = LogLevel.INFO
 
 
+@dataclass(frozen=True, slots=True)
+class MessageLimits:
+    """How long messages are kept, and how many."""
+
+    log_bytes: int = LOG_BYTES_LIMIT
+    """Of the log, from which listeners read."""
+    log_days: float = LOG_SECONDS_LIMIT / DAY_SECONDS
+    backlog_days: float = BACKLOG_SECONDS_LIMIT / DAY_SECONDS
+    """How long messages wait for servers that are out of reach."""
+
+
 class SettingsError(Exception):
     """Wrong settings; the message is one line that says where and what."""
 
@@ -114,6 +135,7 @@ class Settings:
     """``HOST:PORT`` at which metrics can be read; None: nowhere."""
     traces_endpoint: str | None = None
     """Where spans are sent (OTLP over gRPC); None: nowhere."""
+    messages: MessageLimits = MessageLimits()
 
 
 def load_settings(
@@ -244,6 +266,13 @@ def _checked(values: Mapping[str, object]) -> Settings:
     per_second, of_sender_per_second = rates
     assert isinstance(per_second, float)
     assert isinstance(of_sender_per_second, float)
+    limits = MessageLimits()
+    log_bytes = values.get("message_log_mebibytes", limits.log_bytes)
+    log_days = values.get("message_log_days", limits.log_days)
+    backlog_days = values.get("message_backlog_days", limits.backlog_days)
+    assert isinstance(log_bytes, int)
+    assert isinstance(log_days, float)
+    assert isinstance(backlog_days, float)
     return Settings(
         listen,
         admin_listen,
@@ -259,6 +288,7 @@ def _checked(values: Mapping[str, object]) -> Settings:
         LogSettings(log_format, log_level),
         metrics_listen,
         traces_endpoint,
+        MessageLimits(log_bytes, log_days, backlog_days),
     )
 
 
@@ -346,10 +376,13 @@ def _read_called_address(value: object) -> str:
 _read_seconds = partial(_read_number, unit=" seconds")
 
 
-def _read_changes_kept(value: object) -> int:
-    number = _read_number(value, lowest=FORGET_EVERY, highest=CHANGES_KEPT_LIMIT, unit=" updates")
+_read_days = partial(_read_number, lowest=SHORTEST_KEPT_DAYS, highest=LONGEST_KEPT_DAYS, unit=" days")
+
+
+def _read_whole(value: object, *, lowest: float, highest: float, unit: str) -> int:
+    number = _read_number(value, lowest=lowest, highest=highest, unit=unit)
     if number != int(number):
-        raise _WrongValueError(f"{value} is not a whole number of updates")
+        raise _WrongValueError(f"{value} is not a whole number of{unit}")
     return int(number)
 
 
@@ -359,6 +392,17 @@ _read_rate = partial(
     highest=MESSAGES_PER_SECOND_LIMIT,
     unit=" messages a second",
 )
+
+
+def _read_changes_kept(value: object) -> int:
+    return _read_whole(value, lowest=FORGET_EVERY, highest=CHANGES_KEPT_LIMIT, unit=" updates")
+
+
+def _read_log_bytes(value: object) -> int:
+    """Bytes, of a number of mebibytes."""
+    lowest, highest = SMALLEST_LOG_MEBIBYTES, LARGEST_LOG_MEBIBYTES
+    return _read_whole(value, lowest=lowest, highest=highest, unit=" mebibytes") * MEBIBYTE
+
 
 _READERS: Mapping[str, Callable[[object], object]] = {
     "listen": _read_listen,
@@ -373,6 +417,9 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "changes_kept": _read_changes_kept,
     "messages_per_second": _read_rate,
     "messages_per_second_of_sender": _read_rate,
+    "message_log_mebibytes": _read_log_bytes,
+    "message_log_days": _read_days,
+    "message_backlog_days": _read_days,
     "suspicion_threshold": partial(_read_number, lowest=LOWEST_THRESHOLD, highest=HIGHEST_THRESHOLD),
     "restart_grace_seconds": partial(_read_seconds, lowest=0, highest=RESTART_GRACE_SECONDS_LIMIT),
     "log_format": partial(_read_word, words=LogFormat),

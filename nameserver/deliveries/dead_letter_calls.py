@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from delivery.dead_letters import DeadLetter
+from delivery.dead_letters import DeadLetter, DeadReason
 from delivery.events import (
     Answer,
     DeadLettersDropped,
@@ -90,6 +90,12 @@ def _chosen(request: wire.ReplayDeadLettersRequest | wire.DropDeadLettersRequest
     return None if request.all else tuple(request.numbers)
 
 
+_REASONS: Final = {
+    DeadReason.SERVER_REMOVED: wire.DeadLetter.REASON_SERVER_REMOVED,
+    DeadReason.EXPIRED: wire.DeadLetter.REASON_EXPIRED,
+}
+
+
 def _told(letter: DeadLetter) -> wire.DeadLetter:
     return wire.DeadLetter(
         number=letter.number,
@@ -97,7 +103,7 @@ def _told(letter: DeadLetter) -> wire.DeadLetter:
         messages=letter.messages,
         bytes=letter.size,
         group=letter.addressed,
-        reason=wire.DeadLetter.REASON_SERVER_REMOVED,
+        reason=_REASONS[letter.reason],
         servers=letter.servers,
         replayed_to=letter.replayed_to,
         sent_at_ms=letter.sent_at_ms,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
+from delivery.dead_letters import Undelivered
 from delivery.rates import Rates
 from namegraph import CoreQueries
-from nameserver.config.settings import Settings
+from nameserver.config.settings import MEBIBYTE, Settings
 from nameserver.driver.run_loop import RunLoop
 from nameserver.telemetry.calls_under_way import CallsUnderWay
 from nameserver.telemetry.clock_watch import ClockWatch
@@ -37,6 +38,7 @@ def observe(
     transport: PeerTransport,
     calls: CallsUnderWay,
     rates: Rates,
+    undelivered: Callable[[], Sequence[Undelivered]],
 ) -> ClockWatch:
     """Watch a server until `ending` is closed. Returns what its owner lets watch as long.
 
@@ -66,6 +68,7 @@ def observe(
             calls_under_way=lambda: calls.count,
             plans_kept=lambda: plans.weight,
             messages_refused_by_rate=lambda: rates.refused,
+            undelivered=undelivered,
         )
     )
     try:
@@ -116,6 +119,9 @@ def shown_settings(settings: Settings) -> dict[str, object]:
         "changes_kept": settings.changes_kept,
         "messages_per_second": settings.messages_per_second,
         "messages_per_second_of_sender": settings.messages_per_second_of_sender,
+        "message_log_mebibytes": settings.messages.log_bytes // MEBIBYTE,
+        "message_log_days": settings.messages.log_days,
+        "message_backlog_days": settings.messages.backlog_days,
     }
 
 

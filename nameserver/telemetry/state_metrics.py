@@ -20,6 +20,7 @@ from prometheus_client.exposition import start_http_server
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from delivery.dead_letters import Undelivered
 from namegraph import CoreQueries
 from nameserver.detector.liveness import Life
 from nameserver.reads.counting import counted
@@ -73,6 +74,7 @@ class StateCollector(Collector):
         calls_under_way: Callable[[], int],
         plans_kept: Callable[[], int],
         messages_refused_by_rate: Callable[[], int],
+        undelivered: Callable[[], Sequence[Undelivered]],
     ) -> None:
         self._core = core
         self._census = census
@@ -81,6 +83,7 @@ class StateCollector(Collector):
         self._calls_under_way = calls_under_way
         self._plans_kept = plans_kept
         self._messages_refused_by_rate = messages_refused_by_rate
+        self._undelivered = undelivered
         self._event_loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterable[Metric]:
@@ -119,6 +122,11 @@ class StateCollector(Collector):
         of_life = Counter(report.life for report in reports)
         for life in Life:
             lives.add_metric([life.value.replace(" ", "_")], of_life[life])
+        undelivered = GaugeMetricFamily(
+            "shadowtree_undelivered_messages", "Messages that did not reach somebody, by why.", labels=["reason"]
+        )
+        for found in self._undelivered():
+            undelivered.add_metric([found.reason.replace(" ", "_")], found.messages)
         return [
             _gauge("groups", "Groups of this server.", counts.groups),
             _gauge("processes", "Processes of this server.", counts.processes),
@@ -145,6 +153,7 @@ class StateCollector(Collector):
             _gauge("healed", "Whether all is known that was done while servers were apart.", core.is_healed),
             suspended,
             lives,
+            undelivered,
             *_of_peers(reports, self._peers.faults_of_strangers()),
         ]
 

@@ -196,6 +196,9 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         datagrams_sent=message.datagrams_sent,
         datagrams_handed=message.datagrams_handed,
         datagrams_dropped=message.datagrams_dropped,
+        undelivered=tuple(
+            results.Undelivered(found.reason, found.messages, found.dead_letters) for found in message.undelivered
+        ),
         revision=message.revision,
         database_failure=message.database_failure,
         view=tuple(sorted(message.view)),

@@ -270,8 +270,10 @@ class DeadLetter(_message.Message):
         __slots__ = ()
         REASON_UNSPECIFIED: _ClassVar[DeadLetter.Reason]
         REASON_SERVER_REMOVED: _ClassVar[DeadLetter.Reason]
+        REASON_EXPIRED: _ClassVar[DeadLetter.Reason]
     REASON_UNSPECIFIED: DeadLetter.Reason
     REASON_SERVER_REMOVED: DeadLetter.Reason
+    REASON_EXPIRED: DeadLetter.Reason
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]

@@ -113,6 +113,9 @@ class Connections(Protocol):
 class Watcher:
     """Whoever looks on at messages: this one does not care."""
 
+    def starts(self, core: Server) -> None:
+        """A server is about to take its first step."""
+
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
         """What clients of the delivery half are told."""
 
@@ -405,6 +408,7 @@ class Cluster:
             self.network.lose(server, other)
         effects = core.step(Tick(), self.now)
         self._write(server, effects)
+        self._arm(server)
         self._send_own_kept(server)
         for reply in effects.replies:
             assert reply.ticket not in self._asking, "nobody waits at a server that starts"
@@ -594,9 +598,10 @@ class Cluster:
         self._starts += 1
         core.begin_delivery(GraphReach, stored, start=self._starts)
         if self._own_parts_later:
-            self.servers[server].leave_own_parts_for_later()
+            core.leave_own_parts_for_later()
         if self._forgets_at_once:
-            self.servers[server].forget_at_once()
+            core.forget_at_once()
+        self.watcher.starts(core)
         self._armed.pop(server, None)
 
     def _add_peers(self, server: ServerId) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
+from delivery.wire import Confirm, Over, Parcel, PostMessage, Probe, Probed, decode_stored_post
 from namegraph import ArcId, Priority, UpdateId
 from namegraph.wire.codec import Message, decode_outcome
 from namegraph.wire.columns import nodes_in, unpack_arcs
@@ -43,11 +44,33 @@ from namegraph.wire.view_messages import (
 from simulation.cluster.networks import Posted
 
 
+def kind_of_message(message: Message | Posted) -> str:
+    """The word for what it is."""
+    return type(decode_stored_post(message.encoded) if isinstance(message, Posted) else message).__name__
+
+
+def _describe_post(post: PostMessage) -> str:
+    match post:
+        case Parcel():
+            texts = " ".join(message.payload.decode(errors="replace") for message in post.messages)
+            return f"{post.message_id(0)}: {texts}" + (f", round {post.round}" if post.round else "")
+        case Confirm():
+            further = f", further below: {' '.join(post.onward)}" if post.onward else ""
+            apart = f", apart: {' '.join(post.apart)}" if post.apart else ""
+            return f"serial {post.first_serial}, {post.mailboxes} mailboxes{further}{apart}"
+        case Over():
+            return f"serial {post.first_serial}"
+        case Probe() | Probed():
+            return f"number {post.number}"
+        case _:
+            assert_never(post)
+
+
 def describe(message: Message | Posted) -> str:
     """What a message says, without its kind and update; empty where that is all."""
     match message:
-        case Posted(number, encoded):
-            return f"number {number}, {len(encoded)} bytes"
+        case Posted(_, encoded):
+            return _describe_post(decode_stored_post(encoded))
         case Order():
             nodes = sorted({*message.cover.ends, *message.cover.entry_nodes})
             place = f"place {_place(message.final)}" if message.final else f"after {_place(message.tentative)}"

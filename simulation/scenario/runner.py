@@ -1,7 +1,8 @@
 """Runs a scenario on real cores, checks what must hold, and tells the conversation.
 
-Walks from every originator are made after each step, as in `flight`; at each quiet point every invariant is checked and
-the outcomes are compared with the serial run. Source: protocol.md sections 2, 5 and 8.
+Walks from every originator are made after each step but while servers part and heal, as in `flight`. At quiet points
+every invariant is checked and the outcomes are compared with the serial run, and all messages are settled. Source:
+protocol.md sections 2, 5 and 8; delivery.md section 18.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
+from delivery.events import DeliveryEvent
 from namegraph import (
     ArcId,
     Committed,
@@ -27,28 +29,36 @@ from simulation.checks.cluster_invariants import check_all, check_quiet
 from simulation.checks.effect_check import EffectsCheck
 from simulation.checks.in_flight_walks import Ground
 from simulation.cluster.cluster import Cluster
-from simulation.cluster.message_text import describe
+from simulation.cluster.message_text import describe, kind_of_message
 from simulation.cluster.networks import Arrival, Channel, Choice, Sent, SteppedNetwork, first
 from simulation.oracle.serial_model import ArcName, TrueGraph, run_serially
+from simulation.scenario.message_steps import MessageSteps
 from simulation.scenario.schedule import (
     COMMITTED,
     WAITING,
+    AcknowledgeAll,
     Ask,
+    CloseBox,
     Crash,
     Deliver,
     ExpectAnswer,
     ExpectArcs,
     Expectation,
+    ExpectHanded,
     ExpectLoops,
+    ExpectSent,
     Expire,
     Hold,
+    Listen,
     Lose,
     Meet,
+    OpenBox,
     Quiet,
     Release,
     Run,
     Scenario,
     Selection,
+    SendText,
     Step,
     show_selection,
     show_step,
@@ -85,6 +95,7 @@ class ScenarioRunner:
         own_parts_later = any(channel.sender == channel.receiver for channel in deliveries)
         self._cluster = Cluster(scenario.servers, self._network, own_parts_later=own_parts_later)
         self._effects = EffectsCheck(self._cluster.servers)
+        self._messages = MessageSteps(self._cluster, self._take_now, tell)
         self._commands: dict[int, UpdateCommand] = {}
         self._deadlines = {
             step.update: place - 0.5 for place, step in enumerate(scenario.steps) if isinstance(step, Expire)
@@ -142,14 +153,21 @@ class ScenarioRunner:
                 self._deliver(messages, place)
             case Expire() | Crash() | Lose() | Meet():
                 self._disturb(step)
+            case OpenBox() | CloseBox() | SendText() | Listen() | AcknowledgeAll():
+                self._messages.do(step)
+                self.done.append(step)
             case Run():
                 self._let_arrive()
             case Quiet():
                 self._come_to_rest()
-            case ExpectAnswer() | ExpectArcs() | ExpectLoops():
+            case ExpectAnswer() | ExpectSent() | ExpectHanded() | ExpectArcs() | ExpectLoops():
                 self._expect(step)
             case _:
                 assert_never(step)
+
+    def _take_now(self, server: ServerId, event: DeliveryEvent) -> None:
+        self._cluster.take(Arrival(self._network.now, server, event, None))
+        self._take_own()
 
     def _ask(self, ask: Ask) -> None:
         deadline = self._deadlines.get(ask.number)
@@ -219,6 +237,8 @@ class ScenarioRunner:
         )
         self.arcs = state.arcs
         check_all(cluster.servers, TrueGraph(self.arcs), state.groups)
+        if waiting := self._messages.unsettled():
+            raise ScenarioFailedError(f"messages are not settled at rest: {' '.join(waiting)} wait")
 
     def _arrivals(self) -> Iterator[Arrival]:
         while (arrival := self._network.next()) is not None:
@@ -234,7 +254,8 @@ class ScenarioRunner:
         for ticket in sorted(self._cluster.answers.keys() - self._told):
             self._told.add(ticket)
             self._tell(f"    client of {ticket}: {_show_outcome(self._cluster.answers[ticket])}")
-        if not self._walks:
+        # Walks stop at arcs that are suspended, and at different ones until all servers have heard of them.
+        if not self._walks or any(core.is_parted or not core.is_steady for core in self._cluster.servers.values()):
             return
         ground = Ground(self._cluster, self._commands)
         for originator in ground.originators:
@@ -246,17 +267,23 @@ class ScenarioRunner:
                 answer = self._cluster.answers.get(expected.update)
                 if not _is_as_told(answer, expected):
                     raise ScenarioFailedError(f"the client of {expected.update} was told: {_show_outcome(answer)}")
+            case ExpectSent() | ExpectHanded():
+                found = self._messages.shown(expected)
+                if found != expected:
+                    raise ScenarioFailedError(f"what is so: {show_step(found)}")
             case ExpectArcs(arcs):
                 self._come_to_rest()
-                found = frozenset(ArcId(*arc) for arc in self.arcs)
-                if found != arcs:
-                    raise ScenarioFailedError(f"the arcs are: {show_step(ExpectArcs(found))}")
+                there = frozenset(ArcId(*arc) for arc in self.arcs)
+                if there != arcs:
+                    raise ScenarioFailedError(f"the arcs are: {show_step(ExpectArcs(there))}")
             case ExpectLoops(loops):
                 self._come_to_rest()
                 truth = TrueGraph(self.arcs)
-                there = frozenset(loop for arc in self.arcs for node in arc if len(loop := truth.loop_of(node)) > 1)
-                if there != loops:
-                    raise ScenarioFailedError(f"the virtual nodes are: {show_step(ExpectLoops(there))}")
+                found_loops = frozenset(
+                    loop for arc in self.arcs for node in arc if len(loop := truth.loop_of(node)) > 1
+                )
+                if found_loops != loops:
+                    raise ScenarioFailedError(f"the virtual nodes are: {show_step(ExpectLoops(found_loops))}")
             case _:
                 assert_never(expected)
 
@@ -266,7 +293,7 @@ class ScenarioRunner:
     def _is_meant(self, messages: Selection, sent: Sent) -> bool:
         return (
             sent.channel == messages.channel
-            and messages.kind in (None, type(sent.message).__name__)
+            and messages.kind in (None, kind_of_message(sent.message))
             and messages.update in (None, self._cluster.ticket_of(sent.message))
         )
 
@@ -281,7 +308,7 @@ class ScenarioRunner:
         return "; ".join(waiting) or "nothing"
 
     def _selection_of(self, sent: Sent) -> Selection:
-        return Selection(sent.channel, type(sent.message).__name__, self._cluster.ticket_of(sent.message))
+        return Selection(sent.channel, kind_of_message(sent.message), self._cluster.ticket_of(sent.message))
 
 
 def _is_as_told(answer: Outcome | None, expected: ExpectAnswer) -> bool:

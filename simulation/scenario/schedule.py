@@ -8,9 +8,15 @@
     at a join x@a z@c, leave x@a y@b       update 1: a client asks the server a for one atomic update
     at b join y@b z@c                      update 2
 
+    mailbox open p@a                       what reaches p@a is kept from now on; `mailbox close p@a` ends that
+    send hello to x@a y@b except z@c       a client sends the message `hello` at the home of x@a: one word, sent once
+    listen p@a                             who listens for p@a is handed all there is for it that it was not handed yet
+    acknowledge p@a                        and acknowledges all of it
+
     hold a>b Order 1                       the Order of update 1 from a to b waits, with all that comes after it there;
     hold b>c Commit                        any Commit from b to c;
     hold c>a                               anything from c to a
+    hold a>c Parcel                        posts are named by their kind alone: Parcel, Confirm, Over, Probe, Probed
     run                                    all else arrives, what was sent first comes first
     release a>b Order 1                    lets go what was held by the very same words; alone, it lets go everything
     deliver c>a Vote 2                     what waits from c to a arrives now, through the Vote of update 2; held or not
@@ -23,6 +29,9 @@
 
     answer 1 committed formed x@a y@b      what the client was told: `committed` (with what it did, or a part of it),
     answer 2 refused NOT_A_MEMBER          `refused` and the reason, or `waiting`
+    sent hello settled 2                   what the sender was told last: `accepted`, `settled` and the number of
+                                           mailboxes, `refused` and the reason, or `waiting`
+    handed p@a hello late:again            all that was handed to who listens for p@a, in order (or `handed p@a none`)
     arcs x@a>y@b y@b>z@c                   the arcs there are (or `arcs none`); quiet first
     loops x@a y@b, z@c u@c                 the virtual nodes there are (or `loops none`); quiet first
 
@@ -36,6 +45,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never, get_args
 
+from delivery.model import TargetSet, target_set
+from delivery.wire import PostMessage
 from namegraph import (
     ArcId,
     CreateGroup,
@@ -54,11 +65,11 @@ from namegraph import (
     subnet_of,
 )
 from namegraph.wire.codec import Message
-from simulation.cluster.networks import Channel, Posted
+from simulation.cluster.networks import Channel
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 
-MESSAGE_KINDS = tuple(sorted(kind.__name__ for kind in (*get_args(Message), Posted)))
+MESSAGE_KINDS = tuple(sorted(kind.__name__ for kind in (*get_args(Message), *get_args(PostMessage))))
 
 
 class ScenarioSyntaxError(ValueError):
@@ -147,6 +158,42 @@ class Meet:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenBox:
+    """What reaches a process is kept from now on."""
+
+    process: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class CloseBox:
+    """Nothing is kept any more for a process."""
+
+    process: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class SendText:
+    """A client sends a message at the home of its first target."""
+
+    text: str
+    targets: TargetSet
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Who listens for a process is handed what there is."""
+
+    process: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeAll:
+    """Who listens for a process has handled all that was handed over."""
+
+    process: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """Let all arrive that is not held."""
 
@@ -180,8 +227,36 @@ class ExpectLoops:
     loops: frozenset[frozenset[NodeId]]
 
 
-Expectation = ExpectAnswer | ExpectArcs | ExpectLoops
-Step = Ask | Hold | Release | Deliver | Expire | Crash | Lose | Meet | Run | Quiet | Expectation
+@dataclass(frozen=True, slots=True)
+class ExpectSent:
+    """What a sender was told last."""
+
+    text: str
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedText:
+    """One message that was handed over."""
+
+    text: str
+    is_late: bool = False
+
+    def __str__(self) -> str:
+        return f"late:{self.text}" if self.is_late else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectHanded:
+    """All that was handed over to who listens for a process."""
+
+    process: NodeId
+    handed: tuple[HandedText, ...] = ()
+
+
+MessageStep = OpenBox | CloseBox | SendText | Listen | AcknowledgeAll
+Expectation = ExpectAnswer | ExpectSent | ExpectHanded | ExpectArcs | ExpectLoops
+Step = Ask | MessageStep | Hold | Release | Deliver | Expire | Crash | Lose | Meet | Run | Quiet | Expectation
 
 COMMITTED = "committed"
 WAITING = "waiting"
@@ -245,6 +320,8 @@ def show_step(step: Step, number_of: Callable[[int], int] = int) -> str:
             return f"lose {server} {peer}"
         case Meet(server, peer):
             return f"meet {server} {peer}"
+        case OpenBox() | CloseBox() | SendText() | Listen() | AcknowledgeAll() | ExpectSent() | ExpectHanded():
+            return _show_message_step(step)
         case Run():
             return "run"
         case Quiet():
@@ -263,6 +340,27 @@ def show_step(step: Step, number_of: Callable[[int], int] = int) -> str:
 def with_steps(scenario: Scenario, steps: Iterable[Step]) -> Scenario:
     """The same start, other steps."""
     return replace(scenario, steps=tuple(steps), lines=())
+
+
+def _show_message_step(step: MessageStep | ExpectSent | ExpectHanded) -> str:
+    match step:
+        case OpenBox(process):
+            return f"mailbox open {process}"
+        case CloseBox(process):
+            return f"mailbox close {process}"
+        case SendText(text, targets):
+            less = targets[0].excluding
+            return " ".join(["send", text, "to", *(one.name for one in targets), *(["except", *less] if less else [])])
+        case Listen(process):
+            return f"listen {process}"
+        case AcknowledgeAll(process):
+            return f"acknowledge {process}"
+        case ExpectSent(text, told):
+            return f"sent {text} {told}"
+        case ExpectHanded(process, handed):
+            return " ".join(["handed", process, *(map(str, handed) if handed else ["none"])])
+        case _:
+            assert_never(step)
 
 
 def _show_operation(operation: Operation) -> str:
@@ -305,6 +403,7 @@ class _Reader:
         self._steps: list[Step] = []
         self._step_lines: list[int] = []
         self._asks = 0
+        self._texts: set[str] = set()
 
     def read(self) -> Scenario:
         for number, line in enumerate(self._lines, start=1):
@@ -359,6 +458,21 @@ class _Reader:
                 return Lose(self._server(server), self._server(peer))
             case "meet", [server, peer]:
                 return Meet(self._server(server), self._server(peer))
+            case "mailbox", ["open", process]:
+                return OpenBox(self._node(process))
+            case "mailbox", ["close", process]:
+                return CloseBox(self._node(process))
+            case "send", [text, "to", *names] if names:
+                return self._send(text, names)
+            case "listen", [process]:
+                return Listen(self._node(process))
+            case "acknowledge", [process]:
+                return AcknowledgeAll(self._node(process))
+            case "sent", [text, *told]:
+                return self._sent(text, told)
+            case "handed", [process, *texts] if texts:
+                handed = [] if texts == ["none"] else texts
+                return ExpectHanded(self._node(process), tuple(map(_handed, handed)))
             case "run", []:
                 return Run()
             case "quiet", []:
@@ -375,6 +489,29 @@ class _Reader:
                 return ExpectLoops(frozenset(frozenset(map(self._node, loop)) for loop in _split(words)))
             case _:
                 raise self._error(f"`{' '.join([verb, *words])}` is no step")
+
+    def _send(self, text: str, names: list[str]) -> SendText:
+        if text in self._texts:
+            raise self._error(f"{text} was sent before")
+        self._texts.add(text)
+        targets, excluding = _divided(names, at="except")
+        if not targets:
+            raise self._error("a message is sent to something")
+        return SendText(text, target_set([*map(self._node, targets)], [*map(self._node, excluding)]))
+
+    def _sent(self, text: str, told: list[str]) -> ExpectSent:
+        if text not in self._texts:
+            raise self._error(f"{text} was not sent")
+        match told:
+            case ["accepted" | "waiting"]:
+                pass
+            case ["settled", count] if count.isdecimal():
+                pass
+            case ["refused", reason] if reason in set(Reason):
+                pass
+            case _:
+                raise self._error("it is `accepted`, `settled` and a number, `refused` and the reason, or `waiting`")
+        return ExpectSent(text, " ".join(told))
 
     def _ask(self, server: str, words: list[str]) -> Ask:
         self._asks += 1
@@ -482,6 +619,16 @@ class _Reader:
 
     def _error(self, why: str) -> ScenarioSyntaxError:
         return ScenarioSyntaxError(self._line, why)
+
+
+def _divided(words: list[str], *, at: str) -> tuple[list[str], list[str]]:
+    """The words before and behind one; all of them are before it where it is not there."""
+    place = words.index(at) if at in words else len(words)
+    return words[:place], words[place + 1 :]
+
+
+def _handed(word: str) -> HandedText:
+    return HandedText(word.removeprefix("late:"), word.startswith("late:"))
 
 
 def _split(words: Iterable[str]) -> Iterator[list[str]]:

@@ -1,6 +1,7 @@
 """Clients that send messages to groups, and endpoints that listen; what happens is recorded, to be judged.
 
     senders     number their messages, and send each again until it is accepted; others send datagrams
+    operators   have what expired sent again, or drop it
     endpoints   open mailboxes, are handed what is durable in the log, acknowledge, vanish, and come back
     watcher     writes down what becomes durable at each server, and who is below what there
 
@@ -25,9 +26,13 @@ from delivery.events import (
     CloseMailbox,
     CloseParcels,
     DatagramSent,
+    DeadLettersDropped,
+    DeadLettersReplayed,
     DeliveryEvent,
     DeliveryRefused,
+    DropDeadLetters,
     MailboxClosed,
+    ReplayDeadLetters,
     Send,
     Settled,
     Start,
@@ -39,7 +44,7 @@ from delivery.mailboxes import Cursor, Mailbox
 from delivery.model import Message, Position, Quality, TargetSet, target_set
 from delivery.properties import check
 from delivery.reading import gap, read
-from delivery.server import ServerEffects
+from delivery.server import Server, ServerEffects
 from delivery.wire import decode_stored
 from namegraph import NodeId, ServerCore, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
@@ -83,6 +88,15 @@ PEOPLE = 2
 
 DATAGRAMS_AT_MOST = 4
 """In a burst."""
+
+SHORT_LIVED_SHARE = 0.3
+"""Of runs, those in which messages are kept for a short time."""
+
+KEPT_SECONDS = (20.0, 100.0, 400.0)
+
+REPLAYED_SHARE = 0.6
+DROPPED_SHARE = 0.1
+"""Of servers at each burst, those whose dead letters are sent again, and dropped."""
 
 CLOSES_SHARE = 0.05
 """Of mailboxes in a burst, those that are closed."""
@@ -135,7 +149,12 @@ class Deliveries(Watcher):
         self._sends: dict[int, Send] = {}
         self._accepted: dict[str, ServerId] = {}
         """By message, where it was."""
+        self._noted: set[tuple[str, bytes]] = set()
+        """Ids of messages, with what they say."""
+        self._gone_back: set[ServerId] = set()
+        """Servers that have started on an older disk."""
         self._settled: set[str] = set()
+        self._dead: set[str] = set()
         self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
         self._seen: object = None
         """The states of all graphs when it was looked last who is below what."""
@@ -144,7 +163,20 @@ class Deliveries(Watcher):
         """Of mailboxes, as far as they are durable."""
         self.tally: Counter[str] = Counter()
         cluster.watcher = self
+        self._are_short_lived = chance.random() < SHORT_LIVED_SHARE
+        self._backlog_seconds, self._log_seconds = chance.choice(KEPT_SECONDS), chance.choice(KEPT_SECONDS)
+        for core in cluster.servers.values():
+            self.starts(core)
         self._settle_people()
+
+    def starts(self, core: Server) -> None:
+        """Messages may be kept for a short time. One that starts on an older disk has the mailboxes of then."""
+        if core.server in self._cluster.on_old_disks and core.server not in self._gone_back:
+            self._gone_back.add(core.server)
+            self._note_went_back(core)
+        if self._are_short_lived:
+            core.delivery.giving_up.limit_seconds = self._backlog_seconds
+            core.delivery.log.limit_seconds = self._log_seconds
 
     def _settle_people(self) -> None:
         """Let there be people enough who can listen, and let clients join them as they join all else."""
@@ -174,6 +206,12 @@ class Deliveries(Watcher):
             self._later(partial(self._send_next, sender), spread)
         for _ in range(chance.randint(0, DATAGRAMS_AT_MOST) if self._sets else 0):
             self._later(partial(self._send_datagram, chance.choice(self._sets)), spread)
+        for server in self._cluster.servers:
+            for kind, share in ((ReplayDeadLetters, REPLAYED_SHARE), (DropDeadLetters, DROPPED_SHARE)):
+                if chance.random() < share:
+                    command = kind(self._new_ticket(), None)
+                    delay = chance.random() * chance.choice(KEPT_SECONDS)
+                    self._cluster.network.put(server, command, delay=delay)
 
     def _send_datagram(self, targets: TargetSet) -> None:
         send = Send(self._new_ticket(), targets, Message(f"datagram {self._ticket}".encode()), Quality.DATAGRAM)
@@ -327,7 +365,9 @@ class Deliveries(Watcher):
                     self._note(history.StreamBegan(self._at, endpoint.subscription, endpoint.stream))
                     for _ in range(8):
                         self._later(partial(self._read, endpoint, endpoint.stream), 20.0)
-                case MailboxClosed(ticket):
+                case DeadLettersReplayed(_, replayed):
+                    self.tally["replayed"] += replayed
+                case MailboxClosed() | DeadLettersDropped():
                     pass
 
     def let_out(self, server: ServerId, unkept: Shown | DatagramSent, instant: int) -> None:
@@ -449,7 +489,11 @@ class Deliveries(Watcher):
             known[record.position] = [parcel.message_id(number) for number in range(len(parcel.messages))]
         accepted = [one for one in effects.answers if isinstance(one, Accepted) and not one.is_repeated]
         for answer in accepted:
-            if answer.message_id not in self._accepted:
+            # A server that has gone back might give an id twice: that is no repetition of one message.
+            found = (answer.message_id, self._sends[answer.ticket].message.payload)
+            if found not in self._noted:
+                self._noted.add(found)
+                self.tally["accepted after a server had gone back"] += bool(self._gone_back)
                 self._note_accepted(server, answer, instant)
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
@@ -462,8 +506,30 @@ class Deliveries(Watcher):
         for part, key, value in effects.records.protocol:
             if part == "mailbox":
                 self._note_mailbox(server, NodeId(key), value, instant)
+            elif part == "dead letter" and value is not None:
+                self._note_dead(server, int(key))
             elif part == "cursor" and value is not None:
                 self._note_cursor(server, key, msgspec.msgpack.decode(value, type=Cursor))
+
+    def _note_went_back(self, core: Server) -> None:
+        server = core.server
+        for endpoint in self._endpoints.values():
+            if endpoint.subscription.server == server:
+                self._end(endpoint)
+        self._note(history.WentBack(self._at, server))
+        self._known.pop(server, None)
+        for key in [key for key in self._numbers if key[0] == server]:
+            del self._numbers[key]
+        for process, number in core.delivery.mailboxes.numbers.items():
+            self._numbers[server, process] = number
+            self._note(history.MailboxOpened(self._at, server, process, number))
+
+    def _note_dead(self, server: ServerId, position: int) -> None:
+        for message_id in self._known[server].get(position, ()):
+            if message_id not in self._dead:
+                self._dead.add(message_id)
+                self.tally["dead letters"] += 1
+                self._note(history.DeadLettered(self._at, message_id, "given up"))
 
     def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
         if value is None:
@@ -519,6 +585,8 @@ class Deliveries(Watcher):
         for server, core in self._cluster.servers.items():
             if server not in self._cluster.down and core.delivery.origin.unsettled:
                 raise InvariantViolatedError(f"messages: {server} has parcels that are not settled")
+            if server not in self._cluster.down and core.delivery.dead_letters.replayed_to():
+                raise InvariantViolatedError(f"messages: {server} has dead letters under way")
 
     def _check_audiences(self, targets: TargetSet, truth: TrueGraph) -> None:
         """Each server takes for below a target set those of its mailboxes that the arcs say are."""

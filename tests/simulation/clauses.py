@@ -1,9 +1,13 @@
-"""Clauses of the protocol that can be left out, to see what each is for (protocol sections 5 and 8)."""
+"""Clauses of the protocol that can be left out, to see what each is for (protocol sections 5 and 8; messages)."""
 
+from collections import deque
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 
+from delivery.origin import Origin
+from delivery.senders import Senders
 from namegraph.graph.controlled_sinks import Sinks
 from namegraph.graph.name_graph import NameGraph
 from namegraph.replication.ancestry_store import AncestryStore
@@ -12,6 +16,7 @@ from namegraph.update import coordinator
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.order_queue import Entries, Entry
 from namegraph.update.participant import Participant
+from resolver.reach import GraphReach
 from simulation.checks import in_flight_walks
 
 
@@ -66,6 +71,28 @@ _COMMIT = Participant.commit
 _LOOK = Entries._look
 _LEADS_FROM = Entries._leads_from
 
+
+def _newest_alone(origin, number, servers, reach):
+    """What is found late is posted the newest parcel, and not what was on its way before."""
+    sequence = origin._sequences[number]
+    all_unsettled, sequence.unsettled = sequence.unsettled, deque(list(sequence.unsettled)[-1:])
+    try:
+        return _FOUND(origin, number, servers, reach)
+    finally:
+        sequence.unsettled = all_unsettled
+
+
+def _nobody_named(origin, sender, confirm, reach):
+    return _CONFIRM(origin, sender, msgspec.structs.replace(confirm, onward=()), reach)
+
+
+def _settle_though_apart(origin, position):
+    origin._parcels[position].is_apart = False
+    return False
+
+
+_FOUND, _CONFIRM = Origin._found, Origin.confirm
+
 CLAUSES = {
     "turns are awaited": (Entries, "next_turn", _earliest_of_all),
     "entries are handed on": (Participant, "_install_entries", lambda *_: None),
@@ -83,6 +110,11 @@ CLAUSES = {
     "servers further below are named": (Entries, "_leads_from", _lead_to_children_alone),
     "arcs are followed through the nodes of others": (Entries, "_look", _look_no_further_than_others),
     "votes say which entry nodes are covered": (Entries, "cover_entered", lambda *_: ()),
+    "who is found late is posted all that is not settled": (Origin, "_found", _newest_alone),
+    "who confirms names the servers further below": (Origin, "confirm", _nobody_named),
+    "what was apart is posted once more": (Origin, "needs_round", _settle_though_apart),
+    "senders number their messages": (Senders, "first_answer", lambda *_: None),
+    "parcels wait until servers are healed": (GraphReach, "is_settled_with", lambda *_: True),
     "all are told the entry nodes of the whole update": (coordinator, "ROOTS_LIMIT", -1),
 }
 """Each with where it is in the code, and what is there without it."""

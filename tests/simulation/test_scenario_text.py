@@ -10,6 +10,13 @@ servers a b
 groups x@a y@b
 arc x@a y@b cost 2
 
+mailbox open p@a
+send hello to x@a y@b except y@b
+send again to x@a
+listen p@a
+acknowledge p@a
+mailbox close p@a
+hold a>b Parcel
 at b join y@b x@a cost 1, leave x@a y@b
 at a create z@a, delete z@a, delete x@a force
 hold a>b
@@ -28,6 +35,11 @@ answer 1 committed
 answer 1 committed formed x@a y@b
 answer 2 refused DEADLINE_EXCEEDED
 answer 2 waiting
+sent hello settled 2
+sent hello refused TARGET_NOT_FOUND
+sent again accepted
+handed p@a hello late:again
+handed p@a none
 arcs x@a>y@b y@b>x@a
 arcs none
 loops x@a y@b, x@b y@a
@@ -79,6 +91,11 @@ def test_updates_are_numbered_anew_when_written():
         (START + "answer 1 committed blessed x@a", "line 3: blessed is no effect"),
         (START + "answer 1 refused BORED", "line 3: BORED is no reason"),
         (START + "arcs x@a", "line 3: 'x@a' is no arc"),
+        (START + "send hello to", "line 3: `send hello to` is no step"),
+        (START + "send hello to except x@a", "line 3: a message is sent to something"),
+        (START + "send hello to x@a\nsend hello to y@b", "line 4: hello was sent before"),
+        (START + "sent hello accepted", "line 3: hello was not sent"),
+        (START + "send hello to x@a\nsent hello away", "line 4: it is `accepted`"),
     ],
 )
 def test_a_wrong_line_is_named_with_the_reason(text, why):
@@ -96,6 +113,8 @@ def test_a_wrong_line_is_named_with_the_reason(text, why):
         ("at a join x@a y@b\narcs none", "line 4: the arcs are: arcs x@a>y@b"),
         ("at a join x@a y@b\nloops x@a y@b", "line 4: the virtual nodes are: loops none"),
         ("at a join x@a y@b\ndeliver b>a", "line 4: no such message waits; what waits: deliver a>b Order 1"),
+        ("send hello to z@a\nsent hello accepted", "line 4: what is so: sent hello refused TARGET_NOT_FOUND"),
+        ("mailbox open x@a\nhanded p@b hello", "line 4: what is so: handed p@b none"),
         ("release a>b", "line 3: nothing is held by these words"),
         ("lose a b\nquiet", "line 4: nothing can be said of servers that are apart; let them meet: a b"),
         ("lose a b", "nothing can be said of servers that are apart; let them meet: a b"),
@@ -141,3 +160,30 @@ def test_the_conversation_is_told_message_for_message():
         ["a>b", "Commit", "1"],
     ]
     assert told[-1].strip().startswith("client of 1: committed at ")
+
+
+MESSAGES = """
+arc x@a y@b
+arc y@b p@b
+mailbox open p@b
+"""
+
+
+def test_a_crash_loses_nothing_that_was_handed_and_not_acknowledged():
+    run(MESSAGES + "send one to x@a\nrun\nlisten p@b\ncrash b\nsend two to x@a\nrun\nlisten p@b\nhanded p@b one two")
+
+
+def test_who_listens_before_a_message_is_durable_there_is_handed_nothing():
+    run(MESSAGES + "hold a>b Parcel\nsend one to x@a\nrun\nlisten p@b\nhanded p@b none\nsent one accepted\nquiet")
+
+
+def test_the_conversation_tells_parcels_confirmations_and_who_is_handed_what():
+    told = []
+    run(MESSAGES + "send one to x@a\nrun\nlisten p@b\nacknowledge p@b\nmailbox close p@b", tell=told.append)
+    for line in (
+        "    a>b Parcel 1@x@a#0: one",
+        "    b>a Confirm serial 1, 1 mailboxes",
+        "    sender of one: settled 1",
+        "    p@b is handed one",
+    ):
+        assert line in told

@@ -27,6 +27,10 @@ NEEDED = {
     "ready_before_the_last_vote": "answers that come before the last vote are kept",
     "record_ahead_of_its_arcs": "ancestor sets follow what records say",
     "news_ahead_of_its_commit": "control is compared with what it was when ready",
+    "server_found_behind_the_newest_message": "who is found late is posted all that is not settled",
+    "member_two_servers_below": "who confirms names the servers further below",
+    "member_behind_a_suspended_arc": "what was apart is posted once more",
+    "message_that_comes_before_healing": "parcels wait until servers are healed",
 }
 
 ONCE_FAILED = [

@@ -62,6 +62,8 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     yield "datagrams_sent", found.datagrams_sent
     yield "datagrams_handed", found.datagrams_handed
     yield "datagrams_dropped", found.datagrams_dropped
+    for undelivered in found.undelivered:
+        yield "undelivered", undelivered.reason, undelivered.messages
     yield "revision", found.revision
     if found.database_failure:
         yield "database_failure", found.database_failure

@@ -101,6 +101,8 @@ def show_status(found: results.ServerStatus) -> None:
         table.add_row(label.replace("_", " "), f"{getattr(found, label):,}")
     for pending in found.parcels_pending:
         table.add_row("parcels pending", escape(f"{pending.server}: {pending.parcels:,}"))
+    for undelivered in found.undelivered:
+        table.add_row("undelivered", escape(f"{undelivered.messages:,} messages: {undelivered.reason}"))
     table.add_row("revision", escape(found.revision))
     if found.database_failure:
         table.add_row("database", escape(f"cannot be written: {found.database_failure}"))

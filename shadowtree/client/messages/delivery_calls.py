@@ -89,7 +89,10 @@ def read_mailbox(told: wire.Mailbox) -> Mailbox:
     return cleaned(found)
 
 
-_REASONS: Final[dict[int, str]] = {wire.DeadLetter.REASON_SERVER_REMOVED: "server removed"}
+_REASONS: Final[dict[int, str]] = {
+    wire.DeadLetter.REASON_SERVER_REMOVED: "server removed",
+    wire.DeadLetter.REASON_EXPIRED: "expired",
+}
 
 
 def list_dead_letters(subnet: SubnetName | None, page_token: str) -> UnaryCall[wire.ListDeadLettersResponse]:

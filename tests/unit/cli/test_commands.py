@@ -47,6 +47,7 @@ KEYS = {
         "datagrams_sent",
         "datagrams_handed",
         "datagrams_dropped",
+        "undelivered",
     ],
     "peers": ["peers", "strangers", "unknown", "memberships_ended"],
     "peer": [

@@ -24,6 +24,7 @@ from namegraph import (
     RetirePeer,
     ServerId,
     Subnet,
+    Tick,
     UpdateCommand,
 )
 from resolver.reach import GraphReach
@@ -57,6 +58,7 @@ class Servers:
         """Who tells what it has handled."""
         self._waiting = deque()
         self._ticket = 0
+        self.now = 0.0
         for server in self.disks:
             self.start(server)
         for server in self.disks:
@@ -102,7 +104,7 @@ class Servers:
                         self.under_way.append((one, two, letter))
 
     def step(self, server, event):
-        effects = self.servers[server].step(event, 0.0)
+        effects = self.servers[server].step(event, self.now)
         self.disks[server].write(effects.records)
         for letter in effects.messages:
             self.under_way.append((server, letter.receiver, letter))
@@ -132,6 +134,9 @@ class Servers:
         """Let all that is under way arrive."""
         self.under_way.extend(self._waiting)
         self._waiting.clear()
+        for server, core in self.servers.items():
+            while server not in self.gone and core.delivery.has_more:
+                self.step(server, Tick())
         while self.under_way:
             sender, receiver, letter = self.under_way.popleft()
             is_post = isinstance(letter, PeerLetter) and letter.lane is Lane.POST

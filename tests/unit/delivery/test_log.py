@@ -2,7 +2,8 @@
 
 import pytest
 
-from delivery.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES, SEGMENT_ENTRIES, Log
+from delivery.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES, SEGMENT_ENTRIES, SEGMENT_SECONDS, Log
+from delivery.model import Position
 from namegraph import DurableState
 
 
@@ -13,7 +14,7 @@ def log():
 
 def fill(log, entries, size):
     for _ in range(entries):
-        log.append(0, bytes(size))
+        log.append(0, bytes(size), messages=1, at=0.0)
     log.take_rows()
 
 
@@ -50,3 +51,27 @@ def test_a_log_without_entries_has_no_size(log):
     fill(log, 3, 50)
     log.cut_through(3, at_least=1)
     assert log.size == 0
+
+
+def test_a_segment_ends_after_a_while_and_is_too_old_when_all_in_it_is(log):
+    log.limit_seconds = 3_600.0
+    for at in (0.0, SEGMENT_SECONDS - 1, SEGMENT_SECONDS, SEGMENT_SECONDS + 1):
+        log.append(1, b"parcel", messages=1, at=at)
+    assert log.oldest_through == 2
+    assert not log.is_too_old(3_600.0 + SEGMENT_SECONDS - 1)
+    assert log.is_too_old(3_600.0 + SEGMENT_SECONDS)
+
+
+def test_a_segment_knows_what_it_has_for_whom(log):
+    for audience, messages in ((1, 2), (2, 1), (1, 3), (0, 9)):
+        log.append(audience, b"parcel", messages=messages, at=0.0)
+    assert log.oldest_for() == {1: (5, Position(3, 2)), 2: (1, Position(2, 0))}
+
+
+def test_segments_are_the_same_after_a_restart():
+    durable = DurableState()
+    log = Log(durable)
+    for at in (0.0, 1.0, SEGMENT_SECONDS):
+        log.append(1, b"parcel", messages=1, at=at)
+    again = Log(DurableState(durable.take_rows()))
+    assert (again.last, again.size, again.oldest_through, again.oldest_for()) == (3, 18, 2, log.oldest_for())

@@ -34,7 +34,9 @@ def test_what_the_lanes_refer_to_is_what_they_keep(steps):
             case "begins again":
                 post.begin_again(peer)
             case "blanked":
-                post.blank_parcels(peer)
+                for position in sorted(post.positions_kept()):
+                    post.blank(peer, position)
+                post.blank_inline(peer, after=0, at_most=1_000)
         kept = {letter.encoded for other in PEERS for letter in post.kept(other)}
         expected = {position for position, parcel in post.parcels.items() if parcel in kept}
         assert post.positions_kept() == expected

@@ -8,8 +8,7 @@ from nameserver.telemetry.state_metrics import StateCollector
 
 def collector():
     names = ("core", "census", "run_loop", "peers", "calls_under_way", "plans_kept", "messages_refused_by_rate")
-    parts = dict.fromkeys(names)
-    return StateCollector(**parts)
+    return StateCollector(**dict.fromkeys((*names, "undelivered")))
 
 
 async def test_a_loop_that_stands_still_is_told(monkeypatch):

@@ -1,0 +1,95 @@
+"""What is delivered to nobody any more: parcels for servers that were removed for good, or that waited too long.
+
+    RemovePeer, or a start --> servers that are not known --> slices: parcel after parcel, then the rest of the lane
+    time goes ---------------> the oldest parcels are kept too long --'
+                                                                      '--> dead letter; the parcel may be settled
+
+As much may wait as takes seconds to be written. So each step gives up a slice, and asks for another one.
+
+Source: delivery.md sections 8, 9 and 11.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from delivery.dead_letters import DeadLetters, DeadReason
+from delivery.origin import Origin
+from delivery.post import Post
+from delivery.reach import Reach
+from namegraph import ServerId
+
+BACKLOG_SECONDS_LIMIT = 7 * 24 * 3600.0
+"""Of running time: for so long a parcel waits for servers."""
+
+SLICE_PARCELS = 200
+"""Looked at in one step: some milliseconds."""
+
+
+@dataclass(slots=True)
+class _Left:
+    """What is still to be looked at of a removed server."""
+
+    positions: deque[int]
+    blanked_through: int = 0
+    """Of the lane to it."""
+
+
+class GivingUp:
+    """What is to be given up, and how far that is."""
+
+    def __init__(self, origin: Origin, post: Post, dead_letters: DeadLetters) -> None:
+        self._origin, self._post, self._dead_letters = origin, post, dead_letters
+        self._left: dict[ServerId, _Left] = {}
+        self._has_expired = False
+        self.limit_seconds = BACKLOG_SECONDS_LIMIT
+        self.slice_parcels = SLICE_PARCELS
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the next step is to go on."""
+        return bool(self._left) or self._has_expired
+
+    def look(self, reach: Reach) -> None:
+        """Find the servers that are not known any more: they are gone for good, and nothing waits for them."""
+        for server in sorted({*self._origin.posted_to(), *self._post.receivers()}):
+            if server not in self._left and not reach.is_known(server):
+                self._dead_letters.begin_again(server)
+                self._origin.removed(server)
+                self._left[server] = _Left(deque(self._origin.unsettled))
+
+    def advance(self, at: float, reach: Reach) -> Iterator[int]:
+        """Give up a slice; yields parcels that may be settled by that, each right then. `at`: the running time."""
+        budget = self.slice_parcels
+        for server, left in list(self._left.items()):
+            if reach.is_known(server):
+                # It is back; what was not given up yet, it gets.
+                del self._left[server]
+                continue
+            while left.positions and budget:
+                budget -= 1
+                position = left.positions.popleft()
+                self._origin.forget_remembering(position, server)
+                if self._origin.waits_for(position, server):
+                    self._give_up(position, server, DeadReason.SERVER_REMOVED)
+                    yield position
+            if not left.positions and budget:
+                through = self._post.blank_inline(server, after=left.blanked_through, at_most=budget)
+                if through is None:
+                    del self._left[server]
+                else:
+                    left.blanked_through, budget = through, 0
+        expired = self._origin.accepted_before(at - self.limit_seconds, at_most=budget)
+        self._has_expired = bool(expired)
+        for position in expired:
+            for server in self._origin.expire(position):
+                self._give_up(position, server, DeadReason.EXPIRED)
+            yield position
+
+    def _give_up(self, position: int, server: ServerId, reason: DeadReason) -> None:
+        undelivered = self._origin.give_up(position, server)
+        if undelivered is not None:
+            self._dead_letters.add(position, undelivered, server, reason)
+        self._post.blank(server, position)
