@@ -11,6 +11,7 @@ Pure, beside the name graph: no I/O and no clock.
     senders     what is sent twice is accepted once
     wire        what servers say to one another
     reach       what is asked of the graph
+    snapshot    all of it as rows, for the audit of all servers' snapshots
     model, events
     history     what happened in a run, as whoever watches it records it
     hindsight   the same, put in order for whoever judges it

@@ -55,6 +55,10 @@ class Audiences:
         self._kept[targets] = (rests_on, found)
         return found
 
+    def used_last(self, limit: int) -> list[TargetSet]:
+        """Target sets that something was sent to since the server started, so many at most."""
+        return list(self._kept)[-limit:]
+
     def _versions(self, targets: TargetSet, reach: Reach) -> list[int]:
         return [reach.below(name).number for target in targets for name in (target.name, *target.excluding)]
 

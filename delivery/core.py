@@ -184,6 +184,10 @@ class DeliveryCore:
         """The mailboxes here that a target set reaches now. The caller must not change it."""
         return self.audiences.of(targets, self._reach, self.mailboxes)
 
+    def reached(self, limit: int) -> list[tuple[TargetSet, BitMap]]:
+        """The same of so many target sets that something was sent to."""
+        return [(targets, self.audience(targets)) for targets in self.audiences.used_last(limit)]
+
     def needed(self) -> list[int]:
         """The positions of the parcels that are to be given back with `keep` before the first step; sorted."""
         return sorted({*self.origin.unsettled, *self.post.positions_kept()})

@@ -116,6 +116,11 @@ class Mailboxes:
         self._slowest[mailbox.number] = _NOBODY
         self.version += 1
 
+    @property
+    def numbered(self) -> int:
+        """The highest number that a mailbox was given; 0 for none."""
+        return self._next.get("", 1) - 1
+
     def opened_at(self, process: NodeId) -> int:
         """The first entry of the log that can be for a mailbox."""
         return self._mailboxes[process].opened_at

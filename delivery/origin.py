@@ -29,6 +29,7 @@ from delivery.model import Quality, TargetSet
 from delivery.post import Post
 from delivery.reach import Reach
 from delivery.servers_below import own_onward, servers_below
+from delivery.snapshot import UnsettledParcel
 from delivery.wire import (
     PARCEL_BYTES_LIMIT,
     PARCEL_MESSAGES_LIMIT,
@@ -108,6 +109,20 @@ class _ParcelRow(Struct, array_like=True):
     def is_settled(self) -> bool:
         """Whether all have it whom it is to reach."""
         return self.is_confirmed and not self.is_apart
+
+    def told(self) -> UnsettledParcel:
+        """As snapshots have it."""
+        posted = tuple(sorted(self.posted))
+        return UnsettledParcel(
+            self.sequence,
+            self.incarnation,
+            self.first_serial,
+            self.messages,
+            self.round,
+            posted,
+            tuple(server for server in posted if self.posted[server] >= 0),
+            tuple(server for server in posted if self.posted[server] > 0),
+        )
 
     @property
     def progress(self) -> Progress:

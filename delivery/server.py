@@ -15,6 +15,7 @@ from delivery.datagrams import Unkept
 from delivery.events import Answer, DeliveryEvent
 from delivery.post import Post
 from delivery.reach import Reach
+from delivery.snapshot import MessageSnapshot
 from namegraph import (
     Channels,
     CoreQueries,
@@ -69,6 +70,11 @@ class Server(ServerCore):
         self.delivery.origin.incarnation = self.incarnations.own
         for record in stored:
             self.delivery.keep(record)
+
+    def message_snapshot(self) -> MessageSnapshot:
+        """Begin to read what is known of messages; it is to be told of every step from now on."""
+        core = self.delivery
+        return MessageSnapshot(self.durable, log=core.log, mailboxes=core.mailboxes, reached=core.reached)
 
     def forget_at_once(self) -> None:
         """Forget as soon as that can be what was left, and parcels that nobody needs. For simulations."""

@@ -105,6 +105,10 @@ class DurableMap(dict[K, V]):
         """The row of a key; without a value where the map has none."""
         return ProtocolRow(self.part, self._keys.write(key), self._values.write(self[key]) if key in self else None)
 
+    def read(self, row: ProtocolRow) -> tuple[K, V | None]:
+        """The key and the value of a row of this map; None where it deletes the key."""
+        return self._keys.read(row.key), None if row.value is None else self._values.read(row.value)
+
     @property
     def changed(self) -> Collection[K]:
         """The keys whose rows are not taken yet."""

@@ -2,7 +2,7 @@
 
     a piece is read -> others get their turn -> the next piece ...   what steps change is noted meanwhile
     a few pieces were read -> a rest as long as that took -> the next ones, which are sent when they fill a message
-    little is left -> the rest is read at one instant -> durable -> sent
+    little is left -> the rest is read at one instant -> durable -> sent -> the log of messages, which never changes
 
 A slow reader delays no other call: what changes again and again is read again once. For a cut, the instant is that of
 the step in which this server takes the cut; until then changes are followed.
@@ -16,11 +16,15 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from namegraph import CutCommand, Effects, Piece, Reason, ServerCore, Snapshot, refuse
+from delivery.server import Server
+from delivery.snapshot import PIECE_ROWS, LogEnds, MessagePiece, MessageSnapshot, entries
+from namegraph import CutCommand, Effects, Reason, Snapshot, refuse
 from nameserver.calls.adapters import Chunks, Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
+from nameserver.wire.message_columns import encode_messages, encode_messages_end
 from nameserver.wire.snapshot_columns import encode_end, encode_piece, encode_together
 from shadowtree.v1 import admin_pb2 as messages
+from storage.store import LogWanted
 
 SNAPSHOTS_AT_ONCE_LIMIT: Final = 2
 """Each takes half of a processor while it lasts, and keeps up to one more copy of the ancestor sets."""
@@ -39,6 +43,9 @@ STALLED_SECONDS: Final = 60.0
 FOLLOWING_SECONDS: Final = 0.1
 """How often changes are read while a cut is waited for."""
 
+LOG_BYTES: Final = 256 * 1024
+"""Of the log of messages, what is read at a time: commits come between."""
+
 MESSAGE_BYTES: Final = 64 * 1024
 """Pieces are sent together: to send a message takes the server half a millisecond, as much as to read a piece."""
 
@@ -51,7 +58,7 @@ _CAUGHT_UP: Final = messages.SnapshotChunk(is_caught_up=True).SerializeToString(
 class SnapshotCalls:
     """Answers for one server."""
 
-    def __init__(self, *, core: ServerCore, run_loop: RunLoop) -> None:
+    def __init__(self, *, core: Server, run_loop: RunLoop) -> None:
         self._core = core
         self._run_loop = run_loop
         self._under_way = 0
@@ -80,7 +87,7 @@ class SnapshotCalls:
 
     async def _chunks(self, cut: str) -> AsyncGenerator[bytes, None]:
         with self._followed(cut) as reading:
-            async for chunk in _paced(reading, reading.snapshot.read()):
+            async for chunk in _paced(reading, reading.pieces()):
                 yield chunk
             if cut:
                 reading.is_caught_up = True
@@ -91,7 +98,7 @@ class SnapshotCalls:
                         raise refuse(
                             Reason.DEADLINE_EXCEEDED, f"no cut {cut!r} was made within {CUT_WAIT_SECONDS:g} seconds"
                         )
-                    async for chunk in _paced(reading, reading.snapshot.keep_up()):
+                    async for chunk in _paced(reading, map(encode_piece, reading.snapshot.keep_up())):
                         yield chunk
                     with suppress(TimeoutError):
                         async with asyncio.timeout(FOLLOWING_SECONDS):
@@ -105,6 +112,33 @@ class SnapshotCalls:
             raise refuse(Reason.UNAVAILABLE, f"the cut {cut!r} was made before this server had been read")
         for chunk in reading.last:
             yield chunk
+        if self._run_loop.storage_failure is None:
+            async for chunk in self._messages(reading):
+                yield chunk
+        yield reading.end
+
+    async def _messages(self, reading: _Reading) -> AsyncGenerator[bytes, None]:
+        """The rest of what is known of messages, and the log as it was at the instant of the snapshot.
+
+        What was cut since has left the log for good: then the snapshot is of a log that was cut so far.
+        """
+        ends, pieces = reading.messages_ended
+        for piece in pieces:
+            yield encode_messages(piece)
+            await self._run_loop.between_steps()
+        after = ends.cut
+        while after < ends.last:
+            records = await self._run_loop.read_log(LogWanted(after, ends.last, LOG_BYTES))
+            if not records:
+                break
+            after = records[-1].position
+            began = time.thread_time()
+            for begin in range(0, len(records), PIECE_ROWS):
+                yield encode_messages(entries(records[begin : begin + PIECE_ROWS]))
+                await self._run_loop.between_steps()
+            await asyncio.sleep(time.thread_time() - began)
+        cut = min(ends.last, self._core.delivery.log.cut)
+        yield encode_messages_end(ends._replace(cut=cut))
 
     @contextmanager
     def _followed(self, cut: str) -> Iterator[_Reading]:
@@ -123,22 +157,33 @@ class SnapshotCalls:
 class _Reading:
     """A snapshot under way, and its last chunks once they were read."""
 
-    def __init__(self, core: ServerCore, run_loop: RunLoop, cut: str) -> None:
+    def __init__(self, core: Server, run_loop: RunLoop, cut: str) -> None:
         self.snapshot: Snapshot = core.snapshot()
+        self.messages: MessageSnapshot = core.message_snapshot()
         self.is_caught_up = False
         self.was_cut_early = False
         self.last: list[bytes] = []
+        self.end = b""
+        """The chunk that comes after all others."""
+        self.messages_ended: tuple[LogEnds, Iterator[MessagePiece]]
+        """Set with `last`."""
         self.ended = asyncio.Event()
         self._core = core
         self._run_loop = run_loop
         self._cut = cut
         self.between_steps = run_loop.between_steps
 
+    def pieces(self) -> Iterator[bytes]:
+        """Everything, encoded. Steps may come between."""
+        yield from map(encode_piece, self.snapshot.read())
+        yield from map(encode_messages, self.messages.read())
+
     def follow(self, effects: Effects) -> None:
         """Note what a step changed; where it took the cut, read the rest."""
         if self.last:
             return
         self.snapshot.note(effects.records)
+        self.messages.note(effects.records)
         for cut in effects.cuts:
             if self._cut and cut.name == self._cut:
                 self.was_cut_early = not self.is_caught_up
@@ -146,14 +191,15 @@ class _Reading:
 
     def finish(self, cut: str = "") -> None:
         """Read the rest: the snapshot is of the last step."""
-        found = [encode_piece(piece) for piece in self.snapshot.finish()]
+        self.last = [encode_piece(piece) for piece in self.snapshot.finish()]
+        self.messages_ended = self.messages.finish()
         revision, failure = self._core.revision, self._run_loop.storage_failure or ""
         closing = self.snapshot.closing()
-        self.last = [*found, encode_end(closing, revision=revision, database_failure=failure, cut=cut)]
+        self.end = encode_end(closing, revision=revision, database_failure=failure, cut=cut)
         self.ended.set()
 
 
-async def _paced(reading: _Reading, pieces: Iterator[Piece]) -> AsyncGenerator[bytes, None]:
+async def _paced(reading: _Reading, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
     """Encode pieces until the cut comes; others are served in between for as long as these took."""
     encoded: list[bytes] = []
     encoded_bytes, worked = 0, 0.0
@@ -163,7 +209,7 @@ async def _paced(reading: _Reading, pieces: Iterator[Piece]) -> AsyncGenerator[b
         piece = next(pieces, None)
         if piece is None:
             break
-        encoded.append(encode_piece(piece))
+        encoded.append(piece)
         encoded_bytes += len(encoded[-1])
         worked += time.thread_time() - begin
         if encoded_bytes >= MESSAGE_BYTES:

@@ -194,7 +194,7 @@ class MakeCutResponse(_message.Message):
     def __init__(self, revision: _Optional[str] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
-    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "under_way", "end", "is_caught_up", "pieces")
+    __slots__ = ("nodes", "arcs", "virtual_nodes", "ancestor_sets", "under_way", "end", "is_caught_up", "pieces", "log", "audiences", "mailboxes", "cursors", "unsettled", "reached", "messages_end")
     class Nodes(_message.Message):
         __slots__ = ("numbers", "ids", "kinds", "homes", "places", "version_counters", "version_servers", "virtual_nodes", "representatives", "servers")
         NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -279,6 +279,101 @@ class SnapshotChunk(_message.Message):
         server: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ...) -> None: ...
+    class LogEntry(_message.Message):
+        __slots__ = ("position", "targets", "sequence", "incarnation", "first_serial", "messages", "round", "quality", "audience", "digest")
+        POSITION_FIELD_NUMBER: _ClassVar[int]
+        TARGETS_FIELD_NUMBER: _ClassVar[int]
+        SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        INCARNATION_FIELD_NUMBER: _ClassVar[int]
+        FIRST_SERIAL_FIELD_NUMBER: _ClassVar[int]
+        MESSAGES_FIELD_NUMBER: _ClassVar[int]
+        ROUND_FIELD_NUMBER: _ClassVar[int]
+        QUALITY_FIELD_NUMBER: _ClassVar[int]
+        AUDIENCE_FIELD_NUMBER: _ClassVar[int]
+        DIGEST_FIELD_NUMBER: _ClassVar[int]
+        position: int
+        targets: _containers.RepeatedScalarFieldContainer[str]
+        sequence: int
+        incarnation: int
+        first_serial: int
+        messages: int
+        round: int
+        quality: str
+        audience: int
+        digest: bytes
+        def __init__(self, position: _Optional[int] = ..., targets: _Optional[_Iterable[str]] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., first_serial: _Optional[int] = ..., messages: _Optional[int] = ..., round: _Optional[int] = ..., quality: _Optional[str] = ..., audience: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    class Audience(_message.Message):
+        __slots__ = ("number", "mailboxes", "is_gone")
+        NUMBER_FIELD_NUMBER: _ClassVar[int]
+        MAILBOXES_FIELD_NUMBER: _ClassVar[int]
+        IS_GONE_FIELD_NUMBER: _ClassVar[int]
+        number: int
+        mailboxes: bytes
+        is_gone: bool
+        def __init__(self, number: _Optional[int] = ..., mailboxes: _Optional[bytes] = ..., is_gone: _Optional[bool] = ...) -> None: ...
+    class Mailbox(_message.Message):
+        __slots__ = ("process", "number", "opened_at", "is_gone")
+        PROCESS_FIELD_NUMBER: _ClassVar[int]
+        NUMBER_FIELD_NUMBER: _ClassVar[int]
+        OPENED_AT_FIELD_NUMBER: _ClassVar[int]
+        IS_GONE_FIELD_NUMBER: _ClassVar[int]
+        process: str
+        number: int
+        opened_at: int
+        is_gone: bool
+        def __init__(self, process: _Optional[str] = ..., number: _Optional[int] = ..., opened_at: _Optional[int] = ..., is_gone: _Optional[bool] = ...) -> None: ...
+    class Cursor(_message.Message):
+        __slots__ = ("mailbox", "subscription", "entry", "item", "is_gone")
+        MAILBOX_FIELD_NUMBER: _ClassVar[int]
+        SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+        ENTRY_FIELD_NUMBER: _ClassVar[int]
+        ITEM_FIELD_NUMBER: _ClassVar[int]
+        IS_GONE_FIELD_NUMBER: _ClassVar[int]
+        mailbox: int
+        subscription: str
+        entry: int
+        item: int
+        is_gone: bool
+        def __init__(self, mailbox: _Optional[int] = ..., subscription: _Optional[str] = ..., entry: _Optional[int] = ..., item: _Optional[int] = ..., is_gone: _Optional[bool] = ...) -> None: ...
+    class Unsettled(_message.Message):
+        __slots__ = ("position", "sequence", "incarnation", "first_serial", "messages", "round", "posted", "confirmed", "delivered", "is_gone")
+        POSITION_FIELD_NUMBER: _ClassVar[int]
+        SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+        INCARNATION_FIELD_NUMBER: _ClassVar[int]
+        FIRST_SERIAL_FIELD_NUMBER: _ClassVar[int]
+        MESSAGES_FIELD_NUMBER: _ClassVar[int]
+        ROUND_FIELD_NUMBER: _ClassVar[int]
+        POSTED_FIELD_NUMBER: _ClassVar[int]
+        CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+        DELIVERED_FIELD_NUMBER: _ClassVar[int]
+        IS_GONE_FIELD_NUMBER: _ClassVar[int]
+        position: int
+        sequence: int
+        incarnation: int
+        first_serial: int
+        messages: int
+        round: int
+        posted: _containers.RepeatedScalarFieldContainer[str]
+        confirmed: _containers.RepeatedScalarFieldContainer[str]
+        delivered: _containers.RepeatedScalarFieldContainer[str]
+        is_gone: bool
+        def __init__(self, position: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., first_serial: _Optional[int] = ..., messages: _Optional[int] = ..., round: _Optional[int] = ..., posted: _Optional[_Iterable[str]] = ..., confirmed: _Optional[_Iterable[str]] = ..., delivered: _Optional[_Iterable[str]] = ..., is_gone: _Optional[bool] = ...) -> None: ...
+    class Reached(_message.Message):
+        __slots__ = ("targets", "mailboxes")
+        TARGETS_FIELD_NUMBER: _ClassVar[int]
+        MAILBOXES_FIELD_NUMBER: _ClassVar[int]
+        targets: _containers.RepeatedScalarFieldContainer[str]
+        mailboxes: bytes
+        def __init__(self, targets: _Optional[_Iterable[str]] = ..., mailboxes: _Optional[bytes] = ...) -> None: ...
+    class MessagesEnd(_message.Message):
+        __slots__ = ("log_last", "log_cut", "mailboxes_numbered")
+        LOG_LAST_FIELD_NUMBER: _ClassVar[int]
+        LOG_CUT_FIELD_NUMBER: _ClassVar[int]
+        MAILBOXES_NUMBERED_FIELD_NUMBER: _ClassVar[int]
+        log_last: int
+        log_cut: int
+        mailboxes_numbered: int
+        def __init__(self, log_last: _Optional[int] = ..., log_cut: _Optional[int] = ..., mailboxes_numbered: _Optional[int] = ...) -> None: ...
     class End(_message.Message):
         __slots__ = ("server", "subnets", "revision", "counter", "peers", "database_failure", "has_ancestor_sets", "cut")
         SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -306,6 +401,13 @@ class SnapshotChunk(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     IS_CAUGHT_UP_FIELD_NUMBER: _ClassVar[int]
     PIECES_FIELD_NUMBER: _ClassVar[int]
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    AUDIENCES_FIELD_NUMBER: _ClassVar[int]
+    MAILBOXES_FIELD_NUMBER: _ClassVar[int]
+    CURSORS_FIELD_NUMBER: _ClassVar[int]
+    UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_END_FIELD_NUMBER: _ClassVar[int]
     nodes: SnapshotChunk.Nodes
     arcs: SnapshotChunk.Arcs
     virtual_nodes: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.VirtualNode]
@@ -314,7 +416,14 @@ class SnapshotChunk(_message.Message):
     end: SnapshotChunk.End
     is_caught_up: bool
     pieces: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    log: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.LogEntry]
+    audiences: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Audience]
+    mailboxes: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Mailbox]
+    cursors: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Cursor]
+    unsettled: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Unsettled]
+    reached: _containers.RepeatedCompositeFieldContainer[SnapshotChunk.Reached]
+    messages_end: SnapshotChunk.MessagesEnd
+    def __init__(self, nodes: _Optional[_Union[SnapshotChunk.Nodes, _Mapping]] = ..., arcs: _Optional[_Union[SnapshotChunk.Arcs, _Mapping]] = ..., virtual_nodes: _Optional[_Iterable[_Union[SnapshotChunk.VirtualNode, _Mapping]]] = ..., ancestor_sets: _Optional[_Union[SnapshotChunk.AncestorSets, _Mapping]] = ..., under_way: _Optional[_Iterable[_Union[SnapshotChunk.UnderWay, _Mapping]]] = ..., end: _Optional[_Union[SnapshotChunk.End, _Mapping]] = ..., is_caught_up: _Optional[bool] = ..., pieces: _Optional[_Iterable[bytes]] = ..., log: _Optional[_Iterable[_Union[SnapshotChunk.LogEntry, _Mapping]]] = ..., audiences: _Optional[_Iterable[_Union[SnapshotChunk.Audience, _Mapping]]] = ..., mailboxes: _Optional[_Iterable[_Union[SnapshotChunk.Mailbox, _Mapping]]] = ..., cursors: _Optional[_Iterable[_Union[SnapshotChunk.Cursor, _Mapping]]] = ..., unsettled: _Optional[_Iterable[_Union[SnapshotChunk.Unsettled, _Mapping]]] = ..., reached: _Optional[_Iterable[_Union[SnapshotChunk.Reached, _Mapping]]] = ..., messages_end: _Optional[_Union[SnapshotChunk.MessagesEnd, _Mapping]] = ...) -> None: ...
 
 class DrainRequest(_message.Message):
     __slots__ = ("restart_grace_seconds",)

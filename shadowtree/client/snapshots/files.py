@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 
 from shadowtree.client.foreign_text import printable
-from shadowtree.client.snapshots.schema import MANIFEST, TABLES
+from shadowtree.client.snapshots.schema import MANIFEST, MESSAGE_TABLES, TABLES
 from shadowtree.client.snapshots.tables import SnapshotCollector, SnapshotTables
 from shadowtree.results import Snapshot
 from shadowtree.v1 import admin_pb2
@@ -50,6 +50,8 @@ def write_tables(found: SnapshotTables, folder: Path) -> Snapshot:
     place = folder / _folder_name(found.manifest["server"])
     place.mkdir(parents=True, exist_ok=True)
     (place / MANIFEST).unlink(missing_ok=True)
+    for name in MESSAGE_TABLES.keys() - found.tables.keys():
+        (place / f"{name}.parquet").unlink(missing_ok=True)
     rows = {}
     for name, table in found.tables.items():
         pq.write_table(table, place / f"{name}.parquet", compression="zstd", row_group_size=ROWS_OF_A_GROUP)
@@ -64,7 +66,7 @@ def forget_snapshots(folder: Path) -> None:
     """Take away the snapshots in a folder, and nothing else."""
     for manifest in sorted(folder.glob(f"*/{MANIFEST}")):
         manifest.unlink()
-        for name in TABLES:
+        for name in (*TABLES, *MESSAGE_TABLES):
             (manifest.parent / f"{name}.parquet").unlink(missing_ok=True)
         if not any(manifest.parent.iterdir()):
             manifest.parent.rmdir()

@@ -66,3 +66,47 @@ TABLES: Final[dict[str, pa.Schema]] = {
         ]
     ),
 }
+
+MESSAGE_TABLES: Final[dict[str, pa.Schema]] = {
+    "message_log": pa.schema(
+        [
+            _column("position", pa.int64()),
+            _column("targets", _STRINGS),
+            _column("sequence", pa.int64()),
+            _column("incarnation", pa.int64()),
+            _column("first_serial", pa.int64()),
+            _column("messages", pa.int64()),
+            _column("round", pa.int64()),
+            _column("quality", pa.string()),
+            _column("audience", pa.int64()),
+            _column("digest", pa.binary()),
+        ]
+    ),
+    "audiences": pa.schema([_column("audience", pa.int64()), _column("mailboxes", pa.binary())]),
+    "mailboxes": pa.schema(
+        [_column("mailbox", pa.int64()), _column("process", pa.string()), _column("opened_at", pa.int64())]
+    ),
+    "cursors": pa.schema(
+        [
+            _column("mailbox", pa.int64()),
+            _column("subscription", pa.string()),
+            _column("entry", pa.int64()),
+            _column("item", pa.int64()),
+        ]
+    ),
+    "unsettled": pa.schema(
+        [
+            _column("position", pa.int64()),
+            _column("sequence", pa.int64()),
+            _column("incarnation", pa.int64()),
+            _column("first_serial", pa.int64()),
+            _column("messages", pa.int64()),
+            _column("round", pa.int64()),
+            _column("posted", _STRINGS),
+            _column("confirmed", _STRINGS),
+            _column("delivered", _STRINGS),
+        ]
+    ),
+    "reached": pa.schema([_column("targets", _STRINGS), _column("mailboxes", pa.binary())]),
+}
+"""All of them are there, or none: then the snapshot says nothing of messages."""

@@ -12,7 +12,8 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from shadowtree.client.foreign_text import printable
-from shadowtree.client.snapshots.schema import SCHEMA_VERSION, TABLES
+from shadowtree.client.snapshots.messages import MessageCollector
+from shadowtree.client.snapshots.schema import MESSAGE_TABLES, SCHEMA_VERSION, TABLES
 from shadowtree.errors import ServerFault
 from shadowtree.v1 import admin_pb2
 
@@ -44,6 +45,7 @@ class SnapshotCollector:
         self._virtual_nodes: dict[int, admin_pb2.SnapshotChunk.VirtualNode] = {}
         self._sets: dict[int, tuple[bytes, int]] = {}
         self._under_way: list[admin_pb2.SnapshotChunk.UnderWay] = []
+        self._messages = MessageCollector()
         self._end: admin_pb2.SnapshotChunk.End | None = None
 
     def add(self, chunk: admin_pb2.SnapshotChunk) -> None:
@@ -64,9 +66,10 @@ class SnapshotCollector:
         for node, ancestors, size in zip(sets.representatives, sets.sets, sets.sizes, strict=True):
             self._sets[node] = ancestors, size
         self._under_way += chunk.under_way
+        self._messages.take(chunk)
         if chunk.HasField("end"):
             self._end = chunk.end
-        self.rows += len(nodes.numbers) + len(arcs.parents) + len(sets.representatives)
+        self.rows += len(nodes.numbers) + len(arcs.parents) + len(sets.representatives) + len(chunk.log)
 
     def finish(self) -> SnapshotTables:
         """The state of one instant; raises `ServerFault` where the last chunk did not come, or nothing makes sense."""
@@ -88,8 +91,10 @@ class SnapshotCollector:
             "virtual_nodes": self._virtual_node_rows(),
             "ancestors": sorted((node, found) for node, (found, _) in self._sets.items() if node in of_held),
             "updates": self._updates(),
+            **self._messages.tables(),
         }
-        return SnapshotTables(_manifest(end), {name: _table(name, rows) for name, rows in tables.items()})
+        manifest = {**_manifest(end), "messages": self._messages.ends()}
+        return SnapshotTables(manifest, {name: _table(name, rows) for name, rows in tables.items()})
 
     def _nodes(self, mentioned: Numbers) -> tuple[dict[str, Any], Numbers, Numbers]:
         columns = [np.concatenate(column) for column in zip(*self._node_columns, strict=True)]
@@ -233,7 +238,7 @@ def _where(is_there: Numbers, column: Numbers) -> Numbers:
 
 
 def _table(name: str, rows: dict[str, Any] | Sequence[tuple[Any, ...]]) -> pa.Table:
-    schema = TABLES[name]
+    schema = TABLES.get(name) or MESSAGE_TABLES[name]
     if not isinstance(rows, dict):
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
         rows = dict(zip(schema.names, columns, strict=True))

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import shadowtree
-from shadowtree.client.snapshots.schema import TABLES
+from shadowtree.client.snapshots.schema import MESSAGE_TABLES, TABLES
 from tests.integration.nameserver.conftest import start, start_several, start_shared  # noqa: F401 - fixtures
 
 SUBNETS = ["a.example", "b.example", "c.example"]
@@ -62,7 +62,7 @@ def test_one_address_suffices_for_the_snapshots_of_all_servers(servers, tmp_path
         assert sorted(peer["server"] for peer in manifest["peers"]) == [one for one in SUBNETS if one != server]
         assert manifest["consistency"] == "server"
         assert manifest["cut"] is None
-        for name, schema in TABLES.items():
+        for name, schema in (TABLES | MESSAGE_TABLES).items():
             table = pq.read_table(tmp_path / "out" / server / f"{name}.parquet")
             assert table.schema.equals(schema)
             assert table.num_rows == manifest["rows"][name]
@@ -124,6 +124,24 @@ def test_a_cut_needs_all_servers(own_servers, tmp_path):
     assert done.returncode in (3, 4)
     assert done.stderr.count("\n") == 1
     assert manifests(tmp_path / "out") == {}
+
+
+def test_messages_are_told_of_without_their_payloads(own_servers, tmp_path):
+    names = own_servers.clients[0]
+    names.open_mailbox("ann@b.example")
+    for number in range(3):
+        names.send("g@a.example", f"message {number}".encode(), wait="settled")
+    assert snapshot(own_servers.address(0), tmp_path, "--cut").returncode == 0
+    manifest = manifests(tmp_path)["b.example"]
+    assert manifest["messages"] == {"log_last": 3, "log_cut": 0, "mailboxes_numbered": 1}
+    tables = {name: pq.read_table(tmp_path / "b.example" / f"{name}.parquet").to_pylist() for name in MESSAGE_TABLES}
+    assert [row["first_serial"] for row in tables["message_log"]] == [1, 2, 3]
+    assert {tuple(row["targets"]) for row in tables["message_log"]} == {("g@a.example",)}
+    assert [(row["mailbox"], row["process"]) for row in tables["mailboxes"]] == [(1, "ann@b.example")]
+    assert [row["targets"] for row in tables["reached"]] == [["g@a.example"]]
+    of_origin = pq.read_table(tmp_path / "a.example" / "message_log.parquet").to_pylist()
+    digests = {row["first_serial"]: row["digest"] for row in tables["message_log"]}
+    assert {row["first_serial"]: row["digest"] for row in of_origin}.items() <= digests.items()
 
 
 def test_without_a_folder_it_is_wrong_usage():
