@@ -16,6 +16,7 @@ from spark_graph_jobs.audits import (
     ancestry,
     deliveries,
     in_flight,
+    messages,
     row_audits,
     sink_pass,
     virtual_nodes,
@@ -109,6 +110,8 @@ def audits(tables: Tables) -> Mapping[str, Callable[[], DataFrame]]:
         virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables),
         ancestry.AUDIT: lambda: ancestry.audit(tables),
     }
+    if tables.has_messages:
+        found[messages.AUDIT] = lambda: messages.audit(tables)
     log = tables.deliveries
     if log is not None:
         found[deliveries.AUDIT] = lambda: deliveries.audit(tables, log)

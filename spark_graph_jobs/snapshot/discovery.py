@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_graph_jobs.finding import Finding, Severity, shell_line
-from spark_graph_jobs.snapshot.schema import DELIVERIES, DELIVERIES_SCHEMA, MANIFEST, SCHEMA_VERSION, TABLES
+from spark_graph_jobs.snapshot.schema import (
+    DELIVERIES,
+    DELIVERIES_SCHEMA,
+    MANIFEST,
+    MESSAGE_TABLES,
+    SCHEMA_VERSION,
+    TABLES,
+)
 
 AUDIT: Final = "snapshots"
 
@@ -25,6 +32,16 @@ _AGAIN: Final = "shadowtree audit snapshot --out {folder}"
 
 class UnreadableError(Exception):
     """A snapshot, or a part of one, that cannot be used; the text says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageEnds:
+    """What the manifest says of messages."""
+
+    log_last: int
+    log_cut: int
+    numbered: int
+    """The highest number that a mailbox was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +58,8 @@ class Snapshot:
     """(server, its subnets) of all others it knows."""
     rows: Mapping[str, int]
     database_failure: str | None
+    messages: MessageEnds | None = None
+    """None: it says nothing of messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +125,7 @@ def read_collection(folder: Path) -> Collection:
     snapshots = tuple(found[server] for server in sorted(found))
     missing = tuple(_missing(snapshots))
     lacks_servers = bool(missing) or is_unreadable or not snapshots
-    absent = [*_tell_missing(missing, folder), *_tell_nothing(snapshots, folder)]
+    absent = [*_tell_missing(missing, folder), *_tell_nothing(snapshots, folder), *_silent(snapshots, folder)]
     mixed = list(_mixed(snapshots, folder))
     deliveries = folder / DELIVERIES
     unreadable_log = list(_judge_deliveries(deliveries))
@@ -132,6 +151,8 @@ def read_snapshot(folder: Path) -> Snapshot:
             "`shadowtree` that runs this audit"
         )
     try:
+        messages = _message_ends(content.get("messages"))
+        schemas = TABLES if messages is None else TABLES | MESSAGE_TABLES
         snapshot = Snapshot(
             server=str(content["server"]),
             folder=folder,
@@ -139,16 +160,23 @@ def read_snapshot(folder: Path) -> Snapshot:
             revision=str(content["revision"]),
             cut=None if content["cut"] is None else str(content["cut"]),
             peers=tuple((str(peer["server"]), tuple(map(str, peer["subnets"]))) for peer in content["peers"]),
-            rows={table: int(content["rows"][table]) for table in TABLES},
+            rows={table: int(content["rows"][table]) for table in schemas},
             database_failure=None if content["database_failure"] is None else str(content["database_failure"]),
+            messages=messages,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"its {MANIFEST} lacks or misstates {error}") from error
-    for table, schema in TABLES.items():
+    for table, schema in schemas.items():
         rows = _rows_in(folder / f"{table}.parquet", schema)
         if rows != snapshot.rows[table]:
             raise UnreadableError(f"{table}.parquet has {rows} rows, and the manifest says {snapshot.rows[table]}")
     return snapshot
+
+
+def _message_ends(content: Mapping[str, int] | None) -> MessageEnds | None:
+    if content is None:
+        return None
+    return MessageEnds(int(content["log_last"]), int(content["log_cut"]), int(content["mailboxes_numbered"]))
 
 
 def _rows_in(path: Path, schema: pa.Schema) -> int:
@@ -203,6 +231,16 @@ def _tell_nothing(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Findi
     if not snapshots:
         message = "there is no snapshot here that can be read"
         yield Finding(AUDIT, Severity.WARNING, str(folder), message, (), _AGAIN.format(folder=folder))
+
+
+def _silent(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
+    """Snapshots that say nothing of messages beside others that do."""
+    if all(snapshot.messages is None for snapshot in snapshots):
+        return
+    for snapshot in snapshots:
+        if snapshot.messages is None:
+            message = "its snapshot says nothing of messages; what it logged of them cannot be judged"
+            yield Finding(AUDIT, Severity.WARNING, snapshot.server, message, (), _AGAIN.format(folder=folder))
 
 
 def _mixed(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import rustworkx
 from pyroaring import BitMap
 
-from spark_graph_jobs.snapshot.schema import MANIFEST, SCHEMA_VERSION, TABLES
+from spark_graph_jobs.snapshot.schema import MANIFEST, MESSAGE_TABLES, SCHEMA_VERSION, TABLES
 
 
 class Arc(NamedTuple):
@@ -41,8 +41,9 @@ class Written:
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {table: [] for table in TABLES})
 
     def tables(self) -> dict[str, pa.Table]:
-        """The rows as Arrow tables."""
-        return {name: pa.Table.from_pylist(self.rows[name], schema) for name, schema in TABLES.items()}
+        """The rows as Arrow tables; those of messages where there are such."""
+        schemas = (TABLES | MESSAGE_TABLES).items()
+        return {name: pa.Table.from_pylist(self.rows[name], schema) for name, schema in schemas if name in self.rows}
 
 
 NUMBERS_APART: Final = 7

@@ -35,7 +35,7 @@ from spark_graph_jobs.snapshot.joined import (
     write_arcs,
 )
 from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
-from spark_graph_jobs.snapshot.schema import DELIVERIES_SCHEMA, TABLES
+from spark_graph_jobs.snapshot.schema import DELIVERIES_SCHEMA, MESSAGE_TABLES, TABLES
 
 FOREIGN: Final = -1
 """`home_at` of a foreign process."""
@@ -74,6 +74,25 @@ class Tables:
     """Where audits may keep what they compute."""
     work: Work
     """Where tasks find nodes and ancestor sets by themselves."""
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether any server told of a message, or of a mailbox."""
+        told = [snapshot.messages for snapshot in self.servers if snapshot.messages is not None]
+        return any(one.log_last or one.numbered for one in told)
+
+    def of_messages(self, table: str) -> DataFrame:
+        """The columns of a table of messages, and at, of all servers that told of them: of one at least."""
+        spark, schema = self.nodes.sparkSession, from_arrow_schema(MESSAGE_TABLES[table])
+        return _union(
+            [
+                spark.read.schema(schema)
+                .parquet(str(snapshot.folder / f"{table}.parquet"))
+                .withColumn("at", sql.lit(at))
+                for at, snapshot in enumerate(self.servers)
+                if snapshot.messages is not None
+            ]
+        )
 
     def name_of(self, at: Column) -> Column:
         """The name of the server at a place."""

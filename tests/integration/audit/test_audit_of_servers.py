@@ -24,6 +24,10 @@ def test_what_real_servers_were_told_is_consistent_and_one_that_is_gone_is_named
     servers.clients[3].create_group("alone@d.example")
     servers.clients[3].join("alone@d.example", "p@d.example")
     change_at_random(servers.clients[:3], subnets, updates=150)
+    for person in ("p0@a.example", "p1@b.example", "p2@c.example"):
+        servers.clients[0].open_mailbox(person)
+    for number in range(20):
+        servers.clients[number % 3].send(f"g{number % 6}@{subnets[number % 3]}", b"to all", wait="settled")
 
     whole = audit(servers.address(0), tmp_path / "whole", "--timeout", "60", "--cut")
     assert whole.returncode == 0, whole.stdout + whole.stderr
