@@ -8,6 +8,7 @@ Pure, beside the name graph: no I/O and no clock.
     post        the numbered lane of parcels between two servers
     log         parcels in the order in which a server got them; audiences say who gets each
     mailboxes   who reads the log, and how far; reading says what each is handed
+    listeners   who reads it for the time of a stream alone
     senders     what is sent twice is accepted once
     wire        what servers say to one another
     reach       what is asked of the graph

@@ -13,6 +13,7 @@ from collections.abc import Collection
 
 from pyroaring import BitMap
 
+from delivery.listeners import Listeners
 from delivery.mailboxes import Mailboxes
 from delivery.model import TargetSet
 from delivery.reach import Reach
@@ -28,7 +29,10 @@ KEPT_LIMIT = 10_000
 class Audiences:
     """The audiences that entries refer to, and those of target sets in use."""
 
-    def __init__(self, durable: DurableState) -> None:
+    def __init__(self, durable: DurableState, mailboxes: Mailboxes, listeners: Listeners) -> None:
+        """Those are who can be in them."""
+        self._mailboxes = mailboxes
+        self._listeners = listeners
         self._stored = DurableMap(durable, "audience", NUMBERS, BYTES)
         self._next = DurableMap(durable, "audience number", TEXTS, packed(int))
         self._bitmaps = {number: BitMap.deserialize(encoded) for number, encoded in self._stored.items()}
@@ -38,17 +42,17 @@ class Audiences:
         self._kept: dict[TargetSet, tuple[tuple[int, ...], BitMap]] = {}
         """By target set: what it rests on, and the audience."""
 
-    def of(self, targets: TargetSet, reach: Reach, mailboxes: Mailboxes) -> BitMap:
+    def of(self, targets: TargetSet, reach: Reach) -> BitMap:
         """The mailboxes that a target set reaches at this instant. The caller must not change it."""
-        rests_on = (mailboxes.version, *self._versions(targets, reach))
+        rests_on = (self._mailboxes.version, self._listeners.version, *self._versions(targets, reach))
         kept = self._kept.get(targets)
         if kept is not None and kept[0] == rests_on:
             return kept[1]
         found = BitMap()
         for target in targets:
-            reached = self._below(target.name, reach, mailboxes)
+            reached = self._below(target.name, reach)
             for name in target.excluding:
-                reached -= self._below(name, reach, mailboxes)
+                reached -= self._below(name, reach)
             found |= reached
         if len(self._kept) >= KEPT_LIMIT:
             self._kept.clear()
@@ -62,12 +66,13 @@ class Audiences:
     def _versions(self, targets: TargetSet, reach: Reach) -> list[int]:
         return [reach.below(name).number for target in targets for name in (target.name, *target.excluding)]
 
-    def _below(self, name: NodeId, reach: Reach, mailboxes: Mailboxes) -> BitMap:
-        numbers = mailboxes.numbers
-        below = reach.below(name)
-        found = BitMap(numbers[process] for process in below.processes if process in numbers)
-        if name in numbers:
-            found.add(numbers[name])
+    def _below(self, name: NodeId, reach: Reach) -> BitMap:
+        processes = reach.below(name).processes
+        found = BitMap()
+        for numbers in filter(None, (self._mailboxes.numbers, self._listeners.numbers)):
+            found |= BitMap(numbers[process] for process in processes if process in numbers)
+            if name in numbers:
+                found.add(numbers[name])
         return found
 
     def number_of(self, audience: BitMap) -> int:

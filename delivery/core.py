@@ -42,10 +42,12 @@ from delivery.events import (
     SendAll,
     SetPolicy,
     Start,
+    StopListening,
     Subscribe,
     Subscribed,
 )
 from delivery.giving_up import GivingUp
+from delivery.listeners import Listeners
 from delivery.log import Log
 from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
 from delivery.model import (
@@ -148,8 +150,9 @@ class DeliveryCore:
         self.server = server
         self.post = post
         self.log = Log(durable)
-        self.audiences = Audiences(durable)
         self.mailboxes = Mailboxes(durable)
+        self.listeners = Listeners()
+        self.audiences = Audiences(durable, self.mailboxes, self.listeners)
         self.origin = Origin(durable, server, self.post)
         self.senders = Senders(durable)
         self.dead_letters = DeadLetters(durable)
@@ -182,7 +185,7 @@ class DeliveryCore:
 
     def audience(self, targets: TargetSet) -> BitMap:
         """The mailboxes here that a target set reaches now. The caller must not change it."""
-        return self.audiences.of(targets, self._reach, self.mailboxes)
+        return self.audiences.of(targets, self._reach)
 
     def reached(self, limit: int) -> list[tuple[TargetSet, BitMap]]:
         """The same of so many target sets that something was sent to."""
@@ -250,6 +253,9 @@ class DeliveryCore:
             case Acknowledge(number, name, epoch, through):
                 if through <= self.log.end():
                     self.mailboxes.acknowledge((number, name), through, epoch=epoch)
+                    self.listeners.move(number, epoch, through)
+            case StopListening(ticket):
+                self.listeners.end(ticket)
             case PeerRestored(peer):
                 self._begin_again(peer)
             case RemovePeer():
@@ -280,6 +286,8 @@ class DeliveryCore:
                     raise self._no_mailbox(process)
                 self.mailboxes.close(process)
                 self._answers.append(MailboxClosed(ticket))
+            case Subscribe(is_ephemeral=True):
+                self._listen(event)
             case Subscribe():
                 self._subscribe(event)
             case ReplayDeadLetters():
@@ -385,8 +393,11 @@ class DeliveryCore:
         reach = self._reach
         if reach.home_of(name) not in (None, self.server):
             return
-        if not (reach.is_group(name) or reach.is_process(name) or name in self.mailboxes.numbers):
+        if not (reach.is_group(name) or reach.is_process(name) or self._listens(name)):
             raise target_not_found(name, self.server)
+
+    def _listens(self, name: NodeId) -> bool:
+        return name in self.mailboxes.numbers or name in self.listeners.numbers
 
     def _close_parcels(self) -> None:
         origin, reach = self.origin, self._reach
@@ -610,14 +621,26 @@ class DeliveryCore:
         number = self.mailboxes.numbers.get(process)
         if number is not None:
             return number
+        self._require_process(process)
+        if len(self.mailboxes.numbers) >= MAILBOXES_LIMIT:
+            raise refuse(Reason.LIMIT_EXCEEDED, f"a server has at most {MAILBOXES_LIMIT} mailboxes")
+        return self.mailboxes.open(process, at=self.log.last + 1)
+
+    def _require_process(self, process: NodeId) -> None:
         reach = self._reach
         if reach.home_of(process) not in (None, self.server):
             raise refuse(Reason.INVALID_REQUEST, f"{process} is not at home at the server {self.server}")
         if reach.is_group(process):
             raise refuse(Reason.WRONG_KIND, f"{process} is a group, and has no mailbox", member=process)
-        if len(self.mailboxes.numbers) >= MAILBOXES_LIMIT:
-            raise refuse(Reason.LIMIT_EXCEEDED, f"a server has at most {MAILBOXES_LIMIT} mailboxes")
-        return self.mailboxes.open(process, at=self.log.last + 1)
+
+    def _listen(self, event: Subscribe) -> None:
+        """Begin an ephemeral subscription."""
+        if event.subscription or isinstance(event.start, Position):
+            raise refuse(Reason.INVALID_REQUEST, "an ephemeral subscription has no name, and begins now")
+        self._require_process(event.process)
+        cursor, new_number = self.log.end(), self.mailboxes.new_number
+        number = self.listeners.begin(event.ticket, event.process, at=cursor, new_number=new_number)
+        self._answers.append(Subscribed(event.ticket, number, cursor, event.ticket))
 
     def _subscribe(self, event: Subscribe) -> None:
         process, name, start = event.process, event.subscription, event.start
@@ -647,7 +670,7 @@ class DeliveryCore:
         """Forget what nobody needs any more, and what there is no room for."""
         before, posted_from = self.log.cut, self.origin.oldest_needed()
         needed_from = min(
-            (entry for entry in (self.mailboxes.needed_from(), posted_from) if entry is not None),
+            (entry for entry in (*self._read_from(), posted_from) if entry is not None),
             default=self.log.last + 1,
         )
         self.log.cut_through(needed_from - 1)
@@ -671,6 +694,9 @@ class DeliveryCore:
         if self.log.is_too_large:
             return LossReason.OVERRUN
         return LossReason.KEPT_TOO_LONG if self.log.is_too_old(self.running.seconds) else None
+
+    def _read_from(self) -> tuple[int | None, int | None]:
+        return self.mailboxes.needed_from(), self.listeners.needed_from()
 
     @property
     def _reach(self) -> Reach:

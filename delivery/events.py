@@ -93,11 +93,24 @@ class Subscribe:
     process: NodeId
     subscription: str = ""
     start: Start | Position = Start.START
+    is_ephemeral: bool = False
+    """It begins now, has no name and no mailbox, and nothing is left of it after `StopListening`, or a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopListening:
+    """An ephemeral subscription ends, if it is there. Nobody is answered."""
+
+    ticket: int
+    """Of the `Subscribe` that began it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """An endpoint has handled all that its subscription was handed through a position. Nobody is answered."""
+    """An endpoint has handled all that its subscription was handed through a position. Nobody is answered.
+
+    An ephemeral one has handled what it was handed.
+    """
 
     mailbox: int
     subscription: str
@@ -140,7 +153,10 @@ OwnRequest = OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDe
 
 Request = Send | OwnRequest
 
-DeliveryEvent = Request | SendAll | CloseParcels | Acknowledge | DatagramCame
+Notice = Acknowledge | StopListening
+"""What nobody is answered."""
+
+DeliveryEvent = Request | SendAll | CloseParcels | Notice | DatagramCame
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +217,10 @@ class Subscribed:
 
     ticket: int
     mailbox: int
+    """The number in audiences of what is for it."""
     cursor: Position
     epoch: int
+    """Of an ephemeral one: its ticket."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class Mailboxes:
         self.version = 0
         """Rises when a mailbox is opened or closed."""
         self._subscriptions: dict[int, list[str]] = {number: [] for number in self.numbers.values()}
-        self._needed = _Needed()
+        self._needed = Places()
         self._slowest = array("q", [_NOBODY]) * self._next.get("", 1)
         """By number of a mailbox: through where all of its subscriptions have acknowledged."""
         for number, name in self._cursors:
@@ -94,14 +94,20 @@ class Mailboxes:
 
     def open(self, process: NodeId, *, at: int) -> int:
         """The number of a new mailbox, for which entries from a position on can be."""
-        number = self._next.get("", 1)
-        self._next[""] = number + 1
+        number = self.new_number()
         self._mailboxes[process] = Mailbox(number, at)
         self.numbers[process] = number
         self._subscriptions[number] = []
         self._needed.add(at)
-        self._slowest.append(_place(Position.before(at)))
+        self._slowest[number] = _place(Position.before(at))
         self.version += 1
+        return number
+
+    def new_number(self) -> int:
+        """A number in audiences that nobody had before."""
+        number = self._next.get("", 1)
+        self._next[""] = number + 1
+        self._slowest.append(_NOBODY)
         return number
 
     def close(self, process: NodeId) -> None:
@@ -183,22 +189,25 @@ class Mailboxes:
         return self._needed.smallest()
 
 
-class _Needed:
-    """How many cursors stand at each entry, and the smallest of these."""
+class Places:
+    """How many readers stand at each entry, and the first of these."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._heap: list[int] = []
 
     def add(self, entry: int) -> None:
+        """One more reader stands there."""
         if entry not in self._counts:
             heapq.heappush(self._heap, entry)
         self._counts[entry] += 1
 
     def remove(self, entry: int) -> None:
+        """One reader fewer stands there."""
         self._counts[entry] -= 1
 
     def smallest(self) -> int | None:
+        """The first entry at which a reader stands; None where there are no readers."""
         heap, counts = self._heap, self._counts
         while heap and not counts[heap[0]]:
             del counts[heapq.heappop(heap)]

@@ -62,8 +62,14 @@ class Standing:
     is. So who has nothing to do does not keep the log from being cut: after as many entries as are cut together.
     """
 
-    def __init__(self, acknowledged: Position, *, handed_out: Position | None = None) -> None:
-        """It begins behind what it has acknowledged, or was handed before."""
+    def __init__(
+        self, acknowledged: Position, *, handed_out: Position | None = None, is_ephemeral: bool = False
+    ) -> None:
+        """It begins behind what it has acknowledged, or was handed before.
+
+        `is_ephemeral`: what it was handed is acknowledged by that.
+        """
+        self._is_ephemeral = is_ephemeral
         self.acknowledged = acknowledged
         self.cursor = max(acknowledged, handed_out or acknowledged)
         """All through it is handed out, or not for this endpoint."""
@@ -88,6 +94,6 @@ class Standing:
 
     def passed(self) -> Position | None:
         """What is to be acknowledged in the endpoint's place, since nothing of it was for it; None: nothing yet."""
-        is_idle = self.acknowledged >= self._last
+        is_idle = self._is_ephemeral or self.acknowledged >= self._last
         is_much = self.cursor.entry - self.acknowledged.entry >= CUT_AT_LEAST or self._bytes >= CUT_AT_LEAST_BYTES
         return self.cursor if is_idle and is_much and self.cursor > self.acknowledged else None

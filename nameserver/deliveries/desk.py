@@ -14,7 +14,7 @@ from pyroaring import BitMap
 
 from delivery.datagrams import Shown
 from delivery.dead_letters import DeadLetter
-from delivery.events import Acknowledge, Answer, OwnRequest, Send, SendAll, Settled
+from delivery.events import Answer, Notice, OwnRequest, Send, SendAll, Settled
 from delivery.policy import Policy
 from delivery.server import Server
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, refuse
@@ -115,7 +115,7 @@ class Desk:
         finally:
             del self._told_of_end[ticket]
 
-    def acknowledge(self, event: Acknowledge) -> None:
+    def notice(self, event: Notice) -> None:
         """Take the event at once; nobody is answered."""
         self._run_loop.take(event)
 

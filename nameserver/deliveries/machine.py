@@ -11,7 +11,7 @@ from pyroaring import BitMap
 
 from delivery.datagrams import Shown
 from delivery.dead_letters import DeadLetter
-from delivery.events import Acknowledge, Answer, OwnRequest, Send, Settled
+from delivery.events import Answer, Notice, OwnRequest, Send, Settled
 from delivery.model import Position
 from delivery.policy import Policy
 from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId
@@ -81,7 +81,7 @@ class DeliveryMachine(Protocol):
     def told_of_end(self, tell: Callable[[RefusedError], None]) -> AbstractContextManager[None]:
         """During the block, have the caller told why once the server is about to end; at once, where it is already."""
 
-    def acknowledge(self, event: Acknowledge) -> None:
+    def notice(self, event: Notice) -> None:
         """Take the event at once; nobody is answered."""
 
     async def until_durable(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from delivery.datagrams import Shown
-from delivery.events import Acknowledge, DeliveryRefused, Start, Subscribe, Subscribed
+from delivery.events import Acknowledge, DeliveryRefused, Start, StopListening, Subscribe, Subscribed
 from delivery.model import Position, PositionToken
 from delivery.reading import Standing
 from namegraph import Reason, RefusedError, refuse
@@ -73,7 +73,22 @@ class SubscribeCalls:
     ) -> None:
         """Listen, until the endpoint leaves or is taken over, or the server is to end."""
         self._endpoints.require_room()
-        endpoint, standing = await self._begin(first.begin)
+        ticket = self._machine.new_ticket()
+        try:
+            endpoint, standing = await self._begin(ticket, first.begin)
+            await self._listen(endpoint, standing, first, requests, context)
+        finally:
+            if first.begin.ephemeral:
+                self._machine.notice(StopListening(ticket))
+
+    async def _listen(
+        self,
+        endpoint: Endpoint,
+        standing: Standing,
+        first: wire.SubscribeRequest,
+        requests: AsyncIterator[wire.SubscribeRequest],
+        context: Context,
+    ) -> None:
         self._endpoints.begin(endpoint)
         acknowledging = _Acknowledging(self._machine, endpoint, standing)
         reader = asyncio.create_task(self._read(first, requests, endpoint, acknowledging))
@@ -89,7 +104,7 @@ class SubscribeCalls:
             acknowledging.end()
             self._endpoints.leave(endpoint)
 
-    async def _begin(self, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Standing]:
+    async def _begin(self, ticket: int, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Standing]:
         """The endpoint, and how far it has come."""
         machine = self._machine
         process = conversion.read_id(begin.name, "name", self._known)
@@ -103,7 +118,10 @@ class SubscribeCalls:
                     field="position",
                 )
             start = token.position
-        answer = await machine.carry_out_delivery(Subscribe(machine.new_ticket(), process, begin.subscription, start))
+        subscribe = Subscribe(ticket, process, begin.subscription, start, is_ephemeral=begin.ephemeral)
+        if begin.ephemeral and begin.handed_out:
+            raise refuse(Reason.INVALID_REQUEST, "an ephemeral subscription ended with its stream", field="handed_out")
+        answer = await machine.carry_out_delivery(subscribe)
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
         assert isinstance(answer, Subscribed)
@@ -112,8 +130,10 @@ class SubscribeCalls:
             token = message_wire.read_position(begin.handed_out, "handed_out", server=machine.server)
             if token.incarnation == machine.incarnation and token.position.entry <= machine.logged:
                 handed_out = token.position
-        standing = Standing(answer.cursor, handed_out=handed_out)
-        return Endpoint(process, (answer.mailbox, begin.subscription), answer.epoch), standing
+        standing = Standing(answer.cursor, handed_out=handed_out, is_ephemeral=begin.ephemeral)
+        # Nobody takes over an ephemeral one: each is named by its ticket.
+        key = (answer.mailbox, str(ticket) if begin.ephemeral else begin.subscription)
+        return Endpoint(process, key, answer.epoch), standing
 
     async def _read(
         self,
@@ -313,4 +333,4 @@ class _Acknowledging:
         through, self._through = self._through, None
         if through is not None:
             endpoint = self._endpoint
-            self._machine.acknowledge(Acknowledge(endpoint.key[0], endpoint.key[1], endpoint.epoch, through))
+            self._machine.notice(Acknowledge(endpoint.key[0], endpoint.key[1], endpoint.epoch, through))

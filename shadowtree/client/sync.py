@@ -590,6 +590,7 @@ class Client:
         *,
         subscription: SubscriptionName | None = None,
         from_: Position = "start",
+        ephemeral: bool = False,
         timeout: Seconds | None = None,
     ) -> Listener:
         """Listen for a process: an iterator of messages that waits for the next one.
@@ -597,8 +598,11 @@ class Client:
         A `subscription` has a place of its own, which goes on behind what it acknowledged. `from_` says where one that
         does not exist yet begins: ``start``, with the oldest message that is kept for the process, or ``now``. A
         position says that all through it is handled, whoever remembered that.
+
+        An `ephemeral` one begins now and ends with the stream: nothing of it is kept, and it needs no mailbox. When the
+        stream breaks, the error is raised, and what comes until somebody listens again is not for it.
         """
-        listening = Listening(process, subscription=subscription, from_=from_)
+        listening = Listening(process, subscription=subscription, from_=from_, ephemeral=ephemeral)
         return Listener(listening, self._way(timeout))
 
     def set_delivery(

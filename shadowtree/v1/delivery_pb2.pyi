@@ -135,17 +135,19 @@ class SubscribeRequest(_message.Message):
     FROM_START: SubscribeRequest.From
     FROM_NOW: SubscribeRequest.From
     class Begin(_message.Message):
-        __slots__ = ("name", "subscription", "position", "handed_out")
+        __slots__ = ("name", "subscription", "position", "handed_out", "ephemeral")
         NAME_FIELD_NUMBER: _ClassVar[int]
         SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
         FROM_FIELD_NUMBER: _ClassVar[int]
         POSITION_FIELD_NUMBER: _ClassVar[int]
         HANDED_OUT_FIELD_NUMBER: _ClassVar[int]
+        EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
         name: str
         subscription: str
         position: str
         handed_out: str
-        def __init__(self, name: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[str] = ..., handed_out: _Optional[str] = ..., **kwargs) -> None: ...
+        ephemeral: bool
+        def __init__(self, name: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[str] = ..., handed_out: _Optional[str] = ..., ephemeral: _Optional[bool] = ..., **kwargs) -> None: ...
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     CREDIT_MESSAGES_FIELD_NUMBER: _ClassVar[int]

@@ -11,6 +11,7 @@ Source: delivery.md sections 2 and 18.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -36,6 +37,7 @@ from delivery.events import (
     Send,
     Settled,
     Start,
+    StopListening,
     Subscribe,
     Subscribed,
 )
@@ -98,6 +100,9 @@ REPLAYED_SHARE = 0.6
 DROPPED_SHARE = 0.1
 """Of servers at each burst, those whose dead letters are sent again, and dropped."""
 
+EPHEMERAL_SHARE = 0.3
+"""Of people in a burst, those for whom somebody listens for a while, mailbox or not."""
+
 CLOSES_SHARE = 0.05
 """Of mailboxes in a burst, those that are closed."""
 
@@ -125,6 +130,8 @@ class _Endpoint:
     handed: Position = field(default_factory=lambda: Position(0, -1))
     ticket: int = 0
     is_open: bool = False
+    is_ephemeral: bool = False
+    """Its history is that of a mailbox of its own, which is open while it lasts."""
 
 
 class Deliveries(Watcher):
@@ -140,6 +147,8 @@ class Deliveries(Watcher):
         """By ticket of what they wait for."""
         self._endpoints: dict[SubscriptionId, _Endpoint] = {}
         self._subscribing: dict[int, _Endpoint] = {}
+        self._ephemeral: dict[int, tuple[NodeId, _Endpoint]] = {}
+        """By ticket, with for whom they listen."""
         self._closing: dict[int, NodeId] = {}
         self._streams = 0
         self._sent = 0
@@ -198,6 +207,8 @@ class Deliveries(Watcher):
         for process in self._people:
             if chance.random() < 0.8:
                 self._later(partial(self._subscribe, process, chance.choice(["", "desk"])), spread)
+            if chance.random() < EPHEMERAL_SHARE:
+                self._later(partial(self._listen, process), spread)
             if process in self._open_processes() and chance.random() < CLOSES_SHARE:
                 self._later(partial(self._close, process), spread)
         for _ in range(chance.randint(0, 3)):
@@ -279,17 +290,33 @@ class Deliveries(Watcher):
         if self._subscribing.pop(ticket, None) is not None:
             self._subscribe(endpoint.subscription.process, endpoint.subscription.name)
 
+    def _listen(self, process: NodeId) -> None:
+        """An ephemeral one begins; it is never asked for again."""
+        server, ticket = ServerId(subnet_of(process)), self._new_ticket()
+        if server not in self._cluster.gone:
+            subscription = SubscriptionId(server, NodeId(f"{ticket}/{process}"), "")
+            endpoint = _Endpoint(subscription, ticket=ticket, is_ephemeral=True)
+            self._ephemeral[ticket] = process, endpoint
+            self._subscribing[ticket] = endpoint
+            self._submit(server, Subscribe(ticket, process, is_ephemeral=True))
+
+    def _lasts(self, endpoint: _Endpoint) -> bool:
+        """Whether the server has not begun again since an endpoint began, if that ends it."""
+        core = self._cluster.servers[endpoint.subscription.server]
+        return not endpoint.is_ephemeral or endpoint.ticket in core.delivery.listeners
+
     def _read(self, endpoint: _Endpoint, stream: int) -> None:
         """An endpoint is handed what is durable, as much as it likes."""
         if not endpoint.is_open or endpoint.stream != stream:
             return
         server = endpoint.subscription.server
-        if server in self._cluster.down:
+        if server in self._cluster.down or not self._lasts(endpoint):
             self._end(endpoint)
             return
         if self._chance.random() < VANISHES_SHARE:
             self._end(endpoint)
-            self._later(partial(self._subscribe, *endpoint.subscription[1:]), ASKED_AGAIN_AFTER)
+            if not endpoint.is_ephemeral:
+                self._later(partial(self._subscribe, *endpoint.subscription[1:]), ASKED_AGAIN_AFTER)
             return
         self._hand(endpoint, at_most=self._chance.choice([1, 3, 1000]))
         if self._chance.random() < 0.6:
@@ -329,6 +356,8 @@ class Deliveries(Watcher):
         if endpoint.is_open:
             endpoint.is_open = False
             self._note(history.StreamEnded(self._at, endpoint.subscription, endpoint.stream))
+            if endpoint.is_ephemeral:
+                self._submit(endpoint.subscription.server, StopListening(endpoint.ticket))
 
     def _close(self, process: NodeId) -> None:
         ticket = self._new_ticket()
@@ -362,7 +391,8 @@ class Deliveries(Watcher):
                     self._streams += 1
                     endpoint.mailbox, endpoint.epoch, endpoint.stream = mailbox, epoch, self._streams
                     endpoint.handed, endpoint.is_open = cursor, True
-                    self._note(history.StreamBegan(self._at, endpoint.subscription, endpoint.stream))
+                    sought = cursor if endpoint.is_ephemeral else None
+                    self._note(history.StreamBegan(self._at, endpoint.subscription, endpoint.stream, sought))
                     for _ in range(8):
                         self._later(partial(self._read, endpoint, endpoint.stream), 20.0)
                 case DeadLettersReplayed(_, replayed):
@@ -404,6 +434,8 @@ class Deliveries(Watcher):
                 core.graph.update_count,
                 frozenset(core.graph.suspended),
                 core.delivery.mailboxes.version,
+                core.delivery.listeners.version,
+                len(core.delivery.listeners),
                 core.standing,
                 core.is_steady,
             )
@@ -416,16 +448,24 @@ class Deliveries(Watcher):
             known = self._known_below(targets)
             for server, core in cores.items():
                 audience = core.delivery.audience(targets)
-                for process, number in core.delivery.mailboxes.numbers.items():
+                for process, reader, number in self._readers(server):
                     is_below = number in audience
                     is_cut_off = not is_below and (core.is_parted or not core.is_steady)
                     # A process that was made a group keeps its mailbox, and gets nothing while it is one.
                     is_process = core.graph.group(process) is None
                     is_owed = is_below or (is_cut_off and is_process and CUT_OFF_IS_OWED)
                     found = (is_below or is_cut_off, is_owed and process in known)
-                    if self._members.get((server, process, targets)) != found:
-                        self._members[server, process, targets] = found
-                        self._note(history.Membership(self._at, server, process, targets, *found))
+                    if self._members.get((server, reader, targets)) != found:
+                        self._members[server, reader, targets] = found
+                        self._note(history.Membership(self._at, server, reader, targets, *found))
+
+    def _readers(self, server: ServerId) -> Iterator[tuple[NodeId, NodeId, int]]:
+        """Of a server's processes, who reads for each, and the number that it has in audiences."""
+        delivery = self._cluster.servers[server].delivery
+        yield from ((process, process, number) for process, number in delivery.mailboxes.numbers.items())
+        for ticket, (process, endpoint) in self._ephemeral.items():
+            if endpoint.subscription.server == server and ticket in delivery.listeners:
+                yield process, endpoint.subscription.process, delivery.listeners.numbers[process]
 
     def _known_below(self, targets: TargetSet) -> set[NodeId]:
         """Who is below a target set by arcs that both their homes know; suspended ones count where more is owed."""
@@ -503,6 +543,10 @@ class Deliveries(Watcher):
         for message_id in sorted(ids & self._accepted.keys() - self._settled):
             self._settled.add(message_id)
             self._note(history.SettledAt(self._at, message_id, 0))
+        for begun in effects.answers:
+            if isinstance(begun, Subscribed) and begun.ticket in self._ephemeral:
+                reader = self._ephemeral[begun.ticket][1].subscription.process
+                self._note(history.MailboxOpened(instant, server, reader, begun.mailbox))
         for part, key, value in effects.records.protocol:
             if part == "mailbox":
                 self._note_mailbox(server, NodeId(key), value, instant)
@@ -571,14 +615,15 @@ class Deliveries(Watcher):
         """All is at rest: endpoints read to the end, and the history is judged, and who is below what by the arcs."""
         for targets in self._sets:
             self._check_audiences(targets, truth)
-        for endpoint in self._endpoints.values():
-            if endpoint.subscription.server in self._cluster.gone:
+        for endpoint in (*self._endpoints.values(), *(each for _, each in self._ephemeral.values())):
+            if endpoint.subscription.server in self._cluster.gone or not self._lasts(endpoint):
                 self._end(endpoint)
             elif endpoint.is_open and endpoint.subscription.server not in self._cluster.down:
                 self._hand(endpoint, at_most=1_000_000)
         for message_id, origin in self._accepted.items():
             if origin in self._cluster.gone and message_id not in self._settled:
                 self._note(history.DeadLettered(self._at, message_id, "its origin is gone for good"))
+        self._check_listeners()
         violations = check(History.gathered(self._history), is_at_rest=True)
         if violations:
             raise InvariantViolatedError(f"messages: {violations[0]}")
@@ -588,6 +633,14 @@ class Deliveries(Watcher):
             if server not in self._cluster.down and core.delivery.dead_letters.replayed_to():
                 raise InvariantViolatedError(f"messages: {server} has dead letters under way")
 
+    def _check_listeners(self) -> None:
+        """Of ephemeral subscriptions nothing is left but of those that go on."""
+        for server, core in self._cluster.servers.items():
+            for ticket, (process, endpoint) in self._ephemeral.items():
+                is_left = endpoint.subscription.server == server and ticket in core.delivery.listeners
+                if is_left and not endpoint.is_open and server not in self._cluster.down:
+                    raise InvariantViolatedError(f"messages: {server} keeps what listened for {process} and ended")
+
     def _check_audiences(self, targets: TargetSet, truth: TrueGraph) -> None:
         """Each server takes for below a target set those of its mailboxes that the arcs say are."""
         below = set[NodeId]()
@@ -596,18 +649,14 @@ class Deliveries(Watcher):
         for server, core in self._cluster.servers.items():
             if server in self._cluster.down:
                 continue
-            numbers, audience = core.delivery.mailboxes.numbers, core.delivery.audience(targets)
-            found = {process for process, number in numbers.items() if number in audience}
-            # A process that nobody owns is judged by what its servers told all along: each knows a part of its groups.
-            # One that was made a group keeps its mailbox, and gets nothing while it is one.
-            owned = {
-                process for process in numbers if core.home_of(process) == server and core.graph.group(process) is None
-            }
-            expected = below & owned
-            if found & owned != expected:
-                raise InvariantViolatedError(
-                    f"audience: {server} takes {found & owned} for below {targets}: {expected}"
-                )
+            audience = core.delivery.audience(targets)
+            for process, reader, number in self._readers(server):
+                # A process that nobody owns is judged by what its servers told all along: each knows a part of its
+                # groups. One that was made a group keeps its mailbox, and gets nothing while it is one.
+                is_owned = core.home_of(process) == server and core.graph.group(process) is None
+                if is_owned and (number in audience) != (process in below):
+                    takes = "takes" if number in audience else "does not take"
+                    raise InvariantViolatedError(f"audience: {server} {takes} {reader} for below {targets}")
 
     # --
 

@@ -62,6 +62,8 @@ class FakeLog:
     requests: list[Any] = field(default_factory=list)
     """What was sent, as it came, in the order in which it was accepted."""
     mailboxes: dict[str, FakeMailbox] = field(default_factory=dict)
+    ephemeral: list[tuple[str, FakeMailbox]] = field(default_factory=list)
+    """Who listens for the time of a stream, by process."""
     numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     """The last number, by sender and first target."""
     by_request_id: dict[str, str] = field(default_factory=dict)
@@ -206,9 +208,10 @@ class FakeDeliveryService(DeliveryServiceServicer):
             log.numbers[key] = request.number
         elif request.request_id:
             log.by_request_id[request.request_id] = message_id
-        for process in self._audience(request):
-            if process in log.mailboxes:
-                log.mailboxes[process].entries.append(position)
+        audience = self._audience(request)
+        for process, mailbox in (*log.mailboxes.items(), *log.ephemeral):
+            if process in audience:
+                mailbox.entries.append(position)
         log.changed.notify_all()
         return message_id, False
 
@@ -300,6 +303,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
                     break
                 if ended.is_set():
                     subscription.is_listening = False
+                    log.ephemeral = [one for one in log.ephemeral if one[1] is not mailbox]
                     return
                 coming = deque(entry for entry in mailbox.entries if entry > place[0])
                 told = wire()
@@ -326,6 +330,10 @@ class FakeDeliveryService(DeliveryServiceServicer):
 
     def _subscribe(self, begin: Any) -> tuple[FakeMailbox, FakeSubscription]:
         log = self._log
+        if begin.ephemeral:
+            log.ephemeral.append((parse_name(begin.name), FakeMailbox()))
+            log.changed.notify_all()
+            return log.ephemeral[-1][1], FakeSubscription(len(log.messages) - 1)
         mailbox = self._mailbox(parse_name(begin.name))
         is_now = getattr(begin, "from") == delivery_pb2.SubscribeRequest.FROM_NOW
         subscription = mailbox.subscriptions.setdefault(

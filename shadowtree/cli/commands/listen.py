@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     "--from",
     "from_",
     metavar="start,now,POSITION",
-    default="start",
     help="Where a subscription that does not exist yet begins; or the position that you have handled all through. "
     "[default: start]",
 )
+@click.option("--ephemeral", is_flag=True, help="Only what comes while you listen: nothing is kept for PROCESS.")
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("--no-acknowledge", is_flag=True, help="Let them come again, the next time.")
 @everywhere()
@@ -34,7 +34,8 @@ def listen_command(
     session: Session,
     process: str,
     subscription: str | None,
-    from_: str,
+    from_: str | None,
+    ephemeral: bool,
     count: int | None,
     no_acknowledge: bool,
 ) -> int:
@@ -44,17 +45,28 @@ def listen_command(
     kept for the process from the first time on. Each is acknowledged once it is printed: the next time it does not come
     again. Whoever listens on the same subscription later takes it over.
 
+    With --ephemeral none of this is so: you see what comes while you listen, whoever else does, and nothing is left of
+    it.
+
     \b
     Examples:
       shadowtree listen ann@ubc.example
       shadowtree listen ann@ubc.example --subscription desk --count 1 --format json
+      shadowtree listen ann@ubc.example --ephemeral
     """
+    if ephemeral and (subscription is not None or from_ is not None):
+        raise click.UsageError("--ephemeral begins now and has no name: leave out --subscription and --from.")
     from shadowtree.client.foreign_text import printable
 
     left = count
     with (
         session.connect() as names,
-        names.listen(process, subscription=subscription, from_=from_) as messages,
+        names.listen(
+            process,
+            subscription=subscription,
+            from_="start" if from_ is None else from_,
+            ephemeral=ephemeral,
+        ) as messages,
     ):
         for message in messages:
             if message.gap:

@@ -276,7 +276,7 @@ class Listener(AsyncIterator[Message]):
     """Messages as they come, for ever; ended by `close`, or by leaving the loop.
 
     Begins with the first message that is asked for, or with `open`. A server that cannot be reached is waited for, and
-    listening goes on after the last message that was handed out.
+    listening goes on after the last message that was handed out; but an ephemeral subscription ends with its stream.
     """
 
     def __init__(self, listening: Listening, way: Way) -> None:
@@ -333,7 +333,7 @@ class Listener(AsyncIterator[Message]):
 
 async def _messages(speech: _Speech, way: Way) -> AsyncGenerator[Message | None, None]:
     """None once it has begun, then messages; ends once the speech has ended."""
-    reconnection = Reconnection(way.begin_attempts)
+    reconnection = Reconnection(way.begin_attempts, ends_when_broken=speech.listening.is_ephemeral)
     has_begun = False
     while not speech.is_ended:
         connection = way.connect()

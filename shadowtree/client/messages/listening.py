@@ -37,16 +37,24 @@ class Listening:
         *,
         subscription: SubscriptionName | None,
         from_: str,
+        ephemeral: bool = False,
     ) -> None:
-        """`from_`: `start`, `now`, or a position. Raises `InvalidRequest` for values of a wrong type."""
+        """`from_`: `start`, `now`, or a position. Raises `InvalidRequest` for what makes no sense."""
         if not isinstance(from_, str) or not from_:
             raise InvalidRequest(f"from_ is 'start', 'now' or a position, not {from_!r:.80}", {"field": "from"})
         is_start = from_ in _STARTS
+        if ephemeral and (subscription is not None or not is_start):
+            raise InvalidRequest(
+                "an ephemeral subscription has no name, and begins now: leave out subscription and from_",
+                {"field": "ephemeral"},
+            )
+        self.is_ephemeral = ephemeral
         self._begin: wire.SubscribeRequest.Begin = message_of(
             wire.SubscribeRequest.Begin,
             name=name,
             subscription="" if subscription is None else subscription,
             position="" if is_start else from_,
+            ephemeral=ephemeral,
         )
         setattr(self._begin, "from", _STARTS[from_] if is_start else wire.SubscribeRequest.FROM_START)
         self._pending: deque[tuple[Message, int]] = deque()
@@ -78,7 +86,7 @@ class Listening:
         if not self._has_begun:
             self._has_begun = True
             # What came after the user began must come after a break, too: also where nothing was handed out yet.
-            self._begin.handed_out = self._begin.handed_out or response.position
+            self._note_handed_out(self._begin.handed_out or response.position)
         elif not response.messages:
             raise ServerFault("the server sent nothing that can be handed out")
         for told in response.messages:
@@ -89,14 +97,18 @@ class Listening:
         if not self._pending:
             return None
         found, size = self._pending.popleft()
-        self._begin.handed_out = found.position or self._begin.handed_out
+        self._note_handed_out(found.position or self._begin.handed_out)
         self._credit_messages += 1
         self._credit_bytes += size
         return found
 
+    def _note_handed_out(self, position: Position) -> None:
+        if not self.is_ephemeral:
+            self._begin.handed_out = position
+
     def note_acknowledged(self, position: Position) -> None:
         """The user has handled all through a position."""
-        if position:
+        if position and not self.is_ephemeral:
             self._acknowledged, self._is_acknowledging = position, True
 
     @property

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 class Reconnection:
     """Decides after each failure of one stream, on the clock of its caller."""
 
-    def __init__(self, begin_attempts: Callable[[], Attempts]) -> None:
-        """`begin_attempts` gives the attempts that the client makes for any call."""
+    def __init__(self, begin_attempts: Callable[[], Attempts], *, ends_when_broken: bool = False) -> None:
+        """`begin_attempts` gives the attempts that the client makes for any call.
+
+        `ends_when_broken`: one that has worked is not opened again.
+        """
+        self._ends_when_broken = ends_when_broken
         self._attempts = begin_attempts()
         self._resumption = Resumption()
         self._has_worked = False
@@ -39,6 +43,8 @@ class Reconnection:
         done or not: the next stream tells.
         """
         error = failure.error
+        if self._has_worked and self._ends_when_broken:
+            raise error
         is_away = failure.may_pass or isinstance(error, Unavailable | OutcomeUnknown)
         if isinstance(error, BacklogFull | RateExceeded) or (self._has_worked and is_away):
             return self._resumption.pause_after(error, now)

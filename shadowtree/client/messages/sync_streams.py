@@ -277,14 +277,15 @@ class _Speech:
 class Listener(Iterator[Message]):
     """Messages as they come, for ever; ended by `close`, or by leaving the loop.
 
-    A server that cannot be reached is waited for, and listening goes on after the last message that was handed out.
+    A server that cannot be reached is waited for, and listening goes on after the last message that was handed out; but
+    an ephemeral subscription ends with its stream.
     """
 
     def __init__(self, listening: Listening, way: Way) -> None:
         """Begins: what comes after this returned is handed out. `listening` is this listener's alone."""
         self._is_closed = False
         self._way = way
-        self._reconnection = Reconnection(way.begin_attempts)
+        self._reconnection = Reconnection(way.begin_attempts, ends_when_broken=listening.is_ephemeral)
         self._speech = _Speech(listening)
         self._reading = Lock()
         self._stream: Any = None

@@ -4,6 +4,7 @@ import pytest
 
 from namegraph.model.refusals import Reason
 from shadowtree.v1 import delivery_pb2
+from tests.fakes.delivery_service import FakeDeliveryService
 from tests.fakes.name_service import RefusedError
 
 STAFF, LAB, ANN, BOB = "staff@x.example", "lab@x.example", "ann@x.example", "bob@x.example"
@@ -181,6 +182,8 @@ def test_nobody_listens_for_a_group(shadowtree, log):
         ("bench-delivery", STAFF, "--count", "0"),
         ("bench-delivery", STAFF, "--size", "1048577"),
         ("listen", ANN, "--count", "0"),
+        ("listen", ANN, "--ephemeral", "--from", "now"),
+        ("listen", ANN, "--ephemeral", "--subscription", "desk"),
     ],
     ids=" ".join,
 )
@@ -221,6 +224,22 @@ def test_a_subscription_and_a_position_are_passed_on(shadowtree, log, ann):
     arguments = ("listen", ANN, "--subscription", "desk", "--count", "1", "--no-acknowledge")
     assert shadowtree(*arguments, "--from", "0").lines[0].endswith("\ttwo")
     assert sorted(log.mailboxes[ANN].subscriptions) == ["", "desk"]
+
+
+def test_an_ephemeral_listener_leaves_nothing_behind(shadowtree, log, monkeypatch):
+    listen = FakeDeliveryService._subscribe
+
+    def subscribe_and_send(service, begin):
+        """The message comes as soon as somebody listens."""
+        found = listen(service, begin)
+        (process, mailbox) = log.ephemeral[-1]
+        log.messages.append(delivery_pb2.SubscribeResponse.Message(group=process, payload=b"now", position="0"))
+        mailbox.entries.append(0)
+        return found
+
+    monkeypatch.setattr(FakeDeliveryService, "_subscribe", subscribe_and_send)
+    assert shadowtree("listen", ANN, "--ephemeral", "--count", "1").lines == [f"{ANN}\t\tnow"]
+    assert (log.mailboxes, log.ephemeral) == ({}, [])
 
 
 def test_text_of_others_does_not_reach_the_terminal_as_it_is(shadowtree, log, ann):

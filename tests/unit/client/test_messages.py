@@ -183,7 +183,17 @@ def test_a_sender_has_an_id(make_client, begin):
         begin(names)
 
 
-@pytest.mark.parametrize("options", [{"from_": 5}, {"subscription": 5}, {"from_": None}, {"from_": ""}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"from_": 5},
+        {"subscription": 5},
+        {"from_": None},
+        {"from_": ""},
+        {"ephemeral": True, "subscription": "desk"},
+        {"ephemeral": True, "from_": "12"},
+    ],
+)
 def test_a_listener_says_for_whom_and_from_where(options, make_client):
     with make_client("127.0.0.1:1") as names, pytest.raises(shadowtree.InvalidRequest):
         names.listen(ANN, **options)
@@ -460,6 +470,30 @@ def test_a_listener_from_now_on_loses_nothing_where_its_stream_breaks_before_any
             with serve_fake(graph, address=address), make_client(address) as others:
                 others.send(STAFF, b"meanwhile")
                 assert next(messages).payload == b"meanwhile"
+
+
+def test_an_ephemeral_listener_gets_what_comes_meanwhile_and_needs_no_mailbox(names, log):
+    with names.listen(ANN, ephemeral=True) as one, names.listen(ANN, ephemeral=True) as other:
+        names.send(STAFF, b"to both")
+        for messages in (one, other):
+            message = next(messages)
+            message.acknowledge()
+            assert message.payload == b"to both"
+    assert log.mailboxes == {}
+    names.send(STAFF, b"to nobody")
+    with names.listen(ANN, ephemeral=True) as messages:
+        names.send(STAFF, b"to who came later")
+        assert next(messages).payload == b"to who came later"
+
+
+def test_an_ephemeral_listener_ends_with_its_stream(names, log):
+    log.break_listeners_after = 1
+    with names.listen(ANN, ephemeral=True) as messages:
+        names.send(STAFF, b"the last one")
+        assert next(messages).payload == b"the last one"
+        with pytest.raises(shadowtree.Unavailable):
+            next(messages)
+    assert log.streams == 2, "one that sent, and one that listened"
 
 
 def test_acknowledgements_that_a_break_swallowed_are_told_again(names, log):

@@ -108,7 +108,7 @@ class CoreMachine:
     def is_in_reach(self, server):
         return (self.server, server) not in self._servers.held
 
-    def acknowledge(self, event):
+    def notice(self, event):
         self._servers.step(self.server, event)
 
     async def until_durable(self):

@@ -2,10 +2,13 @@
 
 import asyncio
 
+import grpc
 import pytest
 
 import shadowtree
 from delivery.log import CUT_AT_LEAST
+from shadowtree.v1 import delivery_pb2 as wire
+from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
 from tests.unit.nameserver.deliveries.places import places
 
 STAFF, ANN, CLUB, CY = "staff@a.x", "ann@a.x", "club@a.x", "cy@a.x"
@@ -91,3 +94,54 @@ async def test_what_a_listener_was_handed_and_has_not_acknowledged_is_kept_howev
         await until(lambda: log.cut >= 2 * CUT_AT_LEAST)
     await names.send(STAFF, b"next")
     assert await read(names, ANN, 1) == [b"next"]
+
+
+async def test_an_ephemeral_listener_gets_what_comes_while_it_listens_and_leaves_nothing(names, scene):
+    core = scene[1].machine.core
+    async with names.listen(ANN, ephemeral=True) as one, names.listen(ANN, ephemeral=True) as other:
+        assert (await names.send(STAFF, b"to both", wait="settled")).mailboxes == 1
+        for messages in (one, other):
+            assert (await anext(messages)).payload == b"to both"
+        assert [each async for each in names.mailboxes()] == []
+    await until(lambda: not len(core.listeners))
+    assert (await names.send(STAFF, b"to nobody", wait="settled")).mailboxes == 0
+    async with names.listen(ANN, ephemeral=True) as messages:
+        await names.send(STAFF, b"later")
+        assert (await anext(messages)).payload == b"later"
+
+
+async def test_what_an_ephemeral_listener_was_handed_does_not_hold_up_the_cut(names, log):
+    async with names.listen(ANN, ephemeral=True) as messages:
+        for payload in numbers(3 * CUT_AT_LEAST):
+            await names.send(STAFF, payload)
+            assert (await anext(messages)).payload == payload
+        await until(lambda: log.cut >= 2 * CUT_AT_LEAST)
+
+
+async def test_an_ephemeral_listener_that_gives_up_before_it_is_answered_leaves_nothing(names, scene):
+    core = scene[1].machine.core
+    carry_out, asked = scene[1].machine.carry_out_delivery, asyncio.Event()
+
+    def never_answered(event):
+        carry_out(event)
+        asked.set()
+        return asyncio.get_running_loop().create_future()
+
+    scene[1].machine.carry_out_delivery = never_answered
+    listening = asyncio.ensure_future(names.listen(ANN, ephemeral=True).open())
+    await asked.wait()
+    assert len(core.listeners) == 1
+    listening.cancel()
+    await until(lambda: not len(core.listeners))
+
+
+async def test_an_ephemeral_listener_does_not_come_back(scene):
+    begin = wire.SubscribeRequest.Begin(name=ANN, ephemeral=True, handed_out="1.0@a.x#0")
+
+    async def said():
+        yield wire.SubscribeRequest(begin=begin)
+
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError, match="ended with its stream") as caught:
+            [response async for response in DeliveryServiceStub(channel).Subscribe(said())]
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -1,0 +1,62 @@
+"""What kinds of listeners there are, at real servers: with a place that is kept, and for the time of a stream."""
+
+import threading
+
+import pytest
+
+import shadowtree
+from tests.integration.deliveries.groups_in_a_loop import SUBNETS, TOP, build, command
+from tests.integration.nameserver.server_process import wait_until
+
+
+@pytest.fixture
+def servers(start_several):
+    return build(start_several([[subnet] for subnet in SUBNETS]))
+
+
+def add_member(servers, process):
+    servers.clients[0].join(TOP, process)
+
+
+def sent_to(servers):
+    return servers.clients[0].send(TOP, b"to all", wait="settled").mailboxes
+
+
+@pytest.mark.parametrize("asked", [1, 2])
+def test_an_ephemeral_listener_gets_what_comes_meanwhile_wherever_it_is_asked_for(servers, asked):
+    add_member(servers, "eve@c.x")
+    assert sent_to(servers) == 4
+    with servers.new_client(asked).listen("eve@c.x", ephemeral=True) as messages:
+        assert sent_to(servers) == 5
+        assert next(messages).payload == b"to all"
+        assert "eve@c.x" not in {mailbox.process for mailbox in servers.clients[2].mailboxes()}
+    wait_until(lambda: sent_to(servers) == 4, "the end of the listener")
+
+
+def test_an_ephemeral_listener_ends_with_its_server_and_nothing_is_left_of_it(servers):
+    add_member(servers, "eve@c.x")
+    with servers.new_client(2).listen("eve@c.x", ephemeral=True) as messages:
+        assert sent_to(servers) == 5
+        assert next(messages).payload == b"to all"
+        servers.kill(2)
+        with pytest.raises(shadowtree.Unavailable):
+            next(messages)
+    servers.start_again(2)
+    wait_until(lambda: sent_to(servers) == 4, "the end of the listener")
+    with servers.new_client(2).listen("eve@c.x", ephemeral=True) as messages:
+        servers.clients[0].send(TOP, b"later")
+        assert next(messages).payload == b"later"
+
+
+def test_the_command_listens_for_a_while_and_keeps_nothing(servers):
+    add_member(servers, "eve@c.x")
+    done = []
+    listening = threading.Thread(
+        target=lambda: done.append(command(servers, 2, "listen", "eve@c.x", "--ephemeral", "--count", "1"))
+    )
+    listening.start()
+    # It says nothing when it begins, so one message after the other goes until it has got one.
+    wait_until(lambda: done or not servers.clients[0].send(TOP, b"again"), "a message for the command")
+    listening.join()
+    assert done == [(0, f"{TOP}\t\tagain\n", "")]
+    assert "eve@c.x" not in {mailbox.process for mailbox in servers.clients[2].mailboxes()}
