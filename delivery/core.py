@@ -393,10 +393,11 @@ class DeliveryCore:
         reach = self._reach
         if reach.home_of(name) not in (None, self.server):
             return
-        if not (reach.is_group(name) or reach.is_process(name) or self._listens(name)):
+        if not (reach.is_group(name) or reach.is_process(name) or self.listens_for(name)):
             raise target_not_found(name, self.server)
 
-    def _listens(self, name: NodeId) -> bool:
+    def listens_for(self, name: NodeId) -> bool:
+        """Whether a process has a mailbox here, or somebody listens for it without one."""
         return name in self.mailboxes.numbers or name in self.listeners.numbers
 
     def _close_parcels(self) -> None:

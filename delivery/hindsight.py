@@ -14,6 +14,8 @@ Things are compared by their *place*, which is their number in the history. Hind
         It is owed to nobody any more. Replayed, a dead letter comes to who is below its targets then.
     an endpoint asked to go on further on
         It skipped what lies between, as if it were told a gap.
+    an endpoint wants some groups or senders alone
+        What else there is is not owed to its subscription.
     a process has mailboxes at several servers, for it is foreign
         What one of them was handed, the others are not owed.
 
@@ -49,7 +51,7 @@ from delivery.history import (
     SubscriptionId,
     WentBack,
 )
-from delivery.model import Position, TargetSet
+from delivery.model import Filter, Position, TargetSet
 from namegraph import NodeId, ServerId
 
 NOTHING = Position(-1, -1)
@@ -133,6 +135,8 @@ class Reading:
     """The place where the mailbox was opened; -1: it never was."""
     steps: list[tuple[int, Step]] = field(default_factory=list)
     """With their places."""
+    wanted: set[Filter] = field(default_factory=set)
+    """By each of its streams."""
     open_stream: int | None = None
     """The stream that can be handed something at the end of the history."""
 
@@ -141,9 +145,22 @@ class Reading:
         """Whose log entries it reads."""
         return Mailbox(self.subscription.server, self.subscription.process)
 
+    def wants(self, sent: Sent) -> bool:
+        """Whether all its streams want a message."""
+        return all(_passes(wanted, sent) for wanted in self.wanted)
+
     def handed(self) -> list[tuple[int, Handed]]:
         """All hand-overs, with their places."""
         return [(place, step) for place, step in self.steps if isinstance(step, Handed)]
+
+
+def is_wanted(stream: StreamBegan, sent: Sent) -> bool:
+    """Whether the endpoint of a stream wants a message."""
+    return _passes(stream.wanted, sent)
+
+
+def _passes(wanted: Filter, sent: Sent) -> bool:
+    return wanted.passes(sent.accepted.targets[0].name, sent.accepted.sender)
 
 
 class Hindsight:
@@ -423,6 +440,7 @@ class _Watch:
                 reading = self._reading(place, subscription)
                 self._of_stream[subscription, step.stream] = reading
                 reading.open_stream = step.stream
+                reading.wanted.add(step.wanted)
                 reading.steps.append((place, step))
             case Acknowledged():
                 self._reading(place, subscription).steps.append((place, step))

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from delivery.model import Position, TargetSet
+from delivery.model import EVERYTHING, Filter, Position, TargetSet
 from namegraph import NodeId, ServerId
 
 
@@ -143,6 +143,8 @@ class StreamBegan:
     """Where the endpoint asked to go on behind, or where the log ends for a new subscription that begins now, unless
     that was acknowledged before. The subscription stands there from then on, as if all through it were acknowledged and
     nothing behind it. None: it goes on behind what is acknowledged, or begins with the oldest message."""
+    wanted: Filter = EVERYTHING
+    """What else comes is not for this endpoint."""
 
 
 @dataclass(frozen=True, slots=True)

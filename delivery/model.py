@@ -81,6 +81,22 @@ class Message(Struct, frozen=True, array_like=True):
         return len(self.payload) + len(self.sender) + sum(len(name) + len(value) for name, value in self.headers)
 
 
+class Filter(NamedTuple):
+    """Which of the messages that reach it an endpoint is handed; the others count as handed."""
+
+    groups: frozenset[NodeId] = frozenset()
+    """First targets; none: whatever it is."""
+    senders: frozenset[str] = frozenset()
+    """Who numbers its messages; none: whoever does, or nobody."""
+
+    def passes(self, addressed: NodeId, sender: str) -> bool:
+        """Whether a message to this first target, of this sender, is handed over."""
+        return (not self.groups or addressed in self.groups) and (not self.senders or sender in self.senders)
+
+
+EVERYTHING = Filter()
+
+
 class Position(NamedTuple):
     """A place in the log of a server: a message of an entry. As a cursor: all through that message is handled."""
 

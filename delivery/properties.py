@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from delivery.hindsight import NOTHING, First, Hindsight, Mailbox, Reached, Reading, Runs, Sent
+from delivery.hindsight import NOTHING, First, Hindsight, Mailbox, Reached, Reading, Runs, Sent, is_wanted
 from delivery.history import Acknowledged, GapTold, Handed, History, Sizes, StreamBegan, SubscriptionId
 from delivery.model import Position, TargetSet
 from namegraph import ServerId
@@ -292,6 +292,7 @@ def _is_owed(past: Hindsight, run: Runs, sent: Sent, place: int) -> bool:
     """Whether a reading that a message reached was not handed it before a place, and nothing excuses that."""
     return not (
         run.has(sent.accepted.message_id)
+        or not run.reading.wants(sent)
         or past.is_given_up(sent, place)
         or past.is_handed_elsewhere(run.reading.mailbox, sent.accepted.message_id)
         or run.is_told(sent)
@@ -373,6 +374,7 @@ class _Streams:
         self._known = sorted(self._message_at)
         self._acknowledged = NOTHING
         self._began: dict[int, Position] = {}
+        self._streams: dict[int, StreamBegan] = {}
         self._stands: dict[int, Position] = {}
         """Behind what each stream is at present."""
 
@@ -383,6 +385,7 @@ class _Streams:
                 case StreamBegan():
                     if step.sought is not None:
                         self._acknowledged = step.sought
+                    self._streams[step.stream] = step
                     self._began[step.stream] = self._stands[step.stream] = self._acknowledged
                 case Acknowledged():
                     self._acknowledged = max(self._acknowledged, step.through)
@@ -394,7 +397,8 @@ class _Streams:
                     pass
         if is_at_rest and self._reading.open_stream is not None:
             stands = max(self._stands[self._reading.open_stream], self._acknowledged)
-            if skipped := self._not_expired(self._known[bisect_right(self._known, stands) :], self._past.length - 1):
+            behind = self._known[bisect_right(self._known, stands) :]
+            if skipped := self._owed(self._reading.open_stream, behind, self._past.length - 1):
                 yield self._violation("handed once, not acknowledged, and not handed again at rest", skipped[0])
 
     def _handed(self, place: int, handed: Handed) -> Iterator[Violation]:
@@ -404,9 +408,11 @@ class _Streams:
         elif handed.position <= stands:
             yield self._violation(f"handed behind {_at(stands)} of the same stream", handed.position)
         else:
-            yield from self._skipped(
-                place, bisect_right(self._known, stands), bisect_left(self._known, handed.position)
-            )
+            sent = self._past.messages.get(handed.message_id)
+            if sent is not None and not is_wanted(self._streams[handed.stream], sent):
+                yield self._violation("handed to an endpoint that wants others alone", handed.position)
+            between = self._known[bisect_right(self._known, stands) : bisect_left(self._known, handed.position)]
+            yield from self._skipped(handed.stream, place, between)
             self._stands[handed.stream] = handed.position
 
     def _gap(self, place: int, gap: GapTold) -> Iterator[Violation]:
@@ -415,19 +421,22 @@ class _Streams:
             what = f"a gap is told from {_at(gap.after)} to {_at(gap.through)}, and the stream stands at {_at(stands)}"
             yield Violation(Property.RESUME, what, subscription=self._reading.subscription)
         else:
-            yield from self._skipped(place, bisect_right(self._known, stands), bisect_right(self._known, gap.after))
+            between = self._known[bisect_right(self._known, stands) : bisect_right(self._known, gap.after)]
+            yield from self._skipped(gap.stream, place, between)
             self._stands[gap.stream] = gap.through
 
-    def _skipped(self, place: int, first: int, last: int) -> Iterator[Violation]:
-        for position in self._not_expired(self._known[first:last], place):
+    def _skipped(self, stream: int, place: int, between: list[Position]) -> Iterator[Violation]:
+        for position in self._owed(stream, between, place):
             yield self._violation("a stream leaves out what its subscription was handed on another one", position)
 
-    def _not_expired(self, positions: list[Position], place: int) -> list[Position]:
+    def _owed(self, stream: int, positions: list[Position], place: int) -> list[Position]:
+        """Those of messages that the endpoint of a stream wants, and that have not expired."""
+        began = self._streams[stream]
         return [
             position
             for position in positions
             if (sent := self._past.messages.get(self._message_at[position])) is None
-            or not self._past.is_expired(sent, place)
+            or (is_wanted(began, sent) and not self._past.is_expired(sent, place))
         ]
 
     def _violation(self, what: str, position: Position) -> Violation:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from delivery.audiences import Audiences
 from delivery.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES
-from delivery.model import Message, Position
+from delivery.model import EVERYTHING, Filter, Message, Position
 from delivery.wire import Parcel, decode_stored
 from namegraph import LogRecord
 
@@ -34,9 +34,14 @@ class Item(NamedTuple):
 
 
 def read(
-    records: Iterable[LogRecord], mailbox: int, audiences: Audiences, *, after: Position
+    records: Iterable[LogRecord],
+    mailbox: int,
+    audiences: Audiences,
+    *,
+    after: Position,
+    wanted: Filter = EVERYTHING,
 ) -> Iterator[tuple[Position, list[Item]]]:
-    """Of each entry of the log, in order: where it ends, and what of it the mailbox gets behind a position."""
+    """Of each entry of the log, in order: where it ends, and what of it an endpoint is handed behind a position."""
     for record in records:
         found: list[Item] = []
         end = Position.before(record.position + 1)
@@ -46,6 +51,7 @@ def read(
                 Item(position, parcel, message)
                 for number, message in enumerate(parcel.messages)
                 if (position := Position(record.position, number)) > after
+                and wanted.passes(parcel.targets[0].name, message.sender)
             ]
         yield end, found
 

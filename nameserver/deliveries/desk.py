@@ -148,6 +148,10 @@ class Desk:
         number = mailboxes.numbers.get(process)
         return None if number is None else MailboxState(process, number, mailboxes.subscriptions(process))
 
+    def listens_for(self, process: NodeId) -> bool:
+        """Whether a process has a mailbox here, or somebody listens for it without one."""
+        return self._core.delivery.listens_for(process)
+
     def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
         """The mailboxes whose processes sort after a text, sorted, so many at most."""
         mailboxes = self._core.delivery.mailboxes

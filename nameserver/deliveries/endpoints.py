@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap
 
 from delivery.mailboxes import SubscriptionKey
+from delivery.model import EVERYTHING, Filter
 from namegraph import NodeId, Reason, Refusal, RefusedError, refuse
 
 ENDPOINTS_LIMIT: Final = 10_000
@@ -38,7 +39,8 @@ class ShownDatagram(NamedTuple):
 class Endpoint:
     """One stream that listens."""
 
-    def __init__(self, process: NodeId, key: SubscriptionKey, epoch: int) -> None:
+    def __init__(self, process: NodeId, key: SubscriptionKey, epoch: int, *, wanted: Filter = EVERYTHING) -> None:
+        self.wanted = wanted
         self.process = process
         self.key = key
         self.epoch = epoch

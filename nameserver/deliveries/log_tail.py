@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from delivery.model import Message, Position, PositionToken
 from delivery.wire import Parcel, decode_stored
-from namegraph import LogRecord
+from namegraph import LogRecord, NodeId
 from nameserver.deliveries.machine import DeliveryMachine
 from shadowtree.v1 import delivery_pb2 as wire
 
@@ -37,6 +37,8 @@ class Told(NamedTuple):
     """A whole `SubscribeResponse`: several of them in a row are one, too."""
     size: int
     """Bytes of payload and headers."""
+    sender: str
+    """Who numbers its messages; empty where nobody does."""
     expires_at_ms: int
     """Milliseconds since 1970 after which it is handed to nobody; 0: never."""
 
@@ -50,6 +52,11 @@ class LogEntry:
         self.size = len(record.encoded)
         self._encoded = record.encoded
         self._machine = machine
+
+    @cached_property
+    def addressed(self) -> NodeId:
+        """The first target of what it holds."""
+        return decode_stored(self._encoded).targets[0].name
 
     @cached_property
     def messages(self) -> Sequence[Told]:
@@ -88,7 +95,7 @@ class LogEntry:
         )
         size = len(message.payload) + sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
         expires_at_ms = message.sent_at_ms + message.deadline_ms if message.deadline_ms else 0
-        return Told(wire.SubscribeResponse(messages=[told]).SerializeToString(), size, expires_at_ms)
+        return Told(wire.SubscribeResponse(messages=[told]).SerializeToString(), size, message.sender, expires_at_ms)
 
 
 class LogTail:

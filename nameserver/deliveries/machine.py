@@ -99,6 +99,9 @@ class DeliveryMachine(Protocol):
     def mailbox_of(self, process: NodeId) -> MailboxState | None:
         """What is kept for a process; None: nothing is."""
 
+    def listens_for(self, process: NodeId) -> bool:
+        """Whether a process has a mailbox here, or somebody listens for it without one."""
+
     def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
         """The mailboxes whose processes sort after a text, sorted, so many at most."""
 

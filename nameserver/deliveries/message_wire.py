@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from delivery.events import Accepted, DatagramSent, Settled
-from delivery.model import Message, Position, PositionToken, Quality, Target, TargetSet
-from delivery.wire import Datagram
+from delivery.model import Filter, Message, Position, PositionToken, Quality, Target, TargetSet
+from delivery.wire import SENDER_ID_LIMIT, Datagram
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.deliveries.endpoints import ShownDatagram
 from nameserver.wire import conversion
@@ -17,6 +17,9 @@ from nameserver.wire.status_mapping import STATUS_OF_REASON
 from shadowtree.v1 import delivery_pb2 as wire
 
 HEADER_NAME_LIMIT: Final = 200
+
+FILTER_LIMIT: Final = 64
+"""Groups, and senders, that one endpoint may name."""
 _QUALITIES: Final[dict[int, Quality]] = {
     wire.QUALITY_UNSPECIFIED: Quality.FIFO,
     wire.QUALITY_FIFO: Quality.FIFO,
@@ -43,6 +46,25 @@ def read_targets(told: wire.SendRequest.Message, known: KnownIds) -> TargetSet:
         less[name] = less[name] & {*own, *from_all} if name in less else {*own, *from_all}
     first, *others = (Target(name, tuple(sorted(excluding))) for name, excluding in less.items())
     return (first, *sorted(others))
+
+
+def read_filter(begin: wire.SubscribeRequest.Begin, known: KnownIds) -> Filter:
+    """Which messages an endpoint wants; raises `RefusedError`."""
+    if max(len(begin.groups), len(begin.senders)) > FILTER_LIMIT:
+        raise refuse(
+            Reason.LIMIT_EXCEEDED,
+            f"a listener names at most {FILTER_LIMIT} groups and {FILTER_LIMIT} senders",
+            limit=str(FILTER_LIMIT),
+        )
+    for sender in begin.senders:
+        if not 0 < len(sender) <= SENDER_ID_LIMIT or not sender.isprintable():
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"a sender has 1 to {SENDER_ID_LIMIT} printable characters, not {sender[:SENDER_ID_LIMIT]!r}",
+                field="senders",
+            )
+    groups = frozenset(conversion.read_id(name, "groups", known) for name in begin.groups)
+    return Filter(groups, frozenset(begin.senders))
 
 
 def read_message(told: wire.SendRequest.Message, *, sent_at_ms: int) -> Message:

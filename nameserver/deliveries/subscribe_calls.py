@@ -18,7 +18,7 @@ from typing import Final
 
 from delivery.datagrams import Shown
 from delivery.events import Acknowledge, DeliveryRefused, Start, StopListening, Subscribe, Subscribed
-from delivery.model import Position, PositionToken
+from delivery.model import Filter, Position, PositionToken
 from delivery.reading import Standing
 from namegraph import Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
@@ -108,6 +108,7 @@ class SubscribeCalls:
         """The endpoint, and how far it has come."""
         machine = self._machine
         process = conversion.read_id(begin.name, "name", self._known)
+        wanted = message_wire.read_filter(begin, self._known)
         start: Start | Position = Start.NOW if getattr(begin, "from") == wire.SubscribeRequest.FROM_NOW else Start.START
         if begin.position:
             token = message_wire.read_position(begin.position, "position", server=machine.server)
@@ -133,7 +134,7 @@ class SubscribeCalls:
         standing = Standing(answer.cursor, handed_out=handed_out, is_ephemeral=begin.ephemeral)
         # Nobody takes over an ephemeral one: each is named by its ticket.
         key = (answer.mailbox, str(ticket) if begin.ephemeral else begin.subscription)
-        return Endpoint(process, key, answer.epoch), standing
+        return Endpoint(process, key, answer.epoch, wanted=wanted), standing
 
     async def _read(
         self,
@@ -192,7 +193,7 @@ class SubscribeCalls:
                 continue
             handed_out = _HandedOut(endpoint, standing, gap, self._now_ms())
             for entry in entries:
-                if endpoint.key[0] in machine.audience(entry.audience):
+                if endpoint.key[0] in machine.audience(entry.audience) and _may_want(endpoint.wanted, entry):
                     handed_out.add(entry)
                 else:
                     handed_out.pass_over(entry)
@@ -217,6 +218,11 @@ class SubscribeCalls:
                 endpoint.credit_bytes -= datagram.size
         if chunks:
             await context.write(b"".join(chunks))
+
+
+def _may_want(wanted: Filter, entry: LogEntry) -> bool:
+    """Whether an endpoint may want something of an entry; who sent it is looked at message by message."""
+    return not wanted.groups or entry.addressed in wanted.groups
 
 
 async def _until_either(more: asyncio.Future[None], changed: asyncio.Event) -> None:
@@ -256,7 +262,7 @@ class _HandedOut:
         endpoint, standing = self._endpoint, self._standing
         is_begun = standing.cursor.entry == entry.position and standing.cursor.item >= 0
         fits = len(entry.messages) <= endpoint.credit_messages and entry.bytes_told <= endpoint.credit_bytes
-        if fits and not (is_begun or self.gap or entry.can_expire):
+        if fits and not (is_begun or self.gap or entry.can_expire or endpoint.wanted.senders):
             self._say(entry.encoded, len(entry.messages), entry.bytes_told)
             standing.hand_out(Position(entry.position, len(entry.messages) - 1))
             self.pass_over(entry)
@@ -267,7 +273,8 @@ class _HandedOut:
                 continue
             if not endpoint.has_credit:
                 return
-            if 0 < told.expires_at_ms < self._now_ms:
+            is_wanted = not endpoint.wanted.senders or told.sender in endpoint.wanted.senders
+            if not is_wanted or 0 < told.expires_at_ms < self._now_ms:
                 standing.pass_over(position)
             else:
                 standing.hand_out(position)

@@ -179,7 +179,7 @@ class MaySendCalls:
         for name in targets:
             if routing.owner_kind(name) is not OwnerKind.OURS:
                 raise not_owned_here(name, routing.server)
-        missing = [name for name in targets if not self._exists(name) and machine.mailbox_of(name) is None]
+        missing = [name for name in targets if not self._exists(name) and not machine.listens_for(name)]
         objection = await self._who_may_send.objection_here(targets, process, context)
         # What is told may rest on what is not durable yet.
         await machine.until_durable()

@@ -599,6 +599,8 @@ class Client:
         subscription: SubscriptionName | None = None,
         from_: Position = "start",
         ephemeral: bool = False,
+        groups: Iterable[GroupId] = (),
+        senders: Iterable[SenderId] = (),
         timeout: Seconds | None = None,
     ) -> Listener:
         """Listen for a process: an iterator of messages that waits for the next one.
@@ -609,8 +611,13 @@ class Client:
 
         An `ephemeral` one begins now and ends with the stream: nothing of it is kept, and it needs no mailbox. When the
         stream breaks, the error is raised, and what comes until somebody listens again is not for it.
+
+        With `groups` or `senders` only what was addressed to one of these (its first target), or is of one of these,
+        is handed out. The rest counts as handed out: it does not come later, either.
         """
-        listening = Listening(process, subscription=subscription, from_=from_, ephemeral=ephemeral)
+        listening = Listening(
+            process, subscription=subscription, from_=from_, ephemeral=ephemeral, groups=groups, senders=senders
+        )
         return Listener(listening, self._way(timeout))
 
     async def set_delivery(

@@ -135,19 +135,23 @@ class SubscribeRequest(_message.Message):
     FROM_START: SubscribeRequest.From
     FROM_NOW: SubscribeRequest.From
     class Begin(_message.Message):
-        __slots__ = ("name", "subscription", "position", "handed_out", "ephemeral")
+        __slots__ = ("name", "subscription", "position", "handed_out", "ephemeral", "groups", "senders")
         NAME_FIELD_NUMBER: _ClassVar[int]
         SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
         FROM_FIELD_NUMBER: _ClassVar[int]
         POSITION_FIELD_NUMBER: _ClassVar[int]
         HANDED_OUT_FIELD_NUMBER: _ClassVar[int]
         EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
+        GROUPS_FIELD_NUMBER: _ClassVar[int]
+        SENDERS_FIELD_NUMBER: _ClassVar[int]
         name: str
         subscription: str
         position: str
         handed_out: str
         ephemeral: bool
-        def __init__(self, name: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[str] = ..., handed_out: _Optional[str] = ..., ephemeral: _Optional[bool] = ..., **kwargs) -> None: ...
+        groups: _containers.RepeatedScalarFieldContainer[str]
+        senders: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, name: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[str] = ..., handed_out: _Optional[str] = ..., ephemeral: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., senders: _Optional[_Iterable[str]] = ..., **kwargs) -> None: ...
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     CREDIT_MESSAGES_FIELD_NUMBER: _ClassVar[int]

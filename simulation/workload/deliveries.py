@@ -43,7 +43,7 @@ from delivery.events import (
 )
 from delivery.history import History, SubscriptionId
 from delivery.mailboxes import Cursor, Mailbox
-from delivery.model import Message, Position, Quality, TargetSet, target_set
+from delivery.model import EVERYTHING, Filter, Message, Position, Quality, TargetSet, target_set
 from delivery.properties import check
 from delivery.reading import gap, read
 from delivery.server import Server, ServerEffects
@@ -100,6 +100,9 @@ REPLAYED_SHARE = 0.6
 DROPPED_SHARE = 0.1
 """Of servers at each burst, those whose dead letters are sent again, and dropped."""
 
+FILTER_SHARE = 0.3
+"""Of subscriptions, those whose endpoints want some groups or senders alone."""
+
 EPHEMERAL_SHARE = 0.3
 """Of people in a burst, those for whom somebody listens for a while, mailbox or not."""
 
@@ -130,6 +133,7 @@ class _Endpoint:
     handed: Position = field(default_factory=lambda: Position(0, -1))
     ticket: int = 0
     is_open: bool = False
+    wanted: Filter = EVERYTHING
     is_ephemeral: bool = False
     """Its history is that of a mailbox of its own, which is open while it lasts."""
 
@@ -276,7 +280,9 @@ class Deliveries(Watcher):
 
     def _subscribe(self, process: NodeId, name: str) -> None:
         subscription = SubscriptionId(ServerId(subnet_of(process)), process, name)
-        endpoint = self._endpoints.setdefault(subscription, _Endpoint(subscription))
+        if subscription not in self._endpoints:
+            self._endpoints[subscription] = _Endpoint(subscription, wanted=self._some_wanted())
+        endpoint = self._endpoints[subscription]
         is_gone = subscription.server in self._cluster.gone
         if endpoint.is_open or endpoint.ticket in self._subscribing or is_gone:
             return
@@ -285,6 +291,14 @@ class Deliveries(Watcher):
         start = self._chance.choice([Start.START, Start.NOW])
         self._submit(subscription.server, Subscribe(endpoint.ticket, process, name, start))
         self._later(partial(self._subscribe_again, endpoint, endpoint.ticket), ASKED_AGAIN_AFTER)
+
+    def _some_wanted(self) -> Filter:
+        chance = self._chance
+        if chance.random() >= FILTER_SHARE:
+            return EVERYTHING
+        groups = frozenset(targets[0].name for targets in chance.sample(self._sets, len(self._sets) // 2))
+        senders = frozenset(f"client{number}" for number in range(1, self._sent + 4) if chance.random() < 0.5)
+        return chance.choice([Filter(groups), Filter(senders=senders), Filter(groups, senders)])
 
     def _subscribe_again(self, endpoint: _Endpoint, ticket: int) -> None:
         if self._subscribing.pop(ticket, None) is not None:
@@ -295,7 +309,7 @@ class Deliveries(Watcher):
         server, ticket = ServerId(subnet_of(process)), self._new_ticket()
         if server not in self._cluster.gone:
             subscription = SubscriptionId(server, NodeId(f"{ticket}/{process}"), "")
-            endpoint = _Endpoint(subscription, ticket=ticket, is_ephemeral=True)
+            endpoint = _Endpoint(subscription, ticket=ticket, wanted=self._some_wanted(), is_ephemeral=True)
             self._ephemeral[ticket] = process, endpoint
             self._subscribing[ticket] = endpoint
             self._submit(server, Subscribe(ticket, process, is_ephemeral=True))
@@ -332,7 +346,9 @@ class Deliveries(Watcher):
             self._note(history.GapTold(self._at, endpoint.subscription, endpoint.stream, endpoint.handed, through))
             endpoint.handed = through
         records = [log[position] for position in sorted(log) if position >= endpoint.handed.entry]
-        for end, items in read(records, endpoint.mailbox, core.audiences, after=endpoint.handed):
+        for end, items in read(
+            records, endpoint.mailbox, core.audiences, after=endpoint.handed, wanted=endpoint.wanted
+        ):
             for item in items:
                 if not at_most:
                     return
@@ -392,7 +408,8 @@ class Deliveries(Watcher):
                     endpoint.mailbox, endpoint.epoch, endpoint.stream = mailbox, epoch, self._streams
                     endpoint.handed, endpoint.is_open = cursor, True
                     sought = cursor if endpoint.is_ephemeral else None
-                    self._note(history.StreamBegan(self._at, endpoint.subscription, endpoint.stream, sought))
+                    began = history.StreamBegan
+                    self._note(began(self._at, endpoint.subscription, endpoint.stream, sought, wanted=endpoint.wanted))
                     for _ in range(8):
                         self._later(partial(self._read, endpoint, endpoint.stream), 20.0)
                 case DeadLettersReplayed(_, replayed):

@@ -295,7 +295,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
                     lambda: (
                         ended.is_set()
                         or epoch != subscription.epoch
-                        or (credit[0] > 0 and credit[1] > 0 and any(entry > place[0] for entry in mailbox.entries))
+                        or (credit[0] > 0 and credit[1] > 0 and self._behind(place[0], mailbox, begin))
                     ),
                 )
                 log.note_credit(credit[0])
@@ -305,7 +305,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
                     subscription.is_listening = False
                     log.ephemeral = [one for one in log.ephemeral if one[1] is not mailbox]
                     return
-                coming = deque(entry for entry in mailbox.entries if entry > place[0])
+                coming = deque(self._behind(place[0], mailbox, begin))
                 told = wire()
                 while coming and credit[0] > 0 and credit[1] > 0 and len(told.messages) < 3:
                     place[0] = coming.popleft()
@@ -327,6 +327,17 @@ class FakeDeliveryService(DeliveryServiceServicer):
                 process=begin.name,
                 subscription=begin.subscription,
             )
+
+    def _behind(self, place: int, mailbox: FakeMailbox, begin: Any) -> list[int]:
+        """The entries behind a place that a listener wants."""
+        messages = self._log.messages
+        return [
+            entry
+            for entry in mailbox.entries
+            if entry > place
+            and (not begin.groups or messages[entry].group in begin.groups)
+            and (not begin.senders or messages[entry].sender in begin.senders)
+        ]
 
     def _subscribe(self, begin: Any) -> tuple[FakeMailbox, FakeSubscription]:
         log = self._log

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     "[default: start]",
 )
 @click.option("--ephemeral", is_flag=True, help="Only what comes while you listen: nothing is kept for PROCESS.")
+@click.option("--group", "groups", metavar="G", multiple=True, help="Only what was sent to this group; may repeat.")
+@click.option("--sender", "senders", metavar="S", multiple=True, help="Only messages of this sender; may repeat.")
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="End after so many messages.")
 @click.option("--no-acknowledge", is_flag=True, help="Let them come again, the next time.")
 @everywhere()
@@ -36,6 +38,8 @@ def listen_command(
     subscription: str | None,
     from_: str | None,
     ephemeral: bool,
+    groups: tuple[str, ...],
+    senders: tuple[str, ...],
     count: int | None,
     no_acknowledge: bool,
 ) -> int:
@@ -44,6 +48,8 @@ def listen_command(
     Each line is the group that was addressed, the sender, and the text; with --format json all there is. Messages are
     kept for the process from the first time on. Each is acknowledged once it is printed: the next time it does not come
     again. Whoever listens on the same subscription later takes it over.
+
+    With --group or --sender what is left out counts as acknowledged: it does not come the next time.
 
     With --ephemeral none of this is so: you see what comes while you listen, whoever else does, and nothing is left of
     it.
@@ -66,6 +72,8 @@ def listen_command(
             subscription=subscription,
             from_="start" if from_ is None else from_,
             ephemeral=ephemeral,
+            groups=groups,
+            senders=senders,
         ) as messages,
     ):
         for message in messages:

@@ -9,7 +9,7 @@ comes again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from shadowtree.client.calls import message_of
@@ -19,7 +19,7 @@ from shadowtree.client.messages.sending import QUALITY_NAMES
 from shadowtree.errors import InvalidRequest, ServerFault
 from shadowtree.messages import Message
 from shadowtree.v1 import delivery_pb2 as wire
-from shadowtree.vocabulary import MemberId, Position, SubscriptionName
+from shadowtree.vocabulary import GroupId, MemberId, Position, SenderId, SubscriptionName
 
 CREDIT_MESSAGES: Final = 1_000
 CREDIT_BYTES: Final = 1024 * 1024
@@ -38,6 +38,8 @@ class Listening:
         subscription: SubscriptionName | None,
         from_: str,
         ephemeral: bool = False,
+        groups: Iterable[GroupId] = (),
+        senders: Iterable[SenderId] = (),
     ) -> None:
         """`from_`: `start`, `now`, or a position. Raises `InvalidRequest` for what makes no sense."""
         if not isinstance(from_, str) or not from_:
@@ -55,6 +57,8 @@ class Listening:
             subscription="" if subscription is None else subscription,
             position="" if is_start else from_,
             ephemeral=ephemeral,
+            groups=_several(groups, "groups"),
+            senders=_several(senders, "senders"),
         )
         setattr(self._begin, "from", _STARTS[from_] if is_start else wire.SubscribeRequest.FROM_START)
         self._pending: deque[tuple[Message, int]] = deque()
@@ -143,6 +147,13 @@ class Listening:
             quality=QUALITY_NAMES.get(told.quality, ""),
             _acknowledge=self.acknowledge,
         )
+
+
+def _several(names: Iterable[str], field: str) -> list[str]:
+    """Names that are given as a list; a text is not one of letters. Raises `InvalidRequest`."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidRequest(f"{field} is a list of names, not {names!r:.80}", {"field": field})
+    return list(names)
 
 
 def _size(told: wire.SubscribeResponse.Message) -> int:

@@ -1,5 +1,6 @@
 """What kinds of listeners there are, at real servers: with a place that is kept, and for the time of a stream."""
 
+import json
 import threading
 
 import pytest
@@ -60,3 +61,17 @@ def test_the_command_listens_for_a_while_and_keeps_nothing(servers):
     listening.join()
     assert done == [(0, f"{TOP}\t\tagain\n", "")]
     assert "eve@c.x" not in {mailbox.process for mailbox in servers.clients[2].mailboxes()}
+
+
+def test_the_command_prints_what_was_asked_for_alone(servers):
+    with servers.new_client(1).sender("nightly") as out:
+        for target in (TOP, "ann@a.x", TOP):
+            out.send(target, target.encode())
+    servers.clients[0].send(TOP, b"nobody's", wait="settled")
+    listen = ("listen", "ann@a.x", "--no-acknowledge", "--format", "json")
+    status, output, _ = command(servers, 2, *listen, "--group", "ann@a.x", "--count", "1")
+    assert (status, json.loads(output)["payload"]) == (0, "ann@a.x")
+    status, output, _ = command(servers, 2, *listen, "--group", TOP, "--sender", "nightly", "--count", "2")
+    assert [json.loads(line)["payload"] for line in output.splitlines()] == [TOP, TOP]
+    status, output, errors = command(servers, 2, *listen, "--group", "no name")
+    assert (status, output, errors.count("\n")) == (2, "", 1)

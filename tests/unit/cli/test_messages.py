@@ -183,6 +183,7 @@ def test_nobody_listens_for_a_group(shadowtree, log):
         ("bench-delivery", STAFF, "--size", "1048577"),
         ("listen", ANN, "--count", "0"),
         ("listen", ANN, "--ephemeral", "--from", "now"),
+        ("listen", ANN, "--group"),
         ("listen", ANN, "--ephemeral", "--subscription", "desk"),
     ],
     ids=" ".join,
@@ -224,6 +225,15 @@ def test_a_subscription_and_a_position_are_passed_on(shadowtree, log, ann):
     arguments = ("listen", ANN, "--subscription", "desk", "--count", "1", "--no-acknowledge")
     assert shadowtree(*arguments, "--from", "0").lines[0].endswith("\ttwo")
     assert sorted(log.mailboxes[ANN].subscriptions) == ["", "desk"]
+
+
+def test_a_listener_asks_for_some_groups_and_senders(shadowtree, log, ann):
+    shadowtree("send", STAFF, "--sender", "a", stdin=b"1")
+    shadowtree("send", STAFF, "--sender", "b", stdin=b"2")
+    shadowtree("send", ANN, "--sender", "b", stdin=b"3")
+    arguments = ("listen", ANN, "--count", "1", "--no-acknowledge")
+    assert shadowtree(*arguments, "--sender", "b", "--group", STAFF, "--group", LAB).lines == [f"{STAFF}\tb\t2"]
+    assert shadowtree(*arguments, "--group", ANN).lines == [f"{ANN}\tb\t3"]
 
 
 def test_an_ephemeral_listener_leaves_nothing_behind(shadowtree, log, monkeypatch):

@@ -192,6 +192,9 @@ def test_a_sender_has_an_id(make_client, begin):
         {"from_": ""},
         {"ephemeral": True, "subscription": "desk"},
         {"ephemeral": True, "from_": "12"},
+        {"groups": STAFF},
+        {"senders": 5},
+        {"senders": [5]},
     ],
 )
 def test_a_listener_says_for_whom_and_from_where(options, make_client):
@@ -470,6 +473,17 @@ def test_a_listener_from_now_on_loses_nothing_where_its_stream_breaks_before_any
             with serve_fake(graph, address=address), make_client(address) as others:
                 others.send(STAFF, b"meanwhile")
                 assert next(messages).payload == b"meanwhile"
+
+
+def test_a_listener_may_want_some_groups_and_senders_alone(names, log):
+    names.open_mailbox(ANN)
+    for sender in ("a", "b"):
+        with names.sender(sender) as out:
+            out.send(STAFF, sender.encode())
+            out.send(ANN, sender.encode() * 2)
+    assert [one.payload for one in heard(names, 2, senders=["b"])] == [b"b", b"bb"]
+    assert [one.payload for one in heard(names, 2, groups=(ANN,))] == [b"aa", b"bb"]
+    assert [one.payload for one in heard(names, 1, groups={STAFF}, senders=iter(["b"]))] == [b"b"]
 
 
 def test_an_ephemeral_listener_gets_what_comes_meanwhile_and_needs_no_mailbox(names, log):

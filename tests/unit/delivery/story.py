@@ -75,8 +75,8 @@ class Story:
     def leave(self) -> None:
         self(Membership(0, HOME, ANN, STAFF, is_below=False))
 
-    def begin(self, stream: int, sought: Position | None = None, who=DESK) -> None:
-        self(StreamBegan(0, who, stream, sought))
+    def begin(self, stream: int, sought: Position | None = None, who=DESK, **facts) -> None:
+        self(StreamBegan(0, who, stream, sought, **facts))
 
     def end(self, stream: int, who=DESK) -> None:
         self(StreamEnded(0, who, stream))

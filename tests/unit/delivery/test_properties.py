@@ -21,10 +21,13 @@ from delivery.history import (
     StreamBegan,
     WentBack,
 )
-from delivery.model import Position
+from delivery.model import Filter, Position
 from delivery.properties import check, p10_no_memory
+from namegraph import NodeId
 from tests.unit.delivery.right_run import right_run
 from tests.unit.delivery.story import DESK, HOME, ORIGIN, PHONE, STAFF, Story, at, listening
+
+STAFF_ALONE = frozenset({STAFF[0].name})
 
 
 def test_nothing_is_wrong_with_a_message_that_comes_once():
@@ -838,3 +841,58 @@ class TestDatagrams:
         assert not story.broken()
         self.hand(story, who=PHONE)
         assert story.broken() == [("P13", "tick")]
+
+
+class TestFilters:
+    """Ann's first stream ended; her second one wants nothing of the staff, or of one sender alone."""
+
+    OTHERS = Filter(groups=frozenset({NodeId("others@a.example")}))
+    ONE = Filter(senders=frozenset({"one"}))
+
+    @staticmethod
+    def listening(wanted):
+        story = Story()
+        story.open()
+        story.join()
+        story.begin(1, wanted=wanted)
+        return story
+
+    @pytest.mark.parametrize("wanted", [OTHERS, ONE])
+    def test_what_is_not_wanted_is_not_owed(self, wanted):
+        story = self.listening(wanted)
+        story.send(1)
+        assert not story.broken()
+
+    @pytest.mark.parametrize("wanted", [OTHERS, ONE])
+    def test_what_is_handed_and_not_wanted_is_found(self, wanted):
+        story = self.listening(wanted)
+        story.send(1)
+        story.hand(1)
+        assert story.broken() == [("P8", "1")]
+
+    def test_what_is_wanted_and_lost_is_found(self):
+        story = self.listening(Filter(STAFF_ALONE, frozenset({"one"})))
+        story.accept(1, sender="one", number=1)
+        story.settle(1)
+        assert story.broken() == [("P2", "1")]
+
+    def test_a_serial_that_is_wanted_and_left_out_is_found(self):
+        story = self.listening(self.ONE)
+        for serial, sender in ((1, "one"), (2, "other"), (3, "one"), (4, "one")):
+            story.accept(serial, sender=sender, number=serial)
+            story.settle(serial)
+        story.hand(1)
+        story.hand(4)
+        assert ("P3", "3") in story.broken() and ("P3", "2") not in story.broken()
+
+    def test_a_stream_passes_over_what_it_does_not_want_and_another_one_had(self):
+        story = listening()
+        story.send(1, 2)
+        story.hand(1)
+        story.end(1)
+        story.begin(2, wanted=Filter(senders=frozenset({"nobody"})))
+        assert not story.broken()
+        story.end(2)
+        story.begin(3, wanted=Filter(STAFF_ALONE))
+        story.hand(2, stream=3)
+        assert ("P8", "1") in story.broken()

@@ -131,6 +131,9 @@ class CoreMachine:
             return None
         return MailboxState(process, mailboxes.numbers[process], mailboxes.subscriptions(process))
 
+    def listens_for(self, process):
+        return self.core.listens_for(process)
+
     def mailboxes_after(self, process, limit):
         names = sorted(name for name in self.core.mailboxes.numbers if name > process)
         return [self.mailbox_of(name) for name in names[:limit]]

@@ -145,3 +145,92 @@ async def test_an_ephemeral_listener_does_not_come_back(scene):
         with pytest.raises(grpc.aio.AioRpcError, match="ended with its stream") as caught:
             [response async for response in DeliveryServiceStub(channel).Subscribe(said())]
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def send_mixed(names):
+    """To two groups, by two senders and nobody, in parcels of several messages."""
+    for sender in ("one", "two"):
+        async with names.sender(sender) as out:
+            for group in (STAFF, ANN):
+                for number in range(3):
+                    await out.send(group, f"{sender} {group} {number}".encode())
+    await names.send(STAFF, b"nobody's")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sends", "groups"),
+    [
+        ({"groups": [STAFF]}, ("one", "two"), (STAFF,)),
+        ({"senders": ["two"]}, ("two",), (STAFF, ANN)),
+        ({"groups": [ANN, CLUB], "senders": ["one", "three"]}, ("one",), (ANN,)),
+    ],
+)
+async def test_a_listener_is_handed_what_it_wants_alone(names, wanted, sends, groups):
+    await names.open_mailbox(ANN)
+    await send_mixed(names)
+    expected = [f"{sender} {group} {number}".encode() for sender in sends for group in groups for number in range(3)]
+    assert sorted(await read(names, ANN, len(expected), **wanted)) == sorted(expected)
+
+
+async def test_what_is_left_out_counts_as_handed_out(names):
+    await names.open_mailbox(ANN)
+    await send_mixed(names)
+    await names.send(ANN, b"the last one")
+    async with names.listen(ANN, groups=[ANN], senders=["two"]) as messages:
+        for _ in range(3):
+            await anext(messages)
+        # Nothing is acknowledged, so all of it comes again.
+    assert len(await read(names, ANN, 14)) == 14
+    await names.send(STAFF, b"left out")
+    await names.send(ANN, b"wanted")
+    assert await read(names, ANN, 1, groups=[ANN]) == [b"wanted"]
+    await names.send(STAFF, b"next")
+    assert await read(names, ANN, 1) == [b"next"]
+
+
+async def test_what_is_left_out_does_not_hold_up_the_cut(names, log):
+    async with names.listen(ANN, groups=[CLUB]):
+        for payload in numbers(3 * CUT_AT_LEAST):
+            await names.send(STAFF, payload)
+        await until(lambda: log.cut >= 2 * CUT_AT_LEAST)
+
+
+async def test_an_ephemeral_listener_may_want_some_alone(names):
+    async with names.listen(ANN, ephemeral=True, groups=[ANN]) as messages:
+        await names.send(STAFF, b"left out")
+        await names.send(ANN, b"wanted")
+        assert (await anext(messages)).payload == b"wanted"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "message"),
+    [
+        ({"groups": ["no name"]}, shadowtree.InvalidName, "no name"),
+        ({"senders": [""]}, shadowtree.InvalidRequest, "1 to 128 printable"),
+        ({"senders": ["a\n"]}, shadowtree.InvalidRequest, "1 to 128 printable"),
+        ({"senders": ["a" * 129]}, shadowtree.InvalidRequest, "1 to 128 printable"),
+        ({"senders": [f"{number}" for number in range(65)]}, shadowtree.LimitExceeded, "at most 64"),
+        ({"groups": [STAFF] * 65}, shadowtree.LimitExceeded, "at most 64"),
+    ],
+)
+async def test_wrong_names_to_listen_to_are_refused_and_open_no_mailbox(names, wanted, error, message):
+    with pytest.raises(error, match=message):
+        await names.listen(ANN, **wanted).open()
+    assert [each async for each in names.mailboxes()] == []
+
+
+async def test_a_process_in_no_group_is_a_target_while_somebody_listens_for_it(names):
+    async with names.listen("guest@a.x", ephemeral=True) as messages:
+        await names.send("guest@a.x", b"hello")
+        assert (await anext(messages)).payload == b"hello"
+
+    async def is_refused():
+        try:
+            await names.send("guest@a.x", b"anybody there?")
+        except shadowtree.TargetNotFound:
+            return True
+        return False
+
+    async with asyncio.timeout(10):
+        while not await is_refused():
+            pass
