@@ -1,8 +1,8 @@
 """Who of this server's mailboxes gets what is sent to a target set: bitmaps that entries of the log refer to by number.
 
 A server owns a process, so it knows all its ancestors: a mailbox is in the audience of a group exactly if the group is
-among them. Whatever loops and shared subgroups there are, each mailbox is one bit. A bitmap is stored once, and shared
-by all entries until the membership changes.
+among them. What is addressed to a group itself is for its archive, too. Whatever loops and shared subgroups there are,
+each mailbox is one bit. A bitmap is stored once, and shared by all entries until the membership changes.
 
 Source: delivery.md sections 3 and 4.
 """

@@ -280,7 +280,7 @@ class DeliveryCore:
                 self._send(event)
             case OpenMailbox(ticket, process):
                 is_new = process not in self.mailboxes.numbers
-                self._answers.append(MailboxOpened(ticket, self._mailbox_of(process), is_new))
+                self._answers.append(MailboxOpened(ticket, self._mailbox_of(process, opens_archive=True), is_new))
             case CloseMailbox(ticket, process):
                 if process not in self.mailboxes.numbers:
                     raise self._no_mailbox(process)
@@ -617,28 +617,28 @@ class DeliveryCore:
             server=self.server,
         )
 
-    def _mailbox_of(self, process: NodeId) -> int:
-        """The number of a mailbox, opened where there is none."""
+    def _mailbox_of(self, process: NodeId, *, opens_archive: bool = False) -> int:
+        """The number of a mailbox, opened where there is none; that of a group, only where it is asked for."""
         number = self.mailboxes.numbers.get(process)
         if number is not None:
             return number
-        self._require_process(process)
+        self._require_home(process)
+        is_group = self._reach.is_group(process)
+        if is_group and not opens_archive:
+            raise self._no_mailbox(process)
         if len(self.mailboxes.numbers) >= MAILBOXES_LIMIT:
             raise refuse(Reason.LIMIT_EXCEEDED, f"a server has at most {MAILBOXES_LIMIT} mailboxes")
-        return self.mailboxes.open(process, at=self.log.last + 1)
+        return self.mailboxes.open(process, at=self.log.last + 1, is_archive=is_group)
 
-    def _require_process(self, process: NodeId) -> None:
-        reach = self._reach
-        if reach.home_of(process) not in (None, self.server):
-            raise refuse(Reason.INVALID_REQUEST, f"{process} is not at home at the server {self.server}")
-        if reach.is_group(process):
-            raise refuse(Reason.WRONG_KIND, f"{process} is a group, and has no mailbox", member=process)
+    def _require_home(self, name: NodeId) -> None:
+        if self._reach.home_of(name) not in (None, self.server):
+            raise refuse(Reason.INVALID_REQUEST, f"{name} is not at home at the server {self.server}")
 
     def _listen(self, event: Subscribe) -> None:
         """Begin an ephemeral subscription."""
         if event.subscription or isinstance(event.start, Position):
             raise refuse(Reason.INVALID_REQUEST, "an ephemeral subscription has no name, and begins now")
-        self._require_process(event.process)
+        self._require_home(event.process)
         cursor, new_number = self.log.end(), self.mailboxes.new_number
         number = self.listeners.begin(event.ticket, event.process, at=cursor, new_number=new_number)
         self._answers.append(Subscribed(event.ticket, number, cursor, event.ticket))

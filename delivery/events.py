@@ -59,7 +59,10 @@ class CloseParcels:
 
 @dataclass(frozen=True, slots=True)
 class OpenMailbox:
-    """Keep from now on what reaches a process, whether or not it listens. Answered `MailboxOpened`."""
+    """Keep from now on what reaches a process, whether or not it listens; or what is addressed to a group.
+
+    Answered `MailboxOpened`.
+    """
 
     ticket: int
     process: NodeId
@@ -86,7 +89,7 @@ class Subscribe:
     """An endpoint begins to listen for a process; whoever listened on the same subscription before is taken over.
 
     A subscription that exists goes on behind what it acknowledged; `start` is for a new one, or a position to go to.
-    Opens the mailbox where there is none. Answered `Subscribed`.
+    Opens the mailbox where there is none, but for that of a group. Answered `Subscribed`.
     """
 
     ticket: int

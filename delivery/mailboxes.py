@@ -1,9 +1,10 @@
-"""Mailboxes of processes, and the subscriptions that read them: named cursors in the log.
+"""Mailboxes of processes and of groups, and the subscriptions that read them: named cursors in the log.
 
     no mailbox --open--> mailbox n, from now on --close--> none; its number is not given again
     subscription:  cursor --acknowledge--> further, never back        epoch rises with each endpoint that takes it over
 
-A mailbox that has no subscription yet keeps all that it gets, as if one stood where it was opened.
+A mailbox that has no subscription yet keeps all that it gets, as if one stood where it was opened. That of a group, its
+*archive*, does so always: who is new reads it from there.
 
 Source: delivery.md section 9.
 """
@@ -36,6 +37,8 @@ class Mailbox(Struct, frozen=True, array_like=True):
     number: int
     opened_at: int
     """The first entry of the log that can be for it."""
+    is_archive: bool = False
+    """Whether it was opened for a group: what its subscriptions have acknowledged is kept, while the log has room."""
 
 
 class Cursor(Struct, frozen=True, array_like=True):
@@ -88,14 +91,14 @@ class Mailboxes:
             self._subscriptions[number].append(name)
             self._needed.add(self._cursors[number, name].entry)
         for mailbox in self._mailboxes.values():
-            if not self._subscriptions[mailbox.number]:
+            if mailbox.is_archive or not self._subscriptions[mailbox.number]:
                 self._needed.add(mailbox.opened_at)
             self._slowest[mailbox.number] = self._slowest_of(mailbox)
 
-    def open(self, process: NodeId, *, at: int) -> int:
+    def open(self, process: NodeId, *, at: int, is_archive: bool = False) -> int:
         """The number of a new mailbox, for which entries from a position on can be."""
         number = self.new_number()
-        self._mailboxes[process] = Mailbox(number, at)
+        self._mailboxes[process] = Mailbox(number, at, is_archive)
         self.numbers[process] = number
         self._subscriptions[number] = []
         self._needed.add(at)
@@ -115,7 +118,7 @@ class Mailboxes:
         mailbox = self._mailboxes.pop(process)
         del self.numbers[process]
         names = self._subscriptions.pop(mailbox.number)
-        if not names:
+        if mailbox.is_archive or not names:
             self._needed.remove(mailbox.opened_at)
         for name in names:
             self._needed.remove(self._cursors.pop((mailbox.number, name)).entry)
@@ -139,7 +142,7 @@ class Mailboxes:
     def begin(self, process: NodeId, name: str, cursor: Position) -> None:
         """A new subscription."""
         mailbox = self._mailboxes[process]
-        if not self._subscriptions[mailbox.number]:
+        if not (mailbox.is_archive or self._subscriptions[mailbox.number]):
             self._needed.remove(mailbox.opened_at)
         self._subscriptions[mailbox.number].append(name)
         self._needed.add(cursor.entry)

@@ -603,7 +603,7 @@ class Client:
         senders: Iterable[SenderId] = (),
         timeout: Seconds | None = None,
     ) -> Listener:
-        """Listen for a process: an iterator of messages that waits for the next one.
+        """Listen for a process, or to the archive of a group: an iterator of messages that waits for the next one.
 
         A `subscription` has a place of its own, which goes on behind what it acknowledged. `from_` says where one that
         does not exist yet begins: ``start``, with the oldest message that is kept for the process, or ``now``. A
@@ -639,7 +639,10 @@ class Client:
         return await self._call(delivery_calls.get_delivery(group), timeout)
 
     async def open_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
-        """Have messages kept for a process from now on, whether it listens or not."""
+        """Have messages kept for a process from now on, whether it listens or not; or those sent to a group itself.
+
+        The archive of a group is kept whoever has acknowledged it, until the log of its server is full.
+        """
         return await self._call(delivery_calls.open_mailbox(process), timeout)
 
     async def close_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:

@@ -595,7 +595,7 @@ class Client:
         senders: Iterable[SenderId] = (),
         timeout: Seconds | None = None,
     ) -> Listener:
-        """Listen for a process: an iterator of messages that waits for the next one.
+        """Listen for a process, or to the archive of a group: an iterator of messages that waits for the next one.
 
         A `subscription` has a place of its own, which goes on behind what it acknowledged. `from_` says where one that
         does not exist yet begins: ``start``, with the oldest message that is kept for the process, or ``now``. A
@@ -631,7 +631,10 @@ class Client:
         return self._call(delivery_calls.get_delivery(group), timeout)
 
     def open_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
-        """Have messages kept for a process from now on, whether it listens or not."""
+        """Have messages kept for a process from now on, whether it listens or not; or those sent to a group itself.
+
+        The archive of a group is kept whoever has acknowledged it, until the log of its server is full.
+        """
         return self._call(delivery_calls.open_mailbox(process), timeout)
 
     def close_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:

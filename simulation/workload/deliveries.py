@@ -33,6 +33,7 @@ from delivery.events import (
     DeliveryRefused,
     DropDeadLetters,
     MailboxClosed,
+    OpenMailbox,
     ReplayDeadLetters,
     Send,
     Settled,
@@ -100,8 +101,15 @@ REPLAYED_SHARE = 0.6
 DROPPED_SHARE = 0.1
 """Of servers at each burst, those whose dead letters are sent again, and dropped."""
 
+HAS_OTHER_LISTENERS = True
+"""Whether some listen without a mailbox, to archives of groups, or for some groups and senders alone. Without these, a
+seed runs as it did before there were any."""
+
 FILTER_SHARE = 0.3
 """Of subscriptions, those whose endpoints want some groups or senders alone."""
+
+ARCHIVE_SHARE = 0.2
+"""Of groups that messages are addressed to, those whose archive somebody reads in a burst."""
 
 EPHEMERAL_SHARE = 0.3
 """Of people in a burst, those for whom somebody listens for a while, mailbox or not."""
@@ -211,10 +219,13 @@ class Deliveries(Watcher):
         for process in self._people:
             if chance.random() < 0.8:
                 self._later(partial(self._subscribe, process, chance.choice(["", "desk"])), spread)
-            if chance.random() < EPHEMERAL_SHARE:
+            if HAS_OTHER_LISTENERS and chance.random() < EPHEMERAL_SHARE:
                 self._later(partial(self._listen, process), spread)
             if process in self._open_processes() and chance.random() < CLOSES_SHARE:
                 self._later(partial(self._close, process), spread)
+        for targets in self._sets:
+            if HAS_OTHER_LISTENERS and chance.random() < ARCHIVE_SHARE:
+                self._later(partial(self._read_archive, targets[0].name), spread)
         for _ in range(chance.randint(0, 3)):
             self._sent += 1
             sender = _Sender(f"client{self._sent}", chance.choice(self._sets), chance.randint(1, SENT_AT_MOST))
@@ -294,7 +305,7 @@ class Deliveries(Watcher):
 
     def _some_wanted(self) -> Filter:
         chance = self._chance
-        if chance.random() >= FILTER_SHARE:
+        if not HAS_OTHER_LISTENERS or chance.random() >= FILTER_SHARE:
             return EVERYTHING
         groups = frozenset(targets[0].name for targets in chance.sample(self._sets, len(self._sets) // 2))
         senders = frozenset(f"client{number}" for number in range(1, self._sent + 4) if chance.random() < 0.5)
@@ -303,6 +314,12 @@ class Deliveries(Watcher):
     def _subscribe_again(self, endpoint: _Endpoint, ticket: int) -> None:
         if self._subscribing.pop(ticket, None) is not None:
             self._subscribe(endpoint.subscription.process, endpoint.subscription.name)
+
+    def _read_archive(self, group: NodeId) -> None:
+        server = ServerId(subnet_of(group))
+        if server not in self._cluster.gone:
+            self._submit(server, OpenMailbox(self._new_ticket(), group))
+            self._later(partial(self._subscribe, group, self._chance.choice(["one", "two"])), 5.0)
 
     def _listen(self, process: NodeId) -> None:
         """An ephemeral one begins; it is never asked for again."""
@@ -668,6 +685,10 @@ class Deliveries(Watcher):
                 continue
             audience = core.delivery.audience(targets)
             for process, reader, number in self._readers(server):
+                if core.graph.group(process) is not None:
+                    is_addressed = any(each.name == process and process not in each.excluding for each in targets)
+                    if (number in audience) != is_addressed:
+                        raise InvariantViolatedError(f"audience: {server} is wrong of the archive of {process}")
                 # A process that nobody owns is judged by what its servers told all along: each knows a part of its
                 # groups. One that was made a group keeps its mailbox, and gets nothing while it is one.
                 is_owned = core.home_of(process) == server and core.graph.group(process) is None

@@ -253,8 +253,9 @@ class FakeDeliveryService(DeliveryServiceServicer):
         for target in request.targets:
             name = parse_name(target.name)
             excluded = {below for group in (*request.excluding, *target.excluding) for below in self._reached(group)}
-            found |= ({name} | self._reached(name)) - excluded
-        return found - self._graph.groups
+            # Of groups, those alone that it is addressed to.
+            found |= ({name} | self._reached(name)) - excluded - (self._graph.groups - {name})
+        return found
 
     def _reached(self, name: str) -> set[str]:
         return self._graph.reached(parse_name(name))
@@ -265,7 +266,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
         first = next(requests)
         begin = first.begin
         with self._refusing(context):
-            self._require_process(parse_name(begin.name))
+            self._require_mailbox(begin)
         with log.changed:
             mailbox, subscription = self._subscribe(begin)
             at = max(subscription.acknowledged, int(begin.handed_out or -1))
@@ -357,9 +358,11 @@ class FakeDeliveryService(DeliveryServiceServicer):
         log.changed.notify_all()
         return mailbox, subscription
 
-    def _require_process(self, name: str) -> None:
-        if name in self._graph.groups:
-            raise self._refused_error(Reason.WRONG_KIND, f"{name} is a group, and has no mailbox", member=name)
+    def _require_mailbox(self, begin: Any) -> None:
+        """The archive of a group is not opened by listening."""
+        name = parse_name(begin.name)
+        if name in self._graph.groups and name not in self._log.mailboxes and not begin.ephemeral:
+            raise self._refused_error(Reason.MAILBOX_NOT_FOUND, f"{name} has no mailbox", process=name, server="fake")
 
     def _mailbox(self, process: str) -> FakeMailbox:
         return self._log.mailboxes.setdefault(process, FakeMailbox(subscriptions={"": FakeSubscription(-1)}))
@@ -374,7 +377,6 @@ class FakeDeliveryService(DeliveryServiceServicer):
     def OpenMailbox(self, request: Any, context: Any) -> Any:
         with self._refusing(context):
             process = parse_name(request.process)
-            self._require_process(process)
             is_new = process not in self._log.mailboxes
             self._mailbox(process)
             return self._told(process, is_new=is_new)

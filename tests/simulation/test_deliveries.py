@@ -1,6 +1,7 @@
 """Clusters under a seed whose clients send messages and listen; what goes wrong without each rule."""
 
 from collections import Counter
+from functools import partial
 from itertools import chain
 
 import pyroaring
@@ -10,13 +11,24 @@ from delivery.audiences import Audiences
 from delivery.core import DeliveryCore
 from delivery.datagrams import Datagrams, PeerDatagram
 from delivery.dead_letters import DeadLetters
+from delivery.listeners import Listeners
+from delivery.model import Filter
 from delivery.origin import Origin
+from delivery.reading import read
 from delivery.servers_below import onward
 from delivery.wire import encode
 from simulation.run import run_seed
 from tests.simulation.clauses import without
 
 SEEDS_ENOUGH_TO_GO_WRONG = 150
+
+READ, PASSES = read, Filter.passes
+
+
+@pytest.fixture
+def as_before(monkeypatch):
+    """Seeds that were found before there were other listeners run as they did then."""
+    monkeypatch.setattr("simulation.workload.deliveries.HAS_OTHER_LISTENERS", False)
 
 
 def test_every_member_gets_every_message_once_and_in_sequence():
@@ -34,6 +46,7 @@ def test_so_they_do_whatever_goes_wrong_for_a_while():
     assert tally["accepted"] > 300 and tally["handed"] > 150
 
 
+@pytest.mark.usefixtures("as_before")
 def test_what_expired_is_sent_again_and_comes_once():
     tally = Counter()
     for seed in range(30):
@@ -47,12 +60,14 @@ def _confirmed_and_kept(letters, server, confirm):
     return True
 
 
+@pytest.mark.usefixtures("as_before")
 def test_a_dead_letter_that_is_replayed_twice_is_found(monkeypatch):
     monkeypatch.setattr(DeadLetters, "confirmed", _confirmed_and_kept)
     with pytest.raises(AssertionError, match="messages: P1: handed at"):
         run_seeds(faults=True)
 
 
+@pytest.mark.usefixtures("as_before")
 def test_what_was_accepted_before_and_after_a_server_went_back_is_judged_too():
     tally = Counter()
     for seed in range(20):
@@ -60,12 +75,14 @@ def test_what_was_accepted_before_and_after_a_server_went_back_is_judged_too():
     assert tally["accepted after a server had gone back"] > 20
 
 
+@pytest.mark.usefixtures("as_before")
 def test_without_an_incarnation_in_ids_a_server_that_went_back_gives_them_twice(monkeypatch):
     monkeypatch.setattr(Origin, "incarnation", property(lambda _: 0, lambda *_: None), raising=False)
     with pytest.raises(AssertionError, match="messages: P1: accepted as two messages under one id"):
         run_seeds(faults=True, servers=3)
 
 
+@pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize(
     "seed",
     [
@@ -77,6 +94,7 @@ def test_seeds_with_messages_that_failed_once(seed):
     run_seed(seed, faults=True, messages=True)
 
 
+@pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize(
     "seed",
     [
@@ -91,6 +109,7 @@ def test_who_was_cut_off_gets_it_later(seed, monkeypatch):
     run_seed(seed, faults=True, messages=True)
 
 
+@pytest.mark.usefixtures("as_before")
 def test_a_process_that_was_made_a_group_is_owed_nothing_while_it_is_cut_off(monkeypatch):
     monkeypatch.setattr("simulation.workload.deliveries.CUT_OFF_IS_OWED", True)
     run_seed(54, servers=5, updates=60, faults=True, messages=True)
@@ -117,6 +136,48 @@ def test_an_audience_that_is_kept_though_the_graph_has_changed_is_found(monkeypa
         run_seeds(faults=False)
 
 
+def _handed_whatever_is_wanted(wanted, addressed, sender):
+    """An endpoint is handed what it did not ask for."""
+    return True
+
+
+def _handed_too_little(wanted, addressed, sender):
+    """Of those that it asked for, an endpoint is handed one group's."""
+    return PASSES(wanted, addressed, sender) and (not wanted.groups or addressed == min(wanted.groups))
+
+
+def test_a_filter_that_lets_pass_too_much_is_found(monkeypatch):
+    monkeypatch.setattr("simulation.workload.deliveries.read", partial(_read_by, _handed_whatever_is_wanted))
+    with pytest.raises(AssertionError, match=r"messages: P8: .*wants others alone"):
+        run_seeds(faults=False)
+
+
+def test_a_filter_that_lets_pass_too_little_is_found(monkeypatch):
+    monkeypatch.setattr("simulation.workload.deliveries.read", partial(_read_by, _handed_too_little))
+    with pytest.raises(AssertionError, match="messages: P"):
+        run_seeds(faults=False)
+
+
+def _read_by(passes, records, mailbox, audiences, *, after, wanted):
+    class Other(type(wanted)):
+        def __new__(cls):
+            return super().__new__(cls, *wanted)
+
+    Other.passes = passes
+    return READ(records, mailbox, audiences, after=after, wanted=Other())
+
+
+def test_ephemeral_listeners_that_are_in_no_audience_are_found(monkeypatch):
+    def without_listeners(audiences, durable, mailboxes, listeners):
+        init(audiences, durable, mailboxes, Listeners())
+
+    init = Audiences.__init__
+    monkeypatch.setattr(Audiences, "__init__", without_listeners)
+    with pytest.raises(AssertionError, match=r"audience: .* does not take"):
+        run_seeds(faults=False)
+
+
+@pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize("rule", WITHOUT)
 def test_members_miss_messages_or_get_them_twice_without(rule, monkeypatch):
     has_faults, known = WITHOUT[rule]

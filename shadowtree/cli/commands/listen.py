@@ -49,6 +49,8 @@ def listen_command(
     kept for the process from the first time on. Each is acknowledged once it is printed: the next time it does not come
     again. Whoever listens on the same subscription later takes it over.
 
+    PROCESS may be a group whose archive is open (`shadowtree mailbox open GROUP`).
+
     With --group or --sender what is left out counts as acknowledged: it does not come the next time.
 
     With --ephemeral none of this is so: you see what comes while you listen, whoever else does, and nothing is left of

@@ -23,7 +23,8 @@ subnet_option = click.option(
 def mailbox_command() -> None:
     """Say for whom messages are kept.
 
-    A process gets what comes after its mailbox was opened; the first `shadowtree listen` opens it, too.
+    A process gets what comes after its mailbox was opened; the first `shadowtree listen` opens it, too. That of a group
+    is its archive: it has what is sent to the group itself, for whoever comes later.
     """
 
 
@@ -32,11 +33,14 @@ def mailbox_command() -> None:
 @everywhere()
 @in_session
 def open_command(session: Session, process: str) -> None:
-    """Keep from now on what reaches PROCESS. One that is open stays as it is.
+    """Keep from now on what reaches PROCESS, or what is sent to a group. One that is open stays as it is.
+
+    The archive of a group is kept whoever has acknowledged it, until the log of its server is full.
 
     \b
-    Example:
+    Examples:
       shadowtree mailbox open ann@ubc.example
+      shadowtree mailbox open staff@ubc.example
     """
     session.is_write = True
     with session.connect() as names:

@@ -6,7 +6,16 @@ import threading
 import pytest
 
 import shadowtree
-from tests.integration.deliveries.groups_in_a_loop import SUBNETS, TOP, build, command
+from tests.integration.deliveries.groups_in_a_loop import (
+    LAST,
+    MIDDLE,
+    SUBNETS,
+    TOP,
+    build,
+    command,
+    payloads,
+    until_last,
+)
 from tests.integration.nameserver.server_process import wait_until
 
 
@@ -75,3 +84,17 @@ def test_the_command_prints_what_was_asked_for_alone(servers):
     assert [json.loads(line)["payload"] for line in output.splitlines()] == [TOP, TOP]
     status, output, errors = command(servers, 2, *listen, "--group", "no name")
     assert (status, output, errors.count("\n")) == (2, "", 1)
+
+
+def test_the_archive_of_a_group_is_read_from_its_beginning_by_who_is_new_also_after_a_crash(servers):
+    assert command(servers, 0, "mailbox", "open", MIDDLE)[0] == 0
+    with servers.new_client(2).sender("nightly") as out:
+        for number in range(300):
+            out.send(MIDDLE if number % 3 else TOP, b"%d" % number)
+    servers.clients[0].send(MIDDLE, LAST, wait="settled")
+    expected = [b"%d" % number for number in range(300) if number % 3] + [LAST]
+    assert payloads(until_last(servers.clients[0], MIDDLE)) == expected
+    servers.kill(1)
+    servers.start_again(1)
+    status, output, _ = command(servers, 2, "listen", MIDDLE, "--subscription", "new", "--count", str(len(expected)))
+    assert (status, [line.split("\t")[2].encode() for line in output.splitlines()]) == (0, expected)

@@ -98,9 +98,10 @@ def test_a_position_behind_the_log_or_of_another_server_is_refused(servers):
     )
 
 
-def test_a_group_has_no_mailbox(servers):
-    for arguments in (("mailbox", "open", LOW), ("listen", LOW)):
-        assert refused(servers, *arguments) == f"{LOW} is a group, and has no mailbox"
+def test_a_group_whose_archive_is_not_open_cannot_be_listened_to(servers):
+    assert refused(servers, "listen", LOW) == (
+        f"{LOW} has no mailbox at the server c.x; `shadowtree mailbox open {LOW}` opens one"
+    )
 
 
 def test_a_mailbox_that_is_not_there_cannot_be_closed(servers):

@@ -157,10 +157,20 @@ def test_datagrams_are_sent_alone_and_have_neither_number_nor_request_id(shadowt
     }
 
 
-def test_nobody_listens_for_a_group(shadowtree, log):
+def test_nobody_listens_for_a_group_without_an_archive(shadowtree, log):
     refused = shadowtree("listen", STAFF)
     assert (refused.status, refused.out) == (4, "")
-    assert refused.err == f"shadowtree: {STAFF} is a group, and has no mailbox\n"
+    assert refused.err.startswith(f"shadowtree: {STAFF} has no mailbox")
+
+
+def test_an_archive_has_what_was_sent_to_its_group(shadowtree, log):
+    assert shadowtree("mailbox", "open", STAFF).lines == [f"{STAFF}\t-\t-1\taway"]
+    shadowtree("send", STAFF, stdin=b"to all")
+    shadowtree("send", LAB, stdin=b"to the lab")
+    shadowtree("send", STAFF, stdin=b"and again")
+    for name in ("one", "two"):
+        found = shadowtree("listen", STAFF, "--subscription", name, "--count", "2")
+        assert found.lines == [f"{STAFF}\t\tto all", f"{STAFF}\t\tand again"]
 
 
 @pytest.mark.parametrize(

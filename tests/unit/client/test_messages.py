@@ -108,8 +108,8 @@ def test_a_listener_is_told_which_messages_are_datagrams_and_goes_on_behind_othe
     assert log.mailboxes[ANN].subscriptions[""].acknowledged == -1
 
 
-def test_a_group_has_no_mailbox_so_nobody_listens_for_it(names):
-    with pytest.raises(shadowtree.WrongKind, match=f"{STAFF} is a group, and has no mailbox"):
+def test_nobody_listens_for_a_group_without_an_archive(names):
+    with pytest.raises(shadowtree.MailboxNotFound, match=f"{STAFF} has no mailbox"):
         next(iter(names.listen(STAFF)))
 
 

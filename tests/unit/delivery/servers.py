@@ -3,7 +3,7 @@
 from collections import deque
 
 from delivery.datagrams import PeerDatagram, Shown
-from delivery.events import CloseParcels, DatagramCame, DatagramSent, Send, Subscribe
+from delivery.events import CloseParcels, DatagramCame, DatagramSent, OpenMailbox, Send, Subscribe
 from delivery.model import Message, Quality, target_set
 from delivery.server import Server
 from delivery.wire import decode_stored
@@ -206,6 +206,10 @@ class Servers:
         ticket = self.ticket()
         self.step(server, Subscribe(ticket, NodeId(process), subscription, **more))
         return self.answers[ticket][-1]
+
+    def open(self, name):
+        """Open the mailbox of a process, or the archive of a group."""
+        self.step(ServerId(name.partition("@")[2]), OpenMailbox(self.ticket(), NodeId(name)))
 
     def log_of(self, process):
         """The payloads that the log has for a mailbox, in order."""

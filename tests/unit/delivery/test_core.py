@@ -3,7 +3,7 @@
 import pytest
 from pyroaring import BitMap
 
-from delivery.events import Accepted, Acknowledge, DeliveryRefused, SendAll, Settled, Start, Subscribed
+from delivery.events import Accepted, Acknowledge, CloseMailbox, DeliveryRefused, SendAll, Settled, Start, Subscribed
 from delivery.model import PAYLOAD_BYTES_LIMIT, Position
 from delivery.wire import PARCEL_MESSAGES_LIMIT
 from namegraph import Lane, NodeId, PeerFault, PeerMessage, Reason, ServerId
@@ -297,8 +297,58 @@ def test_a_settled_parcel_whose_receipt_is_on_its_way_stays_in_the_log_for_a_res
     assert len(servers.disks[A].log) <= 100
 
 
-def test_a_group_has_no_mailbox(loop):
-    assert loop.listen("g@a.x").refusal.reason is Reason.WRONG_KIND
+def test_a_group_has_no_mailbox_but_where_its_archive_is_opened(loop):
+    assert loop.listen("g@a.x").refusal.reason is Reason.MAILBOX_NOT_FOUND
+    loop.open("g@a.x")
+    assert isinstance(loop.listen("g@a.x"), Subscribed)
+
+
+def test_an_archive_has_what_is_addressed_to_its_group_and_not_what_reaches_it_through_others(loop):
+    loop.open("h@b.x")
+    for targets, more in (
+        (("h@b.x",), {}),
+        (("g@a.x",), {}),
+        (("g@a.x", "h@b.x"), {}),
+        ((BOB,), {}),
+        (("h@b.x",), {"excluding": ["h@b.x"]}),
+        (("h@b.x",), {"excluding": ["i@c.x"]}),
+    ):
+        loop.send(*targets, payload=" ".join(targets).encode(), **more)
+    assert loop.log_of("h@b.x") == [b"h@b.x", b"g@a.x h@b.x", b"h@b.x"]
+    assert loop.send("h@b.x")[-1].mailboxes == 4
+
+
+def test_who_is_new_reads_an_archive_from_its_beginning_whatever_others_have_acknowledged(loop):
+    loop.open("g@a.x")
+    log = loop.servers[A].delivery.log
+    log.cut_at_least = 1
+    for _ in range(3):
+        loop.send("g@a.x")
+    for name, process in (("", ANN), ("old", "g@a.x"), ("older", "g@a.x")):
+        begun = loop.listen(process, name)
+        loop.step(A, Acknowledge(begun.mailbox, name, begun.epoch, log.end()))
+    assert log.cut == 0
+    assert loop.listen("g@a.x", "new").cursor == Position.before(1)
+    loop.restart(A)
+    loop.run()
+    assert loop.listen("g@a.x", "newer").cursor == Position.before(1)
+    loop.step(A, CloseMailbox(loop.ticket(), NodeId("g@a.x")))
+    begun = loop.listen(ANN)
+    log = loop.servers[A].delivery.log
+    log.cut_at_least = 1
+    loop.step(A, Acknowledge(begun.mailbox, "", begun.epoch, log.end()))
+    assert log.cut == 3
+
+
+def test_an_archive_that_is_too_large_loses_its_beginning_and_holds_up_nobody(loop):
+    loop.open("g@a.x")
+    log = loop.servers[A].delivery.log
+    log.limit_bytes = 100_000
+    for _ in range(2_500):
+        loop.send("g@a.x", payload=bytes(100))
+    assert log.size <= log.limit_bytes + 1_000 * 400
+    assert log.cut > 0
+    assert loop.listen("g@a.x", "new").cursor == Position.before(log.cut + 1)
 
 
 def test_parcels_for_a_group_of_somebody_else_are_a_fault_and_reach_nobody(loop):

@@ -113,7 +113,6 @@ def test_an_acknowledgement_of_a_mailbox_moves_no_ephemeral_one_of_the_same_numb
     [
         (BOB, {"subscription": "desk"}, Reason.INVALID_REQUEST),
         (BOB, {"start": Position(0, 0)}, Reason.INVALID_REQUEST),
-        ("staff@a.x", {}, Reason.WRONG_KIND),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_begins(servers, process, wrong, reason):

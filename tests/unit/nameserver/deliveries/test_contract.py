@@ -138,8 +138,12 @@ async def test_mailboxes_are_opened_once_listed_and_closed(names):
     assert (await names.close_mailbox(BOB)).process == BOB
     with pytest.raises(shadowtree.MailboxNotFound):
         await names.close_mailbox(BOB)
-    with pytest.raises(shadowtree.WrongKind):
-        await names.open_mailbox(STAFF)
+    with pytest.raises(shadowtree.MailboxNotFound):
+        await names.listen(STAFF).open()
+    assert (await names.open_mailbox(STAFF)).is_new
+    await names.send(STAFF, b"to the group")
+    async with names.listen(STAFF) as messages:
+        assert (await anext(messages)).payload == b"to the group"
 
 
 async def test_who_may_send_to_a_group_is_what_was_laid_down(names):

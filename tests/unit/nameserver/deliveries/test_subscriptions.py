@@ -234,3 +234,25 @@ async def test_a_process_in_no_group_is_a_target_while_somebody_listens_for_it(n
     async with asyncio.timeout(10):
         while not await is_refused():
             pass
+
+
+async def test_who_comes_later_reads_the_archive_of_a_group(names, log):
+    with pytest.raises(shadowtree.MailboxNotFound):
+        await names.listen(STAFF).open()
+    assert (await names.open_mailbox(STAFF)).is_new
+    await names.open_mailbox(ANN)
+    for payload in numbers(3 * CUT_AT_LEAST):
+        await names.send(STAFF, payload)
+    await names.send(ANN, b"not to the group")
+    for subscription in ("one", "two"):
+        assert await read(names, STAFF, 3 * CUT_AT_LEAST, subscription=subscription) == numbers(3 * CUT_AT_LEAST)
+    assert len(await read(names, ANN, 3 * CUT_AT_LEAST + 1)) == 3 * CUT_AT_LEAST + 1
+    assert log.cut == 0
+    assert [one.name for one in await names.close_mailbox(STAFF)] == ["one", "two"]
+
+
+async def test_what_comes_to_a_group_may_be_looked_at_without_an_archive(names):
+    async with names.listen(STAFF, ephemeral=True) as messages:
+        await names.send([ANN, CLUB], b"to others")
+        await names.send([CLUB, STAFF], b"to the staff")
+        assert (await anext(messages)).payload == b"to the staff"
