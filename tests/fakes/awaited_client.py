@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import threading
 
 import shadowtree
 from shadowtree.client.messages.async_streams import Listener, Sender
@@ -52,6 +53,7 @@ class AwaitedListener:
     """A listener of the asynchronous client, begun as the synchronous one is. Its stream ends when it is dropped."""
 
     def __init__(self, loop, listener):
+        self._thread = threading.get_ident()
         self._loop, self._listener = loop, listener
         loop.run_until_complete(listener.open())
 
@@ -74,7 +76,8 @@ class AwaitedListener:
         self.close()
 
     def __del__(self):
-        if not self._loop.is_closed():
+        # What is in a cycle may be collected in any thread, such as one of the fake server; a loop is of one.
+        if threading.get_ident() == self._thread and not self._loop.is_closed():
             self.close()
 
 
