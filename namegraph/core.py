@@ -193,6 +193,10 @@ class ServerCore(CoreQueries):
         """Keep the record of changes of so many updates."""
         self._context.change_log.kept = count
 
+    def limit_absences(self, seconds: float | None) -> None:
+        """Keep nothing of what was left for a server that is away for longer than this; None: keep it for ever."""
+        self._context.absences.limit_seconds = seconds
+
     def leave_own_parts_for_later(self) -> None:
         """Do this server's own part of every update that it coordinates as that of a large one is done: in a step of
         its own. For simulations, whose updates are small."""
@@ -455,6 +459,8 @@ class ServerCore(CoreQueries):
         self._coordinator.events.clear()
         if context.counter != counter_before:
             records.counter = context.counter
+        if context.absences.is_due(now):
+            context.absences.count(context.absent(), now)
         if isinstance(event, Tick) or not records.is_empty() or context.durable.must_write:
             # A step that changes nothing, as a refusal, leaves no trace of this kind either.
             self._forgetting.advance(now)

@@ -133,6 +133,11 @@ class CoreQueries:
         """The servers of the view; empty while no server was ever lost."""
         return tuple(self._context.members)
 
+    @property
+    def overdue(self) -> list[ServerId]:
+        """Servers that are away for longer than the limit: what was left is not kept for them; sorted."""
+        return sorted(filter(self._context.absences.is_overdue, self._context.absent()))
+
     def is_in_view(self, server: ServerId) -> bool:
         """Whether a server agrees with this one on being within reach."""
         return self._context.is_in_view(server)

@@ -429,6 +429,7 @@ def _restore(settings: Settings) -> tuple[Store, Server]:
     rates.per_second = settings.messages_per_second
     rates.of_sender_per_second = settings.messages_per_second_of_sender
     _keep_messages(core, settings.messages)
+    core.limit_absences(settings.absence_limit_days * DAY_SECONDS)
     try:
         core.peers.require_configured_unused()
     except RefusedError as error:

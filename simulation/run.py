@@ -55,6 +55,9 @@ OLD_COPIES_SHARE = 0.4
 NEVER_BACK_SHARE = 0.2
 """Of the others with faults, those at the end of which a server stays away, for good or until the rest is at rest."""
 
+ABSENCE_LIMITS = (None, 1.0, 10.0, 50.0)
+"""Of seeds with faults: after how long servers keep nothing any more for one that is away."""
+
 JOINS_THAT_WAIT_SHARE = 0.4
 """Of seeds with faults, those whose clients join what is away and may never be there."""
 
@@ -143,6 +146,7 @@ class SeedRun:
             restart_share=self._restart_share,
             own_parts_later=seed % 2 == 1,
             forgets_at_once=seed % 3 != 0,
+            absence_limit=Random(f"limit of {seed}").choice(ABSENCE_LIMITS) if faults else None,  # noqa: S311 - as above
         )
         self._population = populate(chance, subnets)
         self._arcs: dict[ArcName, int] = {}

@@ -161,7 +161,11 @@ class Reconciliation:
     def _compare(self, server: ServerId) -> None:
         """As the parents' home: ask what is newer there."""
         self._pair_with(server).compare()
-        self._context.send(server, ArcDigest(tuple(suspended_with(self._context, server, leaving=True))))
+        context = self._context
+        unconfirmed = tuple(
+            arc for arc in context.unconfirmed_below if context.home_below(parent=arc.parent, child=arc.child) == server
+        )
+        context.send(server, ArcDigest(tuple(suspended_with(context, server, leaving=True)), unconfirmed))
 
     def _say_if_healed(self) -> None:
         context = self._context
@@ -195,7 +199,8 @@ class Reconciliation:
             or any(server == sender for server, _ in self._offered)
         ):
             return
-        children = [(known.arc.child, known.writer) for known in held.arcs if known.kind is NodeKind.GROUP]
+        groups = [known for known in held.arcs if known.kind is NodeKind.GROUP]
+        children = [(known.arc.child, known.writer) for known in groups if not self._was_left(known, sender, held)]
         if not self._makes_anew(sender, held, children):
             self._answer(sender, held)
 
@@ -208,7 +213,7 @@ class Reconciliation:
             ours = known_arc(context, theirs.arc)
             if ours is not None and is_newer(ours, theirs):
                 answer.append(ours)
-            elif self._is_gone_here(theirs, sender):
+            elif self._is_gone_here(theirs, sender, held):
                 answer.append(_gone_with_group(theirs))
             elif not can_be_child(context, theirs.arc.child, theirs.kind):
                 answer.append(theirs._replace(is_present=False, kind=NodeKind.ABSENT))
@@ -225,17 +230,29 @@ class Reconciliation:
         self._held_by.pop(sender, None)
         context.send(sender, DigestReply(tuple(answer), unconfirmed))
 
-    def _is_gone_here(self, theirs: KnownArc, sender: ServerId) -> bool:
+    def _is_gone_here(self, theirs: KnownArc, sender: ServerId, held: ArcDigest) -> bool:
         """Whether an arc that another server holds was left, or went with its child, before the sender lost sight."""
+        is_deleted_since = self._context.group_versions.is_deleted_since
+        return self._was_left(theirs, sender, held) or is_deleted_since(theirs.arc.child, theirs.writer)
+
+    def _was_left(self, theirs: KnownArc, sender: ServerId, held: ArcDigest | DigestReply) -> bool:
+        """Whether an arc of which nothing is known here was left, and forgotten.
+
+        It was not if the other end joined it alone, or an update in doubt may have joined it.
+        """
         context = self._context
-        if known_arc(context, theirs.arc) is None and context.forgotten.was_left(sender, theirs.writer):
-            return True
-        return context.group_versions.is_deleted_since(theirs.arc.child, theirs.writer)
+        return (
+            context.forgotten.was_left(sender, theirs.writer)
+            and theirs.arc not in held.unconfirmed
+            and known_arc(context, theirs.arc) is None
+            and not context.is_in_doubt(theirs.arc)
+        )
 
     def held_too(self, sender: ServerId, held: DigestReply) -> None:
         """As the parents' home: settle each arc at its newest state."""
         sure = [known for known in held.arcs if known.is_present and known.arc not in held.unconfirmed]
-        if not self._makes_anew(sender, held, [(known.arc.parent, known.writer) for known in sure]):
+        there = [known for known in sure if not self._was_left(known, sender, held)]
+        if not self._makes_anew(sender, held, [(known.arc.parent, known.writer) for known in there]):
             self._take_newest(sender, held)
         self._say_if_healed()
 
@@ -251,8 +268,7 @@ class Reconciliation:
                     theirs.arc, f"{theirs.arc.child} is not there, or something else than this arc takes it for"
                 )
             elif ours is None:
-                is_sure = theirs.is_present and theirs.arc not in held.unconfirmed
-                was_left = is_sure and context.forgotten.was_left(sender, theirs.writer)
+                was_left = theirs.is_present and self._was_left(theirs, sender, held)
                 newest[theirs.arc] = _gone_with_group(theirs) if was_left else theirs
             else:
                 newer, older = (theirs, ours) if is_newer(theirs, ours) else (ours, theirs)
@@ -394,8 +410,10 @@ class Reconciliation:
 
     def _groups_of(self, offer: HintedOutcome) -> list[GroupChange]:
         """Those that were not made or deleted since."""
-        is_news = self._context.group_versions.is_news
-        return [change for change in offer.groups if is_news(change.group, offer.final)]
+        is_news, in_doubt = self._context.group_versions.is_news, self._context.doubts.concern
+        return [
+            change for change in offer.groups if is_news(change.group, offer.final, is_in_doubt=in_doubt(change.group))
+        ]
 
     def _arcs_left(self, offer: HintedOutcome) -> list[Step]:
         """Also those to processes that the update made groups of, and to groups that it deleted: it left them all."""
@@ -432,7 +450,8 @@ class Reconciliation:
             ours = known_arc(context, known.arc)
             if not is_newer(known, ours):
                 continue
-            if ours is None and context.forgotten.is_as_old(context.other_home_of(known.arc), known.writer):
+            is_as_old = context.forgotten.is_as_old(context.other_home_of(known.arc), known.writer)
+            if ours is None and is_as_old and not context.is_in_doubt(known.arc):
                 # It was told before that was forgotten: the sender has gone back to an older copy.
                 continue
             if context.is_in_view(context.home_below(parent=known.arc.parent, child=known.arc.child)):

@@ -17,6 +17,7 @@ from namegraph.model.priorities import Priority
 from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION
 from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import ArcRecord, NodeIndex
+from namegraph.state.absences import Absences
 from namegraph.state.change_log import ChangeLog
 from namegraph.state.durable_maps import ARCS, PRESENCE, SERVERS, SUBNETS, DurableMap, DurableState
 from namegraph.state.forgotten_arcs import ForgottenArcs
@@ -30,6 +31,8 @@ CAUGHT_UP = "caught up"
 """Rows: one for each server that this one has healed with since it went back to an older copy of its database."""
 UNCONFIRMED = "unconfirmed"
 """Rows: one for each arc that the home of its parent knows nothing of."""
+UNCONFIRMED_BELOW = "unconfirmed below"
+"""Rows: one for each arc that the home of its child knows nothing of."""
 LEFT_APART = "left apart"
 """Rows: one for each arc that this server left while the home of its other end was in another view."""
 
@@ -60,6 +63,7 @@ class ServerContext:
         """Where it did: the servers that it has healed with since."""
         self.group_versions = GroupVersions(durable)
         self.forgotten = ForgottenArcs(durable)
+        self.absences = Absences(durable)
         self.removed = DurableMap(durable, REMOVED, SUBNETS, PRESENCE)
         """Subnets of other servers that an operator has taken out of the table; what was left with them is kept."""
         self.doubts = UpdatesInDoubt(durable)
@@ -95,6 +99,9 @@ class ServerContext:
         self.unconfirmed = DurableMap(durable, UNCONFIRMED, ARCS, PRESENCE)
         """Suspended arcs into nodes of this server that were joined here while their parents' homes were away."""
 
+        self.unconfirmed_below = DurableMap(durable, UNCONFIRMED_BELOW, ARCS, PRESENCE)
+        """Suspended arcs from nodes of this server that were joined here while their children's homes were away."""
+
     @property
     def is_alone(self) -> bool:
         """Whether no other server is known."""
@@ -129,6 +136,12 @@ class ServerContext:
     def is_parted(self) -> bool:
         """Whether some server that was met is in another view, or nowhere."""
         return self.view != FIRST_VIEW and not self.members.keys() >= self.table.subnets_by_server.keys()
+
+    def absent(self) -> list[ServerId]:
+        """The servers that were met and are in another view, or nowhere."""
+        if not self.is_parted:
+            return []
+        return [server for server in self.table.subnets_by_server if server not in self.members]
 
     def is_in_view(self, server: ServerId) -> bool:
         """Whether updates may involve a server."""
@@ -170,6 +183,7 @@ class ServerContext:
         """Learn that the database is an older copy of itself."""
         self.has_gone_back = True
         self.caught_up_with.clear()
+        self.unconfirmed_below.clear()
 
     def catch_up(self) -> None:
         """The view is healed: what others in it know is known here too."""
@@ -177,6 +191,9 @@ class ServerContext:
             new = [server for server in self.members if server not in self.caught_up_with]
             self.caught_up_with.update(dict.fromkeys(new))
         self.doubts.healed(self.members)
+        for server in self.members:
+            self.absences.is_over(server)
+            self.forgotten.healed(server)
         for arc in [arc for arc in self.unilateral_leaves if self.is_in_view(self.other_home_of(arc))]:
             del self.unilateral_leaves[arc]
 
@@ -271,6 +288,14 @@ class ServerContext:
         return not (
             graph.children[node] or graph.parents[node] or self.suspended_children(node) or self.suspended_parents(node)
         )
+
+    def is_in_doubt(self, arc: ArcId) -> bool:
+        """Whether an update in doubt may have joined or left an arc with an end here.
+
+        What it covers here are its parents that live here, and the children of its arcs.
+        """
+        ends = (arc.parent, arc.child) if self.home_of(arc.parent) == self.server else (arc.child,)
+        return self.doubts.concern(*ends)
 
     def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
         """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""

@@ -1,7 +1,8 @@
 """What is kept of arcs that were left and forgotten: two numbers for each server to which they led.
 
 Both homes of an arc forget it in agreement (`ForgetLeft`), when all servers are in one healed view; an arc of which
-both ends live here leads to this server itself. From then on an
+both ends live here leads to this server itself. What leads to a server that is overdue (`Absences`), this one forgets
+alone, and takes that server for one that has gone back. From then on an
 arc that an update joins anew has a version above all that were forgotten, so that it wins over whatever an older copy
 of a database still has of it. And what a server that went back to such a copy says of arcs as old as those, while
 nothing is known of them here, was left.
@@ -28,7 +29,7 @@ class _Forgotten(NamedTuple):
     version: int = 0
     writer: int = 0
     has_gone_back: bool = False
-    """Whether the other server has gone back to an older copy since."""
+    """Whether the other server has gone back to an older copy, or counts as such, and has not healed since."""
 
 
 class ForgottenArcs:
@@ -59,6 +60,19 @@ class ForgottenArcs:
         """A server goes on from an older copy of its database."""
         if server in self._of:
             self._of[server] = self._of[server]._replace(has_gone_back=True)
+
+    def healed(self, server: ServerId) -> None:
+        """A server knows of every arc what is known here, but of those that are rejected."""
+        if server in self._of and self._of[server].has_gone_back:
+            self._of[server] = self._of[server]._replace(has_gone_back=False)
+
+    def note_overdue(self, server: ServerId, *, writer: int) -> None:
+        """Something is forgotten that matters to a server which is away for too long, and is not asked.
+
+        When it is there again, it speaks as from an older copy: of what is older than this counter, and unknown here.
+        """
+        known = self._of.get(server, _Forgotten())
+        self._of[server] = known._replace(writer=max(known.writer, writer), has_gone_back=True)
 
     def is_as_old(self, server: ServerId, writer: int) -> bool:
         """Whether an arc that was written by an update of this counter may be one of those that were forgotten."""

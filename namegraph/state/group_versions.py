@@ -13,7 +13,7 @@ Source: protocol.md section 7, *Heal*: a group that is deleted and created again
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from namegraph.model.names import NodeId
@@ -58,9 +58,12 @@ class GroupVersions:
         """Whether it is known when a group was created or deleted last."""
         return group in self._changed_at
 
-    def is_news(self, group: NodeId, final: Priority) -> bool:
-        """Whether an update of this priority is newer than the last change of the group, and than the last heal."""
-        is_known = any(final < before for before in self._known_before.values())
+    def is_news(self, group: NodeId, final: Priority, *, is_in_doubt: bool) -> bool:
+        """Whether an update of this priority is newer than the last change of the group, and than the last heal.
+
+        `is_in_doubt`: an update in doubt concerns the group. Then nothing was forgotten of it since.
+        """
+        is_known = not is_in_doubt and any(final < before for before in self._known_before.values())
         changed_at = self._changed_at.get(group)
         return not is_known and (changed_at is None or changed_at <= final)
 
@@ -73,12 +76,20 @@ class GroupVersions:
         """How many groups are noted."""
         return len(self._changed_at)
 
-    def forget_some(self, before: Priority, *, looked_at: int) -> None:
-        """Look at so many times, and forget those before this priority: all updates before it are over here."""
+    def forget_some(self, before: Priority, *, looked_at: int, is_in_doubt: Callable[[NodeId], bool]) -> int:
+        """Look at so many times, and forget those before this priority: all updates before it are over here.
+
+        What an update in doubt concerns is kept. Returns the counter of the latest deletion that was forgotten, or 0.
+        """
+        latest = 0
         for times in (self._changed_at, self._deleted_at):
-            for group in [group for group in islice(times, looked_at) if times[group] < before]:
+            others = (group for group in times if not is_in_doubt(group))
+            for group in [group for group in islice(others, looked_at) if times[group] < before]:
+                if times is self._deleted_at:
+                    latest = max(latest, times[group].counter)
                 del times[group]
         self._known_before[""] = max([before, *self._known_before.values()])
+        return latest
 
     def forget_all(self, before: Priority) -> None:
         """Forget all times: every server has the outcomes of all updates before this priority."""

@@ -83,6 +83,10 @@ class UpdatesInDoubt:
         """The updates; most often none."""
         return self._missed.values()
 
+    def concern(self, *nodes: NodeId) -> bool:
+        """Whether one of these updates was to change something at all of some nodes."""
+        return any(all(map(one.holds, nodes)) for one in self._missed.values())
+
     def note(self, update_id: UpdateId, nodes: Iterable[NodeId], groups: Iterable[NodeId]) -> None:
         """Note an update that was dropped without its outcome: the nodes it concerns, the groups it creates."""
         doubt = self._doubts[update_id] = Doubt(tuple(sorted(nodes)), tuple(sorted(groups)))

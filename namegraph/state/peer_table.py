@@ -75,6 +75,7 @@ class PeerTable:
         if server is not None and server not in self._context.table.subnets_by_server:
             # Whatever it has done, nobody learns it any more.
             self._context.doubts.healed((server,))
+            self._context.absences.is_over(server)
             self._context.retired.pop(server, None)
 
     def is_anothers(self, subnet: Subnet) -> bool:

@@ -10,6 +10,10 @@ end, a coordinator that could not tell its outcome, an update under way (`commit
 in one healed view, and all updates that are older are over, nobody does, unless a server goes back to an older copy of
 its database: for that, `ForgottenArcs` keeps two numbers.
 
+A server that is away for too long (`Absences`) is not waited for: the others forget what they share with it without
+asking, and when it is back they treat what it says as that of an older copy. What an update in doubt concerns is kept:
+its coordinator alone knows what became of it.
+
 A name that is forgotten is like one that was never heard of. So names, and rows, are as many as there are nodes,
 however many come and go.
 
@@ -58,6 +62,8 @@ class Forgetting:
         self.begins_at = FORGOTTEN_FROM
         self._shared: dict[ServerId, dict[ArcKey, None]] = {}
         """Tombstones of arcs from here, by the home of their child, which was not asked to forget them."""
+        self._entering: dict[ServerId, dict[ArcKey, None]] = {}
+        """Tombstones of arcs to here, by the home of their parent, which asks to forget them."""
         self._kept: dict[ServerId, dict[ArcKey, None]] = {}
         """Those that it was asked for and keeps; they are asked for again with others."""
         self._asked: dict[ServerId, ViewId] = {}
@@ -88,7 +94,7 @@ class Forgetting:
         under_way = self._entries.by_update.values()
         if sum(len(entry.ends) + len(entry.entry_nodes) for entry in under_way) > NAMES_COVERED_LIMIT:
             return
-        self._forget_own_arcs(at_once)
+        self._forget_arcs(at_once)
         self._forget_group_times(at_once)
         for server in self._shared:
             if self._may_ask(server):
@@ -116,11 +122,14 @@ class Forgetting:
 
     @property
     def _is_whole(self) -> bool:
-        """Whether all servers are in one healed view: then no other one holds an older state of an arc."""
+        """Whether all servers are in one healed view: then no other one holds an older state of an arc.
+
+        Those that are overdue do not count: whatever they hold, they have as from an older copy.
+        """
         context = self._context
         return (
             context.is_healed
-            and not context.is_parted
+            and all(map(context.absences.is_overdue, context.absent()))
             and not context.view_change_in_progress
             # What was lost with a newer state is told by names that are known.
             and not context.unreconciled_servers()
@@ -137,6 +146,8 @@ class Forgetting:
         parent, child = graph.index.get(left.arc.parent), graph.index.get(left.arc.child)
         if before is not None and left.writer >= before:
             return False
+        if self._context.is_in_doubt(left.arc):
+            return False
         if parent is None or child is None:
             return True
         tombstone = graph.tombstones.get((parent, child))
@@ -152,28 +163,45 @@ class Forgetting:
         ends = [(graph.index.get(left.arc.parent), graph.index.get(left.arc.child)) for left in arcs]
         there = [(one, other) for one, other in ends if one is not None and other is not None]
         self._records.forget_arcs(arc for arc in there if arc in graph.tombstones)
-        for shared in (self._shared, self._kept):
+        for shared in (self._shared, self._kept, self._entering):
             for arc in there:
                 shared.get(server, {}).pop(arc, None)
 
-    def _forget_own_arcs(self, at_once: int) -> None:
-        """Forget tombstones of arcs both ends of which live here; keep the others apart."""
+    def _forget_arcs(self, at_once: int) -> None:
+        """Forget tombstones of arcs with no end at a server that has to be asked; keep the others apart."""
         graph, context, before = self._graph, self._context, self._before
-        own: list[LeftArc] = []
+        overdue = context.absent()
+        self._look_again_at_arcs_with(overdue)
+        alone: dict[ServerId, list[LeftArc]] = {}
         for ends in list(islice(graph.buried, at_once)):
             if before is not None and graph.tombstones[ends].writer >= before:
                 break
-            left, server = self._left_arc(ends), self._server_told_by(ends)
-            if server == context.server:
-                own.append(left)
-                continue
+            left, server = self._left_arc(ends), self._other_home(ends)
             del graph.buried[ends]
-            if server is not None:
+            if context.is_in_doubt(left.arc):
+                graph.buried[ends] = None  # Looked at again later.
+            elif server is None:
+                continue
+            elif server == context.server or server in overdue:
+                alone.setdefault(server, []).append(left)
+            elif context.owns(ends[0]):
                 shared = self._shared.setdefault(server, {})
                 shared.update(self._kept.pop(server, {}))
                 shared[ends] = None
-        if own:
-            self._forget(context.server, own)
+            else:
+                self._entering.setdefault(server, {})[ends] = None
+        for server, arcs in alone.items():
+            self._forget(server, arcs)
+            if server in overdue:
+                context.forgotten.gone_back(server)
+                for left in arcs:
+                    context.unilateral_leaves.pop(left.arc, None)
+
+    def _look_again_at_arcs_with(self, overdue: Iterable[ServerId]) -> None:
+        graph = self._graph
+        for server in overdue:
+            for known in (self._shared, self._kept, self._entering):
+                graph.buried.update((ends, None) for ends in known.pop(server, {}) if ends in graph.tombstones)
 
     def _forget_group_times(self, at_once: int) -> None:
         """Forget when groups of this server were deleted: no update from before that can still come.
@@ -184,15 +212,20 @@ class Forgetting:
         if versions:
             after_all = self._context.counter + 1
             bound = after_all if before is None else min(before, after_all)
-            versions.forget_some(Priority(bound, ServerId("")), looked_at=at_once)
+            latest = versions.forget_some(
+                Priority(bound, ServerId("")), looked_at=at_once, is_in_doubt=self._context.doubts.concern
+            )
+            for server in self._context.absent() if latest else ():
+                # It may have joined arcs with groups that were deleted.
+                self._context.forgotten.note_overdue(server, writer=latest)
 
-    def _server_told_by(self, ends: ArcKey) -> ServerId | None:
-        """The server that is to forget an arc from here before this one does; this one, where none is.
+    def _other_home(self, ends: ArcKey) -> ServerId | None:
+        """The server of the other end of an arc with an end here; this one, where both are here.
 
-        None: this server is told by another one, or the server of the other end was removed and may come back.
+        None: no end is here any more, or the server of the other end was removed and may come back.
         """
         context, ids = self._context, self._graph.ids
-        if any(subnet_of(ids[end]) in context.removed for end in ends) or not context.owns(ends[0]):
+        if any(subnet_of(ids[end]) in context.removed for end in ends) or not any(map(context.owns, ends)):
             return None
         return context.other_home_of(ArcId(ids[ends[0]], ids[ends[1]]))
 
@@ -227,7 +260,8 @@ class Forgetting:
     def _to_ask(self, server: ServerId, taken: Iterable[ArcKey]) -> Iterator[LeftArc]:
         before = self._before
         for ends in taken:
-            if ends in self._graph.tombstones and self._server_told_by(ends) == server:
+            is_there = ends in self._graph.tombstones and self._context.owns(ends[0])
+            if is_there and self._other_home(ends) == server:
                 left = self._left_arc(ends)
                 is_older = before is None or left.writer < before
                 if is_older and left.arc not in self._context.unilateral_leaves:

@@ -198,6 +198,7 @@ class Participant:
         changes = changes_of_known(context, known)
         context.change_log.note(context.next_priority(), context.server, NO_ORIGIN, changes)
         self._records.set_leaving(known)
+        context.unconfirmed_below.pop(known.arc, None)
         self._note_left((known,))
         self._prune_and_follow()
 
@@ -219,7 +220,8 @@ class Participant:
         entry.narrow()
         children = children_in(share.arcs)
         self._apply(share)
-        self._follow_unconfirmed(update, children)
+        waiting = {change.arc for change in unpack_arcs(share.arcs) if change.is_suspended} if update.operations else ()
+        self._follow_unconfirmed(update, children, waiting)
         if self._context.is_parted:
             self._note_left(unpack_arcs(share.arcs))
         self._install_entries(handed_on, entry.entry_nodes)
@@ -259,9 +261,15 @@ class Participant:
                 records.rename(node, vnid, final=share.final)
         records.settle()
 
-    def _follow_unconfirmed(self, update: Update, children: list[NodeId]) -> None:
-        """Note which arcs to these children are unconfirmed: the homes of their parents have not joined them."""
+    def _follow_unconfirmed(self, update: Update, children: list[NodeId], waiting: Container[ArcId]) -> None:
+        """Note which arcs to these children are unconfirmed: the homes of their other ends have not joined them.
+
+        `waiting`: those that the update suspends, or joined for when their other end is there.
+        """
         context = self._context
+        below = context.unconfirmed_below
+        for arc in [arc for arc in below if arc.child in children and not context.is_suspended(*arc)]:
+            del below[arc]
         for arc in [arc for arc in context.unconfirmed if arc.child in children]:
             if not context.is_suspended(*arc):
                 context.set_unconfirmed(arc, is_so=False)
@@ -269,8 +277,13 @@ class Participant:
             if not (isinstance(operation, JoinArc) and operation.offline):
                 continue
             arc = ArcId(operation.parent, operation.child)
-            if context.is_suspended(*arc) and authority_over(context, operation).acts_for_parent_home:
+            if not context.is_suspended(*arc):
+                continue
+            says = authority_over(context, operation)
+            if says.acts_for_parent_home:
                 context.set_unconfirmed(arc, is_so=True)
+            elif says.rule.waits and arc in waiting:
+                below[arc] = None
 
     def _note_left(self, arcs: Iterable[ArcChange | KnownArc]) -> None:
         """Note the arcs that this server left while the home of their other end was away."""

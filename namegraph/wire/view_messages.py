@@ -83,6 +83,8 @@ class ArcDigest(Struct, frozen=True, array_like=True, tag="Held"):
     """Home of parents to home of children: the arcs between the two that are suspended at the sender."""
 
     arcs: tuple[KnownArc, ...]
+    unconfirmed: tuple[ArcId, ...] = ()
+    """Of these, arcs that were joined at the sender: the receiver never heard of them."""
 
 
 class DigestReply(Struct, frozen=True, array_like=True, tag="HeldToo"):

@@ -51,6 +51,11 @@ MEBIBYTE = 1024 * 1024
 SMALLEST_LOG_MEBIBYTES = 16
 """Some tens of parcels of the largest messages."""
 LARGEST_LOG_MEBIBYTES = 1024 * 1024
+DEFAULT_ABSENCE_LIMIT_DAYS = 30.0
+SHORTEST_ABSENCE_LIMIT_DAYS = 0.01
+"""Shorter absences leave nothing behind that is worth forgetting."""
+LONGEST_ABSENCE_LIMIT_DAYS = 36_500.0
+"""For ever."""
 ENVIRONMENT_PREFIX = "SHADOWTREE_"
 SUBNETS_LIMIT = 10_000
 """What other servers accept of one (`session/frames.py`)."""
@@ -133,6 +138,8 @@ class Settings:
     log: LogSettings = LogSettings()
     metrics_listen: str | None = None
     """``HOST:PORT`` at which metrics can be read; None: nowhere."""
+    absence_limit_days: float = DEFAULT_ABSENCE_LIMIT_DAYS
+    """For how long what was left is kept for another server that is away."""
     traces_endpoint: str | None = None
     """Where spans are sent (OTLP over gRPC); None: nowhere."""
     messages: MessageLimits = MessageLimits()
@@ -260,6 +267,8 @@ def _checked(values: Mapping[str, object]) -> Settings:
     assert isinstance(traces_endpoint, str | None)
     assert isinstance(restart_grace_seconds, float)
     detector = DetectorLimits(beat, pause, threshold, restart_grace_seconds)
+    absence_limit_days = values.get("absence_limit_days", DEFAULT_ABSENCE_LIMIT_DAYS)
+    assert isinstance(absence_limit_days, float)
     changes_kept = values.get("changes_kept", CHANGES_KEPT)
     assert isinstance(changes_kept, int)
     rates = [values.get(key, default) for key, default in _RATES.items()]
@@ -287,6 +296,7 @@ def _checked(values: Mapping[str, object]) -> Settings:
         of_sender_per_second,
         LogSettings(log_format, log_level),
         metrics_listen,
+        absence_limit_days,
         traces_endpoint,
         MessageLimits(log_bytes, log_days, backlog_days),
     )
@@ -420,6 +430,9 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "message_log_mebibytes": _read_log_bytes,
     "message_log_days": _read_days,
     "message_backlog_days": _read_days,
+    "absence_limit_days": partial(
+        _read_number, lowest=SHORTEST_ABSENCE_LIMIT_DAYS, highest=LONGEST_ABSENCE_LIMIT_DAYS, unit=" days"
+    ),
     "suspicion_threshold": partial(_read_number, lowest=LOWEST_THRESHOLD, highest=HIGHEST_THRESHOLD),
     "restart_grace_seconds": partial(_read_seconds, lowest=0, highest=RESTART_GRACE_SECONDS_LIMIT),
     "log_format": partial(_read_word, words=LogFormat),

@@ -68,6 +68,10 @@ class Watched(Protocol):
         """Whether all is known here that was done while servers were apart."""
 
     @property
+    def overdue(self) -> Sequence[ServerId]:
+        """Servers that are away for too long: what was left is not kept for them."""
+
+    @property
     def in_doubt(self) -> Sequence[object]:
         """The updates that this server is ready for and whose outcome it does not know."""
 
@@ -91,6 +95,7 @@ class ServerLog(Observer):
     ) -> None:
         """`faults` counts what other servers did wrong, by server (empty: strangers) and kind."""
         self._core = core
+        self._overdue = core.overdue
         self._faults = faults
         self._clock = clock
         self._view = core.view
@@ -175,6 +180,7 @@ class ServerLog(Observer):
         self._said = {}
         self._look_at_view()
         self._look_at_suspended()
+        self._look_at_absences()
         self._look_at_doubts()
         self._look_at_faults()
         commit = self._commit
@@ -196,6 +202,13 @@ class ServerLog(Observer):
                 say(logging.INFO, "healed", "all is known that was done while servers were apart")
             else:
                 say(logging.WARNING, "healing", "servers were apart: what each did is not known everywhere yet")
+
+    def _look_at_absences(self) -> None:
+        before, self._overdue = self._overdue, self._core.overdue
+        for server in self._overdue:
+            if server not in before:
+                message = f"{server} is away for too long: what is left here from now on is not kept for it"
+                say(logging.WARNING, "peer_overdue", message, peer=server)
 
     def _look_at_doubts(self) -> None:
         now, in_doubt = self._clock(), self._core.in_doubt

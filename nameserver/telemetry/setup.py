@@ -122,6 +122,7 @@ def shown_settings(settings: Settings) -> dict[str, object]:
         "message_log_mebibytes": settings.messages.log_bytes // MEBIBYTE,
         "message_log_days": settings.messages.log_days,
         "message_backlog_days": settings.messages.backlog_days,
+        "absence_limit_days": settings.absence_limit_days,
     }
 
 

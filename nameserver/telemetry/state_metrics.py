@@ -133,6 +133,7 @@ class StateCollector(Collector):
             _gauge("arcs", "Arcs of this server's groups.", counts.arcs),
             _gauge("virtual_nodes", "Loops whose smallest group is here.", counts.virtual_nodes),
             _gauge("tombstones", "Arcs that were left and are remembered.", len(core.graph.tombstones)),
+            _gauge("overdue_servers", "Servers away for too long: nothing is kept for them.", len(core.overdue)),
             _gauge("node_numbers", "Numbers that nodes have, the free ones included.", len(core.graph.ids)),
             _gauge("free_node_numbers", "Numbers that the next new names get.", core.graph.free_count),
             _gauge("calls_under_way", "Calls that are being carried out.", self._calls_under_way()),

@@ -138,6 +138,7 @@ class Cluster:
         restart_share: float = 0.0,
         own_parts_later: bool = False,
         forgets_at_once: bool = False,
+        absence_limit: float | None = None,
         is_configured: bool = True,
         core_type: type[Server] = Server,
     ) -> None:
@@ -146,6 +147,7 @@ class Cluster:
         `core_type`: what each server runs.
         `is_configured`: where the others are, the configuration says, and not an operator.
         `forgets_at_once`: servers forget what was left whenever they can, not when much has come together.
+        `absence_limit`: for a server that is away for longer nothing of what was left is kept; None: it is, for ever.
         `own_parts_later`: coordinators do their own part of an update after the others were told, as with large ones.
         `restart_share`: of all steps, those at which the server crashes and starts again, before or after what the
         step changes is durable, as `crashes` has it.
@@ -185,13 +187,12 @@ class Cluster:
         self.posts_sent = 0
         self.history: list[Arrival | Restart | None] = []
         """All that was taken, in order, and which server crashed when; None: what a crash has undone."""
-        self.restarts = 0
-        self._starts = 0
-        self._restarts_left = 0
+        self.restarts = self._starts = self._restarts_left = 0
         self._disks: dict[ServerId, Disk] = {}
         self._crashes = crashes
         self._restart_share = restart_share
-        self._own_parts_later, self._forgets_at_once = own_parts_later, forgets_at_once
+        self._own_parts_later = own_parts_later
+        self._forgets_at_once, self._absence_limit = forgets_at_once, absence_limit
         self._is_configured, self._core_type = is_configured, core_type
         self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
@@ -601,6 +602,7 @@ class Cluster:
             core.leave_own_parts_for_later()
         if self._forgets_at_once:
             core.forget_at_once()
+        core.limit_absences(self._absence_limit)
         self.watcher.starts(core)
         self._armed.pop(server, None)
 

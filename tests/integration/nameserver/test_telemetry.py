@@ -69,6 +69,7 @@ def test_what_a_server_holds_is_read_when_it_is_asked_for(measured):
     assert [value(found, "shadowtree_tombstones") for found in (after, left)] == [0, 1]
     assert value(left, "shadowtree_node_numbers") == value(after, "shadowtree_node_numbers") == 2
     assert value(left, "shadowtree_free_node_numbers") == 0
+    assert value(left, "shadowtree_overdue_servers") == 0
     assert value(after, "process_resident_memory_bytes") > 10e6
 
 

@@ -57,6 +57,7 @@ def test_no_file_is_needed_and_defaults_fill_the_rest():
     assert settings.subnets == ("a.b", "b.c", "c.d")
     assert settings.listen == "127.0.0.1:7400"
     assert settings.name is None
+    assert settings.absence_limit_days == 30.0
     assert settings.detector == DetectorLimits(restart_grace_seconds=5.0)
     assert settings.peers == {}
 
@@ -124,6 +125,7 @@ def test_a_list_may_stand_in_a_file_one_a_line(tmp_path):
         ),
         (GOOD + "suspicion_threshold = 0.5\n", "FILE:3: suspicion_threshold: 0.5 is not between 1 and 100"),
         (GOOD + 'suspicion_threshold = "low"\n', "FILE:3: suspicion_threshold: 'low' is not a number"),
+        (GOOD + "absence_limit_days = 0\n", "FILE:3: absence_limit_days: 0 is not between 0.01 and 36500 days"),
         (GOOD + 'name = "two words"\n', "FILE:3: name: 'two words' is no subnet"),
         (GOOD + '[peers]\n"a.b" = "h:1"\n"s.t" = "h"\n', "FILE:5: peers: s.t: 'h' is not HOST:PORT"),
         (GOOD + '[peers]\n"s.t" = 7400\n', "FILE:4: peers: the address of s.t is a number, not a text"),

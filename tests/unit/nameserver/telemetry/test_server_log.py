@@ -41,6 +41,7 @@ class FakeCore:
     members = ()
     is_healed = True
     in_doubt = ()
+    overdue = ()
     counts = (0, 0)
 
     def suspended_counts(self):
@@ -101,6 +102,13 @@ def test_suspended_and_healed_arcs_are_told_with_their_numbers(scene):
         ("WARNING", "arcs_suspended", {"suspended": 0, "rejected": 1}),
         ("INFO", "healed", {}),
     ]
+
+
+def test_a_server_that_is_away_for_too_long_is_told_once(scene):
+    scene.core.overdue = (PEER,)
+    scene.log.look()
+    scene.log.look()
+    assert scene.said() == [("WARNING", "peer_overdue", {"peer": PEER})]
 
 
 def test_an_update_in_doubt_is_told_once_it_has_been_for_long(scene):
