@@ -62,7 +62,10 @@ class SubscribeCalls:
     def show(self, shown: Shown) -> None:
         """Put a datagram before those who listen. Who has not taken those before does not get it."""
         counts, datagram = self._machine.datagrams, None
+        addressed, sender = shown.datagram.targets[0].name, shown.datagram.message.sender
         for endpoint in self._endpoints.of(shown.mailboxes):
+            if not endpoint.wanted.passes(addressed, sender):
+                continue
             datagram = datagram or message_wire.shown_datagram(shown.datagram)
             is_taken = endpoint.show(datagram)
             counts.handed += is_taken

@@ -714,3 +714,19 @@ async def test_an_endpoint_that_takes_no_datagrams_loses_those_beyond_a_few_and_
             got += [(message.payload, message.quality) for message in (await stream.read()).messages]
         kept = (b"kept", wire.QUALITY_FIFO)
         assert sorted(got) == sorted([*((payload, wire.QUALITY_DATAGRAM) for payload in numbers(2)), kept])
+
+
+async def test_a_datagram_is_handed_to_ephemeral_listeners_and_to_none_that_wants_other_groups(here, there):
+    wanting = here.listen(ANN, groups=[LAB])
+    asking = asyncio.ensure_future(anext(wanting))
+    await listening(here, ANN)
+    async with here.listen(ANN, ephemeral=True) as passing:
+        passing_asks = asyncio.ensure_future(anext(passing))
+        while not passing_asks.done():
+            await here.send(STAFF, b"tick", quality="datagram")
+            await asyncio.sleep(0)
+        assert (await passing_asks).payload == b"tick"
+    # It would have come before this.
+    await there.send([LAB, ANN], b"wanted")
+    assert (await asking).payload == b"wanted"
+    await wanting.close()
