@@ -172,8 +172,8 @@ class Deliveries(Watcher):
         """By message, where it was."""
         self._noted: set[tuple[str, bytes]] = set()
         """Ids of messages, with what they say."""
-        self._gone_back: set[ServerId] = set()
-        """Servers that have started on an older disk."""
+        self._gone_back: dict[ServerId, int] = {}
+        """Servers that have started on an older disk, with the incarnation that they took themselves for then."""
         self._settled: set[str] = set()
         self._dead: set[str] = set()
         self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
@@ -193,7 +193,7 @@ class Deliveries(Watcher):
     def starts(self, core: Server) -> None:
         """Messages may be kept for a short time. One that starts on an older disk has the mailboxes of then."""
         if core.server in self._cluster.on_old_disks and core.server not in self._gone_back:
-            self._gone_back.add(core.server)
+            self._gone_back[core.server] = core.incarnations.own
             self._note_went_back(core)
         if self._are_short_lived:
             core.delivery.giving_up.limit_seconds = self._backlog_seconds
@@ -272,9 +272,17 @@ class Deliveries(Watcher):
         send = Send(sender.ticket, sender.targets, message, number=sender.number, wants_settled=True)
         origin = ServerId(subnet_of(sender.targets[0].name))
         self._sends[send.ticket] = send
-        self._submit(origin, send)
-        self._close_parcels_soon(origin)
+        self._later(partial(self._reach_origin, origin, send), 1.0)
         self._later(partial(self._send_again, sender, sender.ticket), ASKED_AGAIN_AFTER)
+
+    def _reach_origin(self, origin: ServerId, send: Send) -> None:
+        """A message comes to its origin; not to one that nobody has told yet that it has gone back.
+
+        That one would give ids that it had given before (docs/protocol.md, "Not promised").
+        """
+        if self._gone_back.get(origin) != self._cluster.servers[origin].incarnations.own:
+            self._cluster.network.put(origin, send, delay=0.0)
+            self._close_parcels_soon(origin)
 
     def _send_again(self, sender: _Sender, ticket: int) -> None:
         if sender.ticket == ticket and ticket in self._senders:
