@@ -261,7 +261,7 @@ class DeliveryCore:
             case RemovePeer():
                 self._look_for_removed()
             case Restored(incarnation):
-                self.origin.incarnation = incarnation
+                self.origin.go_back(incarnation)
                 for peer in sorted({*self.origin.posted_to(), *self.dead_letters.replayed_to()}):
                     self._begin_again(peer)
                 self._waiting.clear()

@@ -3,7 +3,8 @@
 Things are compared by their *place*, which is their number in the history. Hindsight also holds all that is forgiven:
 
     an origin went back to an older copy of its database
-        It owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`).
+        It owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`). What it had settled may not
+        be settled in the copy, and come to who is below since (`Sent.is_reopened`).
     a server with mailboxes went back
         Its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`). Which messages
         accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is. Its
@@ -95,6 +96,7 @@ class Sent:
     """The place where it first was."""
     is_dead: bool = False
     is_forgotten: bool = False
+    is_reopened: bool = False
     again: list[Accepted] = field(default_factory=list)
     """Further messages accepted under its id."""
 
@@ -247,11 +249,11 @@ class Hindsight:
     def is_reached(self, reading: Reading, sent: Sent) -> bool:
         """Whether its mailbox was open and the process below the targets in some state until a message settled.
 
-        A dead letter may be replayed at any time.
+        A dead letter may be replayed at any time, and an origin that went back may post it again.
         """
         since = max(sent.place, reading.opened)
         reached = Reached(sent.accepted.targets, is_certain=False)
-        until = self.length if sent.is_dead else self.settled(sent)
+        until = self.length if sent.is_dead or sent.is_reopened else self.settled(sent)
         return bool(self.spans(reading.mailbox, reached, since, until))
 
     def is_reached_between(self, mailbox: Mailbox, targets: TargetSet, since: int, until: int) -> bool:
@@ -472,6 +474,8 @@ class _Watch:
         self._went_back[server].append(place)
         for sent in self._unsettled.pop(server, {}).values():
             sent.is_forgotten = True
+        for sent in self._past.messages.values():
+            sent.is_reopened |= sent.accepted.origin == server
         for mailbox in [mailbox for mailbox in self._current if mailbox.server == server]:
             self._end_readings(mailbox)
 

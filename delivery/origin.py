@@ -335,17 +335,18 @@ class Origin:
             return False, None, []
         if row.posted[sender] < 0 and confirm.round == row.round:
             row.posted[sender] = confirm.mailboxes
-            # A server that was removed here is waited for by nobody here, whatever others still have of it.
-            row.is_apart |= any(map(reach.is_known, confirm.apart))
-            # Of two servers that confirmed it in different views, neither may know of the suspended arcs that cut off
-            # the other: one had none yet, the other does not know for whom they are on the way.
-            row.is_apart |= row.view != reach.view()
+            if row.incarnation == self.incarnation:
+                # A server that was removed here is waited for by nobody here, whatever others still have of it.
+                row.is_apart |= any(map(reach.is_known, confirm.apart))
+                # Of two servers that confirmed it in different views, neither may know of the suspended arcs that cut
+                # off the other: one had none yet, the other does not know for whom they are on the way.
+                row.is_apart |= row.view != reach.view()
             if confirm.is_remembered:
                 row.remembering = tuple(sorted({*row.remembering, sender}))
             self._parcels.touch(position)
         sequence.onward[sender] = confirm.onward
         targets = self._rows[confirm.sequence].targets
-        row.is_apart |= is_apart(targets, reach)
+        row.is_apart |= row.incarnation == self.incarnation and is_apart(targets, reach)
         letters = self._found(
             confirm.sequence, [*confirm.onward, *own_onward(targets, reach, here=self._server)], reach
         )
@@ -520,6 +521,17 @@ class Origin:
     def posted_to(self) -> list[ServerId]:
         """The servers to which anything was posted that is not settled; sorted."""
         return sorted({server for row in self._parcels.values() for server in row.posted})
+
+    def go_back(self, incarnation: int) -> None:
+        """This server goes on from an older copy of its database, under a new incarnation.
+
+        What is not settled in it may have been settled since, and forgotten by those who have it. So it is posted again
+        as it was at first, which whoever has heard it passes over, and there is no round after that.
+        """
+        self.incarnation = incarnation
+        for position, row in self._parcels.items():
+            row.round, row.is_apart = 0, False
+            self._parcels.touch(position)
 
     def begin_again(self, server: ServerId) -> list[PeerLetter]:
         """The lane to a server begins anew: post to it again what is not settled, and what waits for that, in order."""
