@@ -265,6 +265,9 @@ class DeliveryCore:
                 for peer in sorted({*self.origin.posted_to(), *self.dead_letters.replayed_to()}):
                     self._begin_again(peer)
                 self._waiting.clear()
+                rounds, self._rounds = self._rounds, {}
+                for position in rounds:
+                    self._go_on(position)
             case _:
                 pass
 
