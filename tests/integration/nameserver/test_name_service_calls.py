@@ -335,6 +335,7 @@ def test_every_method_of_the_contract_is_served():
     from namegraph.core import ServerCore
     from nameserver.admin_service import admin_service_handlers
     from nameserver.calls.peer_service import peer_service_handlers
+    from nameserver.delivery_service import delivery_question_handlers
     from nameserver.name_service import name_service_handlers
     from nameserver.reads.peer_queries import peer_question_handlers
     from resolver.membership import MembershipResolver
@@ -352,6 +353,9 @@ def test_every_method_of_the_contract_is_served():
     between_servers = {
         **peer_service_handlers(None, None),
         **peer_question_handlers(**built, run_loop=None, directory=directory),
+        **delivery_question_handlers(
+            core=core, machine=SimpleNamespace(policy_of=None), directory=directory, check=None
+        ),
     }
     methods = peer_pb2.DESCRIPTOR.services_by_name["PeerService"].methods
     assert set(between_servers) == {method.name for method in methods}
