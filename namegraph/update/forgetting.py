@@ -41,8 +41,8 @@ FORGOTTEN_FROM = 1_000
 LOOKED_AT_ONCE = 200
 """Tombstones, and names, that one step looks at: two milliseconds."""
 
-LOOKED_AT_MOST = 400
-"""Where many wait, a step looks at a quarter of them, up to so many, and as many names: ten milliseconds."""
+LOOKED_AT_MOST = 300
+"""Where many wait, a step looks at a quarter of them, up to so many, and as many names: some milliseconds."""
 
 LOOKED_AGAIN_SECONDS = 0.02
 """After a look that left more to forget."""

@@ -419,7 +419,7 @@ class TightLimitsMachine(NameGraphMachine):
         self.patches = ExitStack()
         for limit, value in (
             ("namegraph.graph.apply_delta.AFFECTED_COMPARED_LIMIT", 2),
-            ("namegraph.graph.apply_delta.CHANGED_TAILS_LISTED_LIMIT", 1),
+            ("namegraph.graph.name_graph.CHANGED_TAILS_LISTED_LIMIT", 1),
             ("namegraph.graph.virtual_node_changes.ANCESTOR_SETS_USED_LIMIT", 0),
         ):
             self.patches.enter_context(patch(limit, value))
