@@ -75,6 +75,8 @@ class Forgetting:
 
     def advance(self, now: float) -> None:
         """Forget some of what can be, at the end of a step."""
+        if self._graph.is_held and self.next_look is not None and now < self.next_look:
+            return  # Several steps of one turn of the loop follow a long one.
         waiting, self.next_look = self._waiting, None
         if waiting < self.begins_at and not any(map(self._may_ask, self._shared)):
             return
