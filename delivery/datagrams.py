@@ -74,6 +74,8 @@ class _Known:
     newest: Datagram | None = None
     sent_to: set[ServerId] = field(default_factory=set)
     """To whom the newest one was sent."""
+    ever_sent_to: set[ServerId] = field(default_factory=set)
+    """To whom any was sent. What such a server says may come when it is not below any more."""
 
     @property
     def size(self) -> int:
@@ -126,7 +128,7 @@ class Datagrams:
         if known is None or told.start != self.start:
             # Forgotten, or of before this server started.
             return True
-        if sender not in known.sent_to:
+        if sender not in known.ever_sent_to:
             return False
         known.onward[sender] = told.servers
         self._send_newest(known, servers_below(told.targets, known.onward, reach, here=self._server), reach)
@@ -137,6 +139,7 @@ class Datagrams:
         for server in servers:
             if server not in known.sent_to and reach.is_known(server):
                 known.sent_to.add(server)
+                known.ever_sent_to.add(server)
                 copy = structs.replace(known.newest, onward=known.onward.get(server, ()))
                 self._leaving.append(PeerDatagram(server, encode(copy)))
 

@@ -162,6 +162,22 @@ def test_a_report_of_who_was_not_sent_it_is_counted_and_dropped(servers):
     assert sum(servers.servers[ServerId("a")].delivery.post.faults.values()) == 1
 
 
+def test_a_report_may_come_when_its_server_is_below_no_more(servers):
+    servers.send_datagram("staff@a", run=False)
+    ((_, _, datagram),) = servers.under_way
+    servers.under_way.clear()
+    servers.step(ServerId("b"), DatagramCame(ServerId("a"), datagram.encoded))
+    ((_, _, report),) = servers.under_way
+    servers.under_way.clear()
+    servers.leave("staff@a", "lab@b")
+    servers.send_datagram("staff@a")
+    servers.datagrams_sent.clear()
+    servers.send_datagram("staff@a")
+    assert not servers.datagrams_sent
+    servers.step(ServerId("a"), DatagramCame(ServerId("b"), report.encoded))
+    assert not servers.servers[ServerId("a")].delivery.post.faults
+
+
 def test_what_is_known_of_target_sets_has_a_limit(servers, monkeypatch):
     monkeypatch.setattr(datagrams, "KEPT_BYTES_LIMIT", 5_000)
     kept = servers.servers[ServerId("a")].delivery.datagrams
