@@ -6,9 +6,11 @@ Pure, beside the name graph: no I/O and no clock.
     core        which part takes which event
     origin      messages are accepted, numbered, posted to every server below, and settled
     post        the numbered lane of parcels between two servers
-    log         parcels in the order in which a server got them; audiences say who gets each
+    arrivals    what comes over it: each parcel is logged once
+    log         parcels in the order in which a server got them; audiences say who gets each; retention cuts it
     mailboxes   who reads the log, and how far; reading says what each is handed
     listeners   who reads it for the time of a stream alone
+    subscriptions   how these begin
     senders     what is sent twice is accepted once
     wire        what servers say to one another
     reach       what is asked of the graph

@@ -56,7 +56,7 @@ class Server(ServerCore):
 
     def _take_post(self, post: PeerMessage) -> None:
         """It may have to wait: the delivery half takes it once it can."""
-        self.delivery.keep_waiting(post)
+        self.delivery.arrivals.keep(post)
 
     def begin_delivery(
         self, reach: Callable[[CoreQueries], Reach], stored: Iterable[LogRecord] = (), *, start: int = 0

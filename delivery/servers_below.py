@@ -39,3 +39,8 @@ def servers_below(
             # Those that are not known here will be named again, if that is still so.
             pending += filter(reach.is_known, told.get(server, ()))
     return list(found)
+
+
+def is_home(server: ServerId, targets: TargetSet, reach: Reach) -> bool:
+    """Whether a server is the one that sends to a target set; where nobody owns its first target, each may be."""
+    return reach.home_of(targets[0].name) in (None, server)

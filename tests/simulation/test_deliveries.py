@@ -203,7 +203,7 @@ def test_a_datagram_that_servers_send_on_is_found_to_come_twice(monkeypatch):
         datagrams._leaving += [PeerDatagram(server, encode(datagram)) for server in on]
 
     monkeypatch.setattr(Datagrams, "came", send_on)
-    monkeypatch.setattr(DeliveryCore, "_is_home", lambda *_: True)
+    monkeypatch.setattr("delivery.core.is_home", lambda *_: True)
     with pytest.raises(AssertionError, match="messages: P1: a datagram handed twice"):
         run_seeds(0, faults=False)
 

@@ -109,7 +109,7 @@ def test_a_server_that_waits_for_its_own_post_to_be_taken_is_forgotten_with_it(s
     servers.send(GONE, payload=b"from the dead")
     servers.lose(C)
     remove_everywhere(servers)
-    assert not servers.servers[B].delivery._waiting.get(C)
+    assert servers.servers[B].delivery.arrivals.waiting(C) == 0
     assert servers.log_of(BOB) == []
 
 

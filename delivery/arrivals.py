@@ -1,0 +1,179 @@
+"""What other servers post: each waits for its turn, and a parcel is logged here once.
+
+    post --> waits --in the order of its lane, a parcel once this server is settled with its origin--> taken
+    parcel --> log, for the mailboxes that it reaches and that have not got it --> Confirm
+
+A parcel that was logged while servers were away is remembered, with who got it, until its origin says that it is over:
+it may be posted once more, for those who could not be reached.
+
+Source: delivery.md sections 4 and 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from msgspec import Struct
+from pyroaring import BitMap
+
+from delivery.log_writer import LogWriter
+from delivery.origin import servers_apart
+from delivery.post import Post
+from delivery.reach import Reach
+from delivery.servers_below import is_home, onward
+from delivery.wire import LARGEST_PARCEL_BYTES, Confirm, NotAPostError, Over, Parcel, PostMessage, decode
+from namegraph import DurableMap, DurableState, KeyForm, PeerFault, PeerMessage, ServerId, packed
+
+WAITING_BYTES_LIMIT = 8 * 1024 * 1024 + 2 * LARGEST_PARCEL_BYTES
+"""Of posts of one server that wait here for a view, or for its healing: more than its window lets it send."""
+
+_Heard = tuple[ServerId, int]
+"""An origin, and the number that it gave a sequence."""
+
+
+class _HeardRow(Struct, array_like=True):
+    """The last parcel of a sequence that was logged here."""
+
+    incarnation: int
+    first_serial: int
+
+
+def _read_heard(text: str) -> _Heard:
+    number, _, server = text.partition(" ")
+    return ServerId(server), int(number)
+
+
+_ParcelKey = tuple[ServerId, int, int, int]
+"""An origin, the number of a sequence, the incarnation, and the first serial."""
+
+
+def _read_parcel(text: str) -> _ParcelKey:
+    sequence, incarnation, serial, server = text.split(" ")
+    return ServerId(server), int(sequence), int(incarnation), int(serial)
+
+
+_PARCELS = KeyForm[_ParcelKey](lambda key: f"{key[1]} {key[2]} {key[3]} {key[0]}", _read_parcel)
+_HEARD = KeyForm[_Heard](lambda key: f"{key[1]} {key[0]}", _read_heard)
+
+
+class Arrivals:
+    """All that has come from other servers and was not taken yet, and what is known of the parcels that were."""
+
+    def __init__(self, durable: DurableState, server: ServerId, post: Post, writer: LogWriter) -> None:
+        self._server = server
+        self._post = post
+        self._writer = writer
+        self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
+        self._remembered = DurableMap(durable, "logged apart", _PARCELS, packed(int))
+        """Parcels that were logged while servers were away, with the number of their audience, until they are over."""
+        self._waiting: dict[ServerId, dict[int, bytes]] = {}
+        """Posts that came and were not taken yet, by sender and number."""
+
+    def keep(self, post: PeerMessage) -> None:
+        """A post has come; the step that follows takes it, if it can."""
+        sender, number, encoded = post.sender, post.number, post.encoded
+        waiting = self._waiting.setdefault(sender, {})
+        if number <= self._post.handled_through(sender):
+            self._post.faults[sender, PeerFault.REPEATED] += 1
+        elif number not in waiting:
+            if sum(map(len, waiting.values())) + len(encoded) > WAITING_BYTES_LIMIT:
+                self._post.faults[sender, PeerFault.TOO_MUCH_POST] += 1
+            else:
+                waiting[number] = encoded
+
+    def take(self, reach: Reach) -> Iterator[tuple[ServerId, PostMessage, bytes]]:
+        """The posts whose turn has come, in order, with their bytes; each counts as handled when it is told.
+
+        A parcel waits while servers part or heal: the graph here is to be such that it finds its members.
+        """
+        for sender in [sender for sender, waiting in self._waiting.items() if waiting]:
+            waiting = self._waiting[sender]
+            while (number := self._post.handled_through(sender) + 1) in waiting:
+                encoded = waiting[number]
+                try:
+                    message = decode(encoded)
+                except NotAPostError:
+                    self._post.faults[sender, PeerFault.UNREADABLE] += 1
+                    self._pass(sender, number)
+                    continue
+                if isinstance(message, Parcel) and not reach.is_settled_with(sender):
+                    break
+                self._pass(sender, number)
+                yield sender, message, encoded
+
+    def _pass(self, sender: ServerId, number: int) -> None:
+        self._post.take(sender, number)
+        del self._waiting[sender][number]
+
+    def log(self, sender: ServerId, parcel: Parcel, encoded: bytes, reach: Reach) -> Confirm | None:
+        """Log a parcel for those who have not got it; returns what its origin is to be told, None if it is none."""
+        if not is_home(sender, parcel.targets, reach):
+            self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
+            return None
+        key = (sender, parcel.sequence, parcel.incarnation, parcel.first_serial)
+        is_again = parcel.round and key in self._remembered
+        audience = self._log_again(key, parcel, reach) if is_again else self._log_first(key, parcel, encoded, reach)
+        return Confirm(
+            parcel.sequence,
+            parcel.incarnation,
+            parcel.first_serial,
+            len(audience),
+            tuple(server for server in onward(parcel.targets, reach) if server != self._server),
+            parcel.round,
+            servers_apart(parcel.targets, reach),
+            key in self._remembered,
+        )
+
+    def _log_first(self, key: _ParcelKey, parcel: Parcel, encoded: bytes, reach: Reach) -> BitMap:
+        """Log a parcel, unless it was; returns who gets it."""
+        audience = self._writer.audience(parcel.targets, reach)
+        heard = self._heard.get(key[:2])
+        is_behind = (
+            heard is not None and heard.incarnation == parcel.incarnation and parcel.first_serial <= heard.first_serial
+        )
+        if is_behind and not parcel.is_replayed:
+            # Posted again after the lane began anew.
+            return audience
+        if audience:
+            self._writer.append(audience, encoded, len(parcel.messages))
+            if not is_behind:
+                self._heard[key[:2]] = _HeardRow(parcel.incarnation, parcel.first_serial)
+        if reach.is_parted():
+            self._remembered[key] = self._writer.number_of(audience)
+        return audience
+
+    def _log_again(self, key: _ParcelKey, parcel: Parcel, reach: Reach) -> BitMap:
+        """Log a parcel for those who could not be reached when it was logged; returns who has got it."""
+        audience = self._writer.append_late(parcel, self._remembered[key], reach)
+        self._remembered[key] = self._writer.number_of(audience)
+        return audience
+
+    def over(self, sender: ServerId, over: Over) -> None:
+        """An origin does not post a parcel once more."""
+        self._remembered.pop((sender, over.sequence, over.incarnation, over.first_serial), None)
+
+    def audiences(self) -> Collection[int]:
+        """The numbers of the audiences of all that is remembered."""
+        return self._remembered.values()
+
+    def begin_again(self, peer: ServerId) -> None:
+        """The lane from a server begins anew: it posts again what was not handled here."""
+        self._waiting.pop(peer, None)
+
+    def go_back(self) -> None:
+        """This server goes on from an older copy of its database: all lanes to it begin anew."""
+        self._waiting.clear()
+
+    def forget_removed(self, reach: Reach) -> None:
+        """Of servers that are not known any more nothing waits; they keep what was not handled here.
+
+        What was logged last of each of their sequences stays, for nothing may come twice if they are back after all.
+        """
+        for server in [server for server in self._waiting if not reach.is_known(server)]:
+            del self._waiting[server]
+        for key in [key for key in self._remembered if not reach.is_known(key[0])]:
+            del self._remembered[key]
+
+    def waiting(self, sender: ServerId) -> int:
+        """How many posts of a server wait."""
+        return len(self._waiting.get(sender, ()))

@@ -1,0 +1,48 @@
+"""What enters the log of this server: a parcel, for the mailboxes that its targets reach at this instant.
+
+Source: delivery.md section 3.
+"""
+
+from __future__ import annotations
+
+from pyroaring import BitMap
+
+from delivery.audiences import Audiences
+from delivery.log import Log
+from delivery.model import TargetSet
+from delivery.reach import Reach
+from delivery.running_time import RunningTime
+from delivery.wire import Parcel, encode
+
+
+class LogWriter:
+    """Appends entries to the log."""
+
+    def __init__(self, log: Log, audiences: Audiences, running: RunningTime) -> None:
+        self._log, self._audiences, self._running = log, audiences, running
+
+    def audience(self, targets: TargetSet, reach: Reach) -> BitMap:
+        """The mailboxes here that a target set reaches now. The caller must not change it."""
+        return self._audiences.of(targets, reach)
+
+    def number_of(self, audience: BitMap) -> int:
+        """The number by which an audience is known from now on."""
+        return self._audiences.number_of(audience)
+
+    def append(self, audience: BitMap, encoded: bytes, messages: int) -> int:
+        """Append a parcel of so many messages for an audience; returns its position."""
+        number = self._audiences.number_of(audience)
+        position = self._log.append(number, encoded, messages=messages, at=self._running.seconds)
+        self._audiences.used(number, at=position)
+        return position
+
+    def append_late(self, parcel: Parcel, before: int, reach: Reach) -> BitMap:
+        """Append a parcel for those who are below its targets now and were not in an audience; returns all of both.
+
+        `before`: the number of that audience.
+        """
+        had = self._audiences.bitmap(before)
+        more = self.audience(parcel.targets, reach) - had
+        if more:
+            self.append(more, encode(parcel), len(parcel.messages))
+        return had | more

@@ -1,0 +1,61 @@
+"""How long the log keeps an entry: until all have read it to whom it goes, or there is no room or no time for it.
+
+Source: delivery.md sections 9 and 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from delivery.audiences import Audiences
+from delivery.dead_letters import DeadLetters, LossReason
+from delivery.listeners import Listeners
+from delivery.log import Log
+from delivery.mailboxes import Mailboxes
+from delivery.running_time import RunningTime
+
+
+class Retention:
+    """Cuts the log at the end of a step."""
+
+    def __init__(
+        self,
+        log: Log,
+        audiences: Audiences,
+        mailboxes: Mailboxes,
+        listeners: Listeners,
+        dead_letters: DeadLetters,
+        running: RunningTime,
+    ) -> None:
+        self._log, self._audiences, self._dead_letters, self._running = log, audiences, dead_letters, running
+        self._mailboxes, self._listeners = mailboxes, listeners
+        self._started_at = log.last
+
+    def cut(self, posted_from: int | None, audiences: Collection[int]) -> None:
+        """Forget what nobody needs any more, and what there is no room for.
+
+        `posted_from`: the oldest entry that is still to be posted to other servers. `audiences`: the numbers of those
+        that something else than entries refers to.
+        """
+        log, before = self._log, self._log.cut
+        needed = (self._mailboxes.needed_from(), self._listeners.needed_from(), posted_from)
+        log.cut_through(min((entry for entry in needed if entry is not None), default=log.last + 1) - 1)
+        reason, through = self.overrun_by(posted_from), log.oldest_through
+        if reason is not None and through is not None:
+            for number, found in log.oldest_for().items():
+                behind = self._mailboxes.behind(self._audiences.bitmap(number), found.last)
+                self._dead_letters.lost(reason, found.messages * behind)
+            log.cut_through(through, at_least=1)
+        if log.last > log.cut:
+            self._running.write()
+        if log.cut != before:
+            self._audiences.forget_unused(cut=log.cut, started_at=self._started_at, needed=audiences)
+
+    def overrun_by(self, posted_from: int | None) -> LossReason | None:
+        """Why the oldest segment of the log is to go, whoever has not read it; None: it is not."""
+        through = self._log.oldest_through
+        if through is None or (posted_from is not None and posted_from <= through):
+            return None
+        if self._log.is_too_large:
+            return LossReason.OVERRUN
+        return LossReason.KEPT_TOO_LONG if self._log.is_too_old(self._running.seconds) else None

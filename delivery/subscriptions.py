@@ -1,0 +1,92 @@
+"""Who opens a mailbox, and who begins to listen: what of that this server takes.
+
+Source: delivery.md section 9.
+"""
+
+from __future__ import annotations
+
+from delivery.events import Start, Subscribe, Subscribed
+from delivery.listeners import Listeners
+from delivery.log import Log
+from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
+from delivery.model import Position
+from delivery.reach import Reach
+from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
+
+SUBSCRIPTION_NAME_LIMIT = 100
+
+
+class Subscriptions:
+    """Opens and closes mailboxes, and begins what reads them."""
+
+    def __init__(self, server: ServerId, log: Log, mailboxes: Mailboxes, listeners: Listeners) -> None:
+        self._server, self._log, self._mailboxes, self._listeners = server, log, mailboxes, listeners
+
+    def close(self, process: NodeId) -> None:
+        """Close a mailbox. Raises `RefusedError` where there is none."""
+        if process not in self._mailboxes.numbers:
+            raise self._no_mailbox(process)
+        self._mailboxes.close(process)
+
+    def mailbox_of(self, process: NodeId, reach: Reach, *, opens_archive: bool = False) -> int:
+        """The number of a mailbox, opened where there is none; that of a group, only where it is asked for.
+
+        Raises `RefusedError` where it cannot be opened here.
+        """
+        number = self._mailboxes.numbers.get(process)
+        if number is not None:
+            return number
+        self._require_home(process, reach)
+        is_group = reach.is_group(process)
+        if is_group and not opens_archive:
+            raise self._no_mailbox(process)
+        if len(self._mailboxes.numbers) >= MAILBOXES_LIMIT:
+            raise refuse(Reason.LIMIT_EXCEEDED, f"a server has at most {MAILBOXES_LIMIT} mailboxes")
+        return self._mailboxes.open(process, at=self._log.last + 1, is_archive=is_group)
+
+    def begin(self, event: Subscribe, reach: Reach) -> Subscribed:
+        """Begin a subscription, or go on with it. Raises `RefusedError` where this server does not take it."""
+        return self._listen(event, reach) if event.is_ephemeral else self._subscribe(event, reach)
+
+    def _no_mailbox(self, process: NodeId) -> RefusedError:
+        return refuse(
+            Reason.MAILBOX_NOT_FOUND,
+            f"{process} has no mailbox at the server {self._server}",
+            process=process,
+            server=self._server,
+        )
+
+    def _require_home(self, name: NodeId, reach: Reach) -> None:
+        if reach.home_of(name) not in (None, self._server):
+            raise refuse(Reason.INVALID_REQUEST, f"{name} is not at home at the server {self._server}")
+
+    def _listen(self, event: Subscribe, reach: Reach) -> Subscribed:
+        """Begin an ephemeral subscription."""
+        if event.subscription or isinstance(event.start, Position):
+            raise refuse(Reason.INVALID_REQUEST, "an ephemeral subscription has no name, and begins now")
+        self._require_home(event.process, reach)
+        cursor, new_number = self._log.end(), self._mailboxes.new_number
+        number = self._listeners.begin(event.ticket, event.process, at=cursor, new_number=new_number)
+        return Subscribed(event.ticket, number, cursor, event.ticket)
+
+    def _subscribe(self, event: Subscribe, reach: Reach) -> Subscribed:
+        process, name, start, mailboxes = event.process, event.subscription, event.start, self._mailboxes
+        if len(name) > SUBSCRIPTION_NAME_LIMIT or not (name == "" or name.isprintable()):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"the name of a subscription has at most {SUBSCRIPTION_NAME_LIMIT} printable characters",
+            )
+        if isinstance(start, Position) and start > self._log.end():
+            raise refuse(Reason.INVALID_REQUEST, "the position is behind the end of the log")
+        number = self.mailbox_of(process, reach)
+        cursor = mailboxes.cursor((number, name))
+        if cursor is None:
+            if len(mailboxes.subscriptions(process)) >= SUBSCRIPTIONS_LIMIT:
+                raise refuse(Reason.LIMIT_EXCEEDED, f"a mailbox has at most {SUBSCRIPTIONS_LIMIT} subscriptions")
+            oldest = Position.before(max(mailboxes.opened_at(process), self._log.cut + 1))
+            mailboxes.begin(process, name, oldest if start is Start.START else self._log.end())
+        position = mailboxes.subscriptions(process)[name]
+        if isinstance(start, Position):
+            position = max(position, start)
+        epoch = mailboxes.take_over((number, name), position)
+        return Subscribed(event.ticket, number, position, epoch)
