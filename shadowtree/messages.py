@@ -23,7 +23,8 @@ class Sent:
     mailboxes: int = 0
     """How many get it, as far as it is settled."""
     servers: int = 0
-    """How many servers have some of these; of a datagram, to how many others it was sent."""
+    """How many servers have some of these; of a datagram, to how many it was sent beside the home of its first target,
+    whose own listeners are counted nowhere."""
     pending: tuple[str, ...] = ()
     """Servers below that have not confirmed it yet: each gets it when it is back."""
     unreachable: tuple[str, ...] = ()

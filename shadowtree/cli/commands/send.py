@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from shadowtree.messages import Sent
     from shadowtree.vocabulary import Quality, Wait
 
+NOT_KNOWN = "-"
+"""In place of a count."""
+
 
 @click.command("send")
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
@@ -73,8 +76,9 @@ def send_command(
     """Send a message to everybody below the groups, or to the processes, TARGET: each gets it once.
 
     Who gets it are those who are members when it comes to their server. Prints the id of the message and how far it is;
-    with --wait settled also how many mailboxes get it, and on how many servers. With --lines, how many messages were
-    accepted.
+    with --wait settled also how many mailboxes get it, and on how many servers, which is not known before. Of a
+    datagram it prints to how many servers it was sent beside that of the first TARGET, whose own listeners get it from
+    there. With --lines, how many messages were accepted.
 
     With --wait settled, exits with status 3 if servers are away, which get it when they are back, or if the time is up.
     A sender's messages are numbered, so that none is accepted twice, whatever breaks.
@@ -106,7 +110,7 @@ def send_command(
             as_=as_,
             request_id=request_id,
         )
-    _print_sent(sent, session)
+    _print_sent(sent, session, is_datagram=quality == "datagram")
     return DONE if wait != "settled" else _tell_what_is_missing(sent)
 
 
@@ -177,13 +181,18 @@ def _lines_of(file: BinaryIO) -> Iterable[bytes]:
     return (line.removesuffix(b"\n").removesuffix(b"\r") for line in file)
 
 
-def _print_sent(sent: Sent, session: Session) -> None:
+def _print_sent(sent: Sent, session: Session, *, is_datagram: bool) -> None:
+    # Of a message that is accepted, nobody has said yet who gets it; of a datagram nobody ever does.
+    is_counted = sent.state == "settled" or bool(sent.pending)
     if session.is_json:
         print_json(sent)
     elif not is_terminal():
-        print_row(sent.id, sent.state, sent.mailboxes, sent.servers)
+        mailboxes = sent.mailboxes if is_counted and not is_datagram else NOT_KNOWN
+        print_row(sent.id, sent.state, mailboxes, sent.servers if is_counted or is_datagram else NOT_KNOWN)
     elif sent.state == "settled":
         click.echo(f"{sent.id} settled (mailboxes: {sent.mailboxes:,}, servers: {sent.servers:,})")
+    elif is_datagram:
+        click.echo(f"{sent.id} {sent.state} (who listens is not known; sent to other servers: {sent.servers:,})")
     else:
         click.echo(f"{sent.id} {sent.state}")
 

@@ -29,7 +29,7 @@ def payloads(log):
 
 def test_a_message_is_what_standard_input_holds(shadowtree, log, ann):
     sent = shadowtree("send", STAFF, stdin=b"hello\n")
-    assert (sent.status, sent.out) == (0, "1@staff@x.example#1\taccepted\t0\t0\n")
+    assert (sent.status, sent.out) == (0, "1@staff@x.example#1\taccepted\t-\t-\n")
     assert shadowtree("send", STAFF, "--file", "-", stdin=b"\xff").status == 0
     assert payloads(log) == [b"hello\n", b"\xff"]
 
@@ -282,6 +282,8 @@ def test_a_person_sees_what_is_there(shadowtree, log, ann, monkeypatch):
     settled = shadowtree("send", STAFF, "--wait", "settled", stdin=b"hello\n")
     assert settled.out == "1@staff@x.example#1 settled (mailboxes: 1, servers: 1)\n"
     assert shadowtree("send", STAFF, stdin=b"").out == "2@staff@x.example#1 accepted\n"
+    datagram = shadowtree("send", STAFF, "--quality", "datagram", stdin=b"tick")
+    assert datagram.out.endswith("#1 accepted (who listens is not known; sent to other servers: 0)\n")
     assert shadowtree("send", STAFF, "--lines", stdin=b"1\n2\n").out == "2 messages accepted\n"
     assert shadowtree("listen", ANN, "--count", "1").lines == [f"{STAFF}  hello"]
 
