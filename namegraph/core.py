@@ -427,7 +427,7 @@ class ServerCore(CoreQueries):
         self.posts.take(post.sender, post.number)
 
     def _receive_from(self, sender: ServerId, message: Message, now: float) -> None:
-        highest = highest_legal(message, self._table)
+        highest = highest_legal(message, self.graph.index)
         if highest is None:
             self.channels.faults[sender, PeerFault.NOT_LEGAL] += 1
             return

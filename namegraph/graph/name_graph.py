@@ -162,7 +162,7 @@ class NameGraph:
         """How many updates were committed since start; with `changed_tails`, tells readers what is stale."""
         self.group_changes = 0
         """How many updates created or deleted groups."""
-        self.changed_tails: deque[tuple[int, frozenset[NodeIndex] | None]] = deque(maxlen=CHANGE_LOG_LIMIT)
+        self.changed_tails: deque[tuple[int, array[int] | None]] = deque(maxlen=CHANGE_LOG_LIMIT)
         """(update count, tails of changed arcs; None: too many to list) of recent updates, oldest first."""
         self._changed_tails_size = 0
         self._shadow_trees: dict[int, frozenset[ArcKey]] = {}
@@ -331,7 +331,7 @@ class NameGraph:
 
     def note_changed(self, tails: Iterable[NodeIndex]) -> None:
         """An update more has changed arcs that leave these nodes."""
-        listed = frozenset(tails)
+        listed = array("I", set(tails))
         recent = self.changed_tails
         self.update_count += 1
         if len(recent) == recent.maxlen:

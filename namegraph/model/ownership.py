@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import filterfalse
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
-
-HOMES_REMEMBERED_LIMIT = 200_000
-"""Nodes whose home is remembered. Looking it up takes a part of the name, and is done for every arc of an import."""
 
 
 class OwnershipTable:
@@ -28,7 +25,6 @@ class OwnershipTable:
         """As `servers` gives it, where that was asked for since the table changed: questions do, again and again."""
         self.changes = 0
         """How often a subnet got an owner, or lost it: homes that were found before may be others now."""
-        self._homes: dict[NodeId, ServerId | None] = {}
         self._expected = dict.fromkeys(subnet for subnet in expected if subnet not in self._owners)
 
     @property
@@ -38,31 +34,12 @@ class OwnershipTable:
 
     def home_of(self, node: NodeId) -> ServerId | None:
         """The server that owns the node's subnet; None where none is known (a process is then foreign)."""
-        try:
-            return self._homes[node]
-        except KeyError:
-            pass
-        if len(self._homes) >= HOMES_REMEMBERED_LIMIT:
-            self._homes.clear()
-        home = self._homes[node] = self._owners.get(subnet_of(node))
-        return home
+        return self._owners.get(subnet_of(node))
 
-    def homes_of(self, names: Sequence[NodeId]) -> list[ServerId | None]:
-        """As `home_of`, for many names: several times faster where they were looked up before."""
-        try:
-            homes = self._homes
-            # Other threads run between two steps of a loop, but not within one call of `map`.
-            return [homes[name] for name in names]
-        except KeyError:
-            return list(map(self.home_of, names))
-
-    def find_homes(self, names: Iterable[NodeId]) -> Iterator[ServerId | None]:
-        """As `homes_of`, for more names than are remembered."""
-        return map(self._owners.get, map(subnet_of, names))
-
-    def never_looked_up(self, names: Iterable[NodeId]) -> set[NodeId]:
-        """Those of the names whose home was not asked for here, as far as that is remembered."""
-        return set(filterfalse(self._homes.__contains__, names))
+    def homes_of(self, names: Iterable[NodeId]) -> list[ServerId | None]:
+        """As `home_of`, for many names: in half the time each."""
+        owner_of = cast("Mapping[str, ServerId]", self._owners).get
+        return [owner_of(name.rpartition("@")[2]) for name in names]
 
     def owner_of(self, subnet: Subnet) -> ServerId | None:
         """The server that owns a subnet, where it was met."""
@@ -111,4 +88,3 @@ class OwnershipTable:
             self.subnets_by_server.setdefault(owner, {})[subnet] = None
         self._servers = None
         self.changes += 1
-        self._homes.clear()

@@ -316,7 +316,7 @@ class ServerContext:
     def owned(self, nodes: range) -> bytearray:
         """Of each node of these numbers, as far as they were given, in their order: 1 where it lives here, else 0."""
         ids = self.graph.ids[nodes.start : nodes.stop]
-        return bytearray(home is None or home == self.server for home in self.table.find_homes(ids))
+        return bytearray(home is None or home == self.server for home in self.table.homes_of(ids))
 
     def id_of(self, node: NodeIndex) -> NodeId:
         """The id of a node."""

@@ -27,7 +27,7 @@ def read_share(encoded: bytes, context: ServerContext, *, update_id: UpdateId | 
         raise NotAMessageError("an outcome with columns that do not fit together")
     if not are_possible(outcome.arcs):
         raise NotAMessageError("an outcome with an impossible arc")
-    if highest_legal(outcome, context.table) is None or not outcome.origin.is_legal():
+    if highest_legal(outcome, context.graph.index) is None or not outcome.origin.is_legal():
         raise NotAMessageError("an outcome with an invalid name or number")
     return share_of(outcome, context)
 

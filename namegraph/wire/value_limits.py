@@ -6,10 +6,10 @@ import brings tens of thousands of names, each of them in several messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain, filterfalse, islice
 from operator import attrgetter
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 from msgspec import Struct
 
 from namegraph.model.names import InvalidNameError, NodeId, ServerId, are_canonical, parse_subnet
-from namegraph.model.ownership import OwnershipTable
 from namegraph.model.priorities import NUMBER_LIMIT
 from namegraph.wire.codec import Message
 from namegraph.wire.update_messages import UpdateOutcome
@@ -46,10 +45,11 @@ class _Finder(NamedTuple):
     in_many: Callable[[Collection[Any], _Values], None]
 
 
-def highest_legal(message: Message | UpdateOutcome, table: OwnershipTable) -> int | None:
+def highest_legal(message: Message | UpdateOutcome, known: Container[NodeId]) -> int | None:
     """The highest number of a message, if all its names and numbers are such as a correct server sends; else None.
 
-    0 where it holds no number. Columns of numbers are not looked into.
+    0 where it holds no number. Columns of numbers are not looked into. `known`: names that are legal, in which a look
+    costs less than a look at the name.
     """
     values = _Values()
     finder = _FINDERS[type(message)]
@@ -59,7 +59,10 @@ def highest_legal(message: Message | UpdateOutcome, table: OwnershipTable) -> in
     are_legal = (
         (not numbers or (min(numbers) >= 0 and max(numbers) <= NUMBER_LIMIT))
         and all(map(_is_server, values.servers))
-        and all(are_canonical(table.never_looked_up(some)) for some in _in_pieces(chain.from_iterable(values.names)))
+        and all(
+            are_canonical(filterfalse(known.__contains__, some))
+            for some in _in_pieces(chain.from_iterable(values.names))
+        )
     )
     return max(numbers, default=0) if are_legal else None
 

@@ -45,7 +45,7 @@ def test_each_change_of_an_owner_is_counted():
     assert table.changes == 0
     table.learn(Subnet(B), B)
     assert table.changes == 1
-    assert list(table.find_homes([NodeId("g@b.example"), NodeId("p@elsewhere.example")])) == [B, None]
+    assert table.homes_of([NodeId("g@b.example"), NodeId("p@elsewhere.example")]) == [B, None]
 
 
 def test_questions_do_not_walk_over_all_subnets():
