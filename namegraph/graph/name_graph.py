@@ -90,6 +90,8 @@ class _Shared:
     length: int
     copied_out: set[NodeIndex]
     copied_in: set[NodeIndex]
+    replaced: list[dict[NodeIndex, ArcRecord]]
+    """The arcs of copied nodes as they were. Whoever holds a graph has them, too: they are freed when it is let go."""
 
 
 class _IndexBefore(Mapping[NodeId, NodeIndex]):
@@ -198,15 +200,20 @@ class NameGraph:
         )
         self._holders += 1
         self._hidden.append(taken)
-        self._shared = _Shared(len(self.ids), set(), set())
+        self._shared = _Shared(len(self.ids), set(), set(), [] if self._shared is None else self._shared.replaced)
         return held
 
-    def let_go(self) -> None:
-        """Whoever held the graph reads it no more."""
+    def let_go(self) -> list[dict[NodeIndex, ArcRecord]]:
+        """Whoever held the graph reads it no more; returns what nobody needs now, to be freed bit by bit.
+
+        A step that ends 200,000 memberships leaves as many pieces, and to free all of them at once takes 30 ms.
+        """
         self._holders -= 1
-        if not self._holders:
-            self._shared = None
-            self._hidden.clear()
+        if self._holders:
+            return []
+        replaced, self._shared = ([] if self._shared is None else self._shared.replaced), None
+        self._hidden.clear()
+        return replaced
 
     @property
     def is_held(self) -> bool:
@@ -218,6 +225,7 @@ class NameGraph:
         shared = self._shared
         if shared is not None and node < shared.length and node not in shared.copied_out:
             shared.copied_out.add(node)
+            shared.replaced.append(self.children[node])
             self.children[node] = self.children[node].copy()
         return self.children[node]
 
@@ -226,6 +234,7 @@ class NameGraph:
         shared = self._shared
         if shared is not None and node < shared.length and node not in shared.copied_in:
             shared.copied_in.add(node)
+            shared.replaced.append(self.parents[node])
             self.parents[node] = self.parents[node].copy()
         return self.parents[node]
 

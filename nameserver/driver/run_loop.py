@@ -154,6 +154,9 @@ class LongSteps(Protocol):
     def let_go(self, *, earliest: bool) -> None:
         """The earliest of these steps is durable; or the latest one has left nothing to be made durable."""
 
+    def free_some(self) -> bool:
+        """Free a part of what was let go; whether there is more."""
+
 
 class DeliveryDesk(Protocol):
     """Whoever speaks with the callers of the delivery half."""
@@ -564,13 +567,21 @@ class RunLoop:
         self._take_effects(event, effects, is_first_meeting=is_first_meeting)
         self._tell_stepped(event, effects, self._clock() - now, was_long=True)
         if self._batches.collecting is None:
-            long_steps.let_go(earliest=False)
+            self._let_go(long_steps, earliest=False)
         else:
             self._batches.collecting.is_of_long_step = True
             self._batches.seal()
         while self._later and self._long_step is None:
             self._step(self._later.popleft())
         self._wake.set()
+
+    def _let_go(self, long_steps: LongSteps, *, earliest: bool) -> None:
+        long_steps.let_go(earliest=earliest)
+        self._free(long_steps)
+
+    def _free(self, long_steps: LongSteps) -> None:
+        if long_steps.free_some():
+            asyncio.get_running_loop().call_soon(self._free, long_steps)
 
     def _tell_stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         for observer in self.observers:
@@ -748,7 +759,7 @@ class RunLoop:
             observer.committed(self._clock() - began)
         self._durable_revision = batch.revision
         if batch.is_of_long_step and self._long_steps is not None:
-            self._long_steps.let_go(earliest=True)
+            self._let_go(self._long_steps, earliest=True)
             self.step_count += 1
         self._recover()
         collecting = self._batches.collecting

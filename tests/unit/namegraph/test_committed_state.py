@@ -2,6 +2,7 @@
 
 import pytest
 
+from namegraph import committed_state
 from namegraph.committed_state import LONG_FROM_OPERATIONS, CommittedState
 from namegraph.core import ServerCore
 from namegraph.events import PeerLost, PeerMet, UpdateCommand
@@ -30,6 +31,19 @@ def crowd():
     core = ServerCore(server=A, subnets=[Subnet(A)])
     core.step(update(CreateGroup(G), *(JoinArc(G, NodeId(f"p{n}@b.x")) for n in range(LONG_FROM_OPERATIONS))), 0.0)
     return core
+
+
+def test_what_a_large_deletion_leaves_is_freed_bit_by_bit(crowd, monkeypatch):
+    monkeypatch.setattr(committed_state, "FREED_AT_ONCE", 10)
+    readers = CommittedState(crowd)
+    readers.hold()
+    crowd.step(UpdateCommand(2, RequestId("another"), (DeleteGroup(G, force=True),)), 0.0)
+    readers.let_go(earliest=True)
+    parts = 1
+    while readers.free_some():
+        parts += 1
+    assert parts > LONG_FROM_OPERATIONS / 10
+    assert not readers.free_some()
 
 
 def update(*operations):

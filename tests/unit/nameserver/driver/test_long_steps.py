@@ -63,12 +63,18 @@ class SeenSteps:
         self.core = core
         self.may_take_long = is_long
         self.held = []
+        self.to_free = 0
 
     def hold(self):
         self.held.append(len(self.core.taken))
 
     def let_go(self, *, earliest):
         self.held.pop(0 if earliest else -1)
+        self.to_free += 3
+
+    def free_some(self):
+        self.to_free -= 1
+        return self.to_free > 0
 
     def now(self):
         return self.held[0] if self.held else len(self.core.taken)
@@ -160,6 +166,14 @@ async def test_a_long_step_leaves_the_thread_of_the_event_loop_and_others_do_not
     met, long_step, short_step = server.core.threads
     assert met is short_step is threading.current_thread()
     assert long_step is not threading.current_thread()
+
+
+async def test_what_a_long_step_leaves_is_freed_over_several_turns_of_the_loop(server):
+    server.send(b"long")
+    server.core.gate.release()
+    await server.until(lambda: server.seen.to_free)
+    assert server.seen.to_free == 2
+    await server.until(lambda: not server.seen.to_free)
 
 
 # -- readers
