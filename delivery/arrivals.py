@@ -117,7 +117,7 @@ class Arrivals:
             parcel.sequence,
             parcel.incarnation,
             parcel.first_serial,
-            len(audience),
+            self._writer.count(audience),
             tuple(server for server in onward(parcel.targets, reach) if server != self._server),
             parcel.round,
             servers_apart(parcel.targets, reach),

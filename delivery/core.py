@@ -45,6 +45,7 @@ from delivery.events import (
     StopListening,
     Subscribe,
 )
+from delivery.gateways import Gateways
 from delivery.giving_up import GivingUp
 from delivery.listeners import Listeners
 from delivery.log import Log
@@ -116,7 +117,8 @@ class DeliveryCore:
         self.log = Log(durable)
         self.mailboxes = Mailboxes(durable)
         self.listeners = Listeners()
-        self.audiences = Audiences(durable, self.mailboxes, self.listeners)
+        self.gateways = Gateways(durable, self.mailboxes)
+        self.audiences = Audiences(durable, self.mailboxes, self.listeners, self.gateways)
         self.origin = Origin(durable, server, self.post)
         self.senders = Senders(durable)
         self.dead_letters = DeadLetters(durable)
@@ -130,7 +132,13 @@ class DeliveryCore:
         self._writer = LogWriter(self.log, self.audiences, self.running)
         self.arrivals = Arrivals(durable, server, post, self._writer)
         self._retention = Retention(
-            self.log, self.audiences, self.mailboxes, self.listeners, self.dead_letters, self.running
+            self.log,
+            self.audiences,
+            self.mailboxes,
+            self.listeners,
+            self.gateways,
+            self.dead_letters,
+            self.running,
         )
         self.reach: Reach | None = None
         """Set before the first step."""
@@ -148,7 +156,7 @@ class DeliveryCore:
         self._sent: list[DatagramSent] = []
 
     def audience(self, targets: TargetSet) -> BitMap:
-        """The mailboxes here that a target set reaches now. The caller must not change it."""
+        """Whom a target set reaches here now, of those who have numbers. The caller must not change it."""
         return self.audiences.of(targets, self._reach)
 
     def reached(self, limit: int) -> list[tuple[TargetSet, BitMap]]:
@@ -176,7 +184,8 @@ class DeliveryCore:
         if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived | RemovePeer | Tick):
             # An update that is refused leaves no trace of this kind either.
             self._give_up()
-            self._retention.cut(self.origin.oldest_needed(), {*self.arrivals.audiences(), *self.origin.audiences()})
+            audiences = {*self.arrivals.audiences(), *self.origin.audiences()}
+            self._retention.cut(self.origin.oldest_needed(), audiences, self._reach)
         self.origin.release()
         new, cut = self.log.take_rows()
         records.log += new
@@ -200,7 +209,8 @@ class DeliveryCore:
     @property
     def has_more(self) -> bool:
         """Whether the last step left something for a `Tick`."""
-        return self.giving_up.has_more or self._retention.overrun_by(self.origin.oldest_needed()) is not None
+        is_overrun = self._retention.overrun_by(self.origin.oldest_needed()) is not None
+        return self.giving_up.has_more or self.gateways.has_more or is_overrun
 
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
@@ -247,7 +257,7 @@ class DeliveryCore:
             case Send():
                 self._send(event)
             case OpenMailbox(ticket, process):
-                is_new = process not in self.mailboxes.numbers
+                is_new = self.mailboxes.number_of(process) is None
                 number = self.subscriptions.mailbox_of(process, self._reach, opens_archive=True)
                 self._answers.append(MailboxOpened(ticket, number, is_new))
             case CloseMailbox(ticket, process):
@@ -370,7 +380,7 @@ class DeliveryCore:
                 numbering = (send.message.sender, send.targets[0].name)
                 self.senders.remember(numbering, send.number, send.request_id, name, sent_at_ms=send.message.sent_at_ms)
                 self._answers += [Accepted(ticket, name) for ticket in waiting.tickets]
-            audience = self.audience(parcel.targets)
+            audience = self._writer.audience(parcel.targets, reach)
             servers = origin.servers_below(parcel, reach)
             if not audience and not servers:
                 self._answers += origin.settled_at_once(parcel, together)
@@ -387,7 +397,7 @@ class DeliveryCore:
                 reach,
                 position=position,
                 audience=number,
-                mailboxes=len(audience),
+                mailboxes=self._writer.count(audience),
                 at=self.running.seconds,
             )
             self._go_on(position)
@@ -408,13 +418,11 @@ class DeliveryCore:
                 parcel,
                 self._reach,
                 audience=self.audiences.number_of(audience),
-                mailboxes=len(audience),
+                mailboxes=self._writer.count(audience),
             )
         answers, letters = origin.settle(position)
         self._answers += answers
         self._letters += letters
-
-    # -- what other servers post
 
     # -- what other servers post
 

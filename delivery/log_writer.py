@@ -1,4 +1,4 @@
-"""What enters the log of this server: a parcel, for the mailboxes that its targets reach at this instant.
+"""What enters the log of this server: a parcel, for those whom its targets reach at this instant.
 
 Source: delivery.md section 3.
 """
@@ -22,12 +22,16 @@ class LogWriter:
         self._log, self._audiences, self._running = log, audiences, running
 
     def audience(self, targets: TargetSet, reach: Reach) -> BitMap:
-        """The mailboxes here that a target set reaches now. The caller must not change it."""
-        return self._audiences.of(targets, reach)
+        """Whom a target set reaches here now. The caller must not change it."""
+        return self._audiences.numbered(targets, reach)
 
     def number_of(self, audience: BitMap) -> int:
         """The number by which an audience is known from now on."""
         return self._audiences.number_of(audience)
+
+    def count(self, audience: BitMap) -> int:
+        """How many mailboxes an audience is for; a gateway is one."""
+        return len(self._audiences.readers(audience))
 
     def append(self, audience: BitMap, encoded: bytes, messages: int) -> int:
         """Append a parcel of so many messages for an audience; returns its position."""

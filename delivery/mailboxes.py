@@ -1,4 +1,4 @@
-"""Mailboxes of processes and of groups, and the subscriptions that read them: named cursors in the log.
+"""Mailboxes of processes, of groups and of gateways, and the subscriptions that read them: named cursors in the log.
 
     no mailbox --open--> mailbox n, from now on --close--> none; its number is not given again
     subscription:  cursor --acknowledge--> further, never back        epoch rises with each endpoint that takes it over
@@ -19,11 +19,15 @@ import numpy
 from msgspec import Struct
 from pyroaring import BitMap
 
-from delivery.model import Position
+from delivery.model import Position, is_pattern
 from delivery.wire import PARCEL_MESSAGES_LIMIT
 from namegraph import NODES, TEXTS, DurableMap, DurableState, KeyForm, NodeId, packed
 
 MAILBOXES_LIMIT = 1_000_000
+
+GATEWAYS_LIMIT = 16
+"""Each looks at every entry of the log."""
+
 SUBSCRIPTIONS_LIMIT = 16
 """Of one mailbox."""
 
@@ -79,11 +83,15 @@ class Mailboxes:
         self._next = DurableMap(durable, "mailbox number", TEXTS, packed(int))
         """One value, without a key."""
         self._cursors = DurableMap(durable, "cursor", _KEYS, packed(Cursor))
-        self.numbers: dict[NodeId, int] = {name: each.number for name, each in self._mailboxes.items()}
-        """Of the mailboxes, by process."""
+        self.numbers: dict[NodeId, int] = {}
+        """Of the mailboxes of processes and groups, by name."""
+        self.gateways: dict[NodeId, int] = {}
+        """Of those of gateways, by pattern."""
+        for process, mailbox in self._mailboxes.items():
+            self._numbered_as(process)[process] = mailbox.number
         self.version = 0
         """Rises when a mailbox is opened or closed."""
-        self._subscriptions: dict[int, list[str]] = {number: [] for number in self.numbers.values()}
+        self._subscriptions: dict[int, list[str]] = {each.number: [] for each in self._mailboxes.values()}
         self._needed = Places()
         self._slowest = array("q", [_NOBODY]) * self._next.get("", 1)
         """By number of a mailbox: through where all of its subscriptions have acknowledged."""
@@ -95,11 +103,22 @@ class Mailboxes:
                 self._needed.add(mailbox.opened_at)
             self._slowest[mailbox.number] = self._slowest_of(mailbox)
 
+    def _numbered_as(self, name: NodeId) -> dict[NodeId, int]:
+        return self.gateways if is_pattern(name) else self.numbers
+
+    def number_of(self, name: NodeId) -> int | None:
+        """That of the mailbox of a process, a group or a gateway; None where there is none."""
+        return self._numbered_as(name).get(name)
+
+    def names(self) -> list[NodeId]:
+        """Whose mailboxes there are: sorted."""
+        return sorted(self._mailboxes)
+
     def open(self, process: NodeId, *, at: int, is_archive: bool = False) -> int:
         """The number of a new mailbox, for which entries from a position on can be."""
         number = self.new_number()
         self._mailboxes[process] = Mailbox(number, at, is_archive)
-        self.numbers[process] = number
+        self._numbered_as(process)[process] = number
         self._subscriptions[number] = []
         self._needed.add(at)
         self._slowest[number] = _place(Position.before(at))
@@ -116,7 +135,7 @@ class Mailboxes:
     def close(self, process: NodeId) -> None:
         """Forget a mailbox and its subscriptions."""
         mailbox = self._mailboxes.pop(process)
-        del self.numbers[process]
+        del self._numbered_as(process)[process]
         names = self._subscriptions.pop(mailbox.number)
         if mailbox.is_archive or not names:
             self._needed.remove(mailbox.opened_at)
@@ -136,7 +155,7 @@ class Mailboxes:
 
     def subscriptions(self, process: NodeId) -> dict[str, Position]:
         """How far each subscription of a mailbox has acknowledged, by name."""
-        number = self.numbers[process]
+        number = self._mailboxes[process].number
         return {name: self._cursors[number, name].position for name in self._subscriptions[number]}
 
     def begin(self, process: NodeId, name: str, cursor: Position) -> None:
@@ -186,6 +205,9 @@ class Mailboxes:
         slowest = numpy.frombuffer(self._slowest, dtype=numpy.int64)
         numbers = numpy.array(audience.to_array(), dtype=numpy.int64)
         return int(numpy.count_nonzero(slowest[numbers[numbers < len(slowest)]] < _place(position)))
+
+    def __len__(self) -> int:
+        return len(self._mailboxes)
 
     def needed_from(self) -> int | None:
         """The position of the oldest entry that somebody has not passed; None where nobody reads."""

@@ -46,6 +46,20 @@ TargetSet = tuple[Target, ...]
 """At least one. The first is the addressed one, whose home is the origin; the others are sorted."""
 
 
+EVERYBODY = "*"
+"""The pattern of a gateway for all processes of a server."""
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a name stands for all processes here (`*`), or for those of a subnet (`*@debian.org`)."""
+    return name == EVERYBODY or name.startswith("*@")
+
+
+def serves(pattern: str, process: NodeId) -> bool:
+    """Whether a process matches a pattern."""
+    return pattern == EVERYBODY or process.endswith(pattern.removeprefix("*"))
+
+
 def target_set(names: list[NodeId], excluding: list[NodeId] | None = None) -> TargetSet:
     """The set of these targets, each less all of the exceptions."""
     less = tuple(sorted(set(excluding or ())))

@@ -56,3 +56,6 @@ class Reach(Protocol):
 
     def is_process(self, name: NodeId) -> bool:
         """Whether a name is a member of some group here, and no group itself."""
+
+    def lives_here(self, name: NodeId) -> bool:
+        """Whether a name is such a process, and no other server's."""

@@ -12,7 +12,7 @@ from delivery.audiences import Audiences
 from delivery.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES
 from delivery.model import EVERYTHING, Filter, Message, Position
 from delivery.wire import Parcel, decode_stored
-from namegraph import LogRecord
+from namegraph import LogRecord, NodeId
 
 
 class Item(NamedTuple):
@@ -21,6 +21,8 @@ class Item(NamedTuple):
     position: Position
     parcel: Parcel
     message: Message
+    recipients: tuple[NodeId, ...] = ()
+    """Of a gateway: who is to get it here, each once."""
 
     @property
     def is_late(self) -> bool:
@@ -45,10 +47,11 @@ def read(
     for record in records:
         found: list[Item] = []
         end = Position.before(record.position + 1)
-        if mailbox in audiences.bitmap(record.audience):
+        if audiences.is_for(record.audience, mailbox):
             parcel = decode_stored(record.encoded)
+            recipients = tuple(audiences.names(record.audience, mailbox))
             found = [
-                Item(position, parcel, message)
+                Item(position, parcel, message, recipients)
                 for number, message in enumerate(parcel.messages)
                 if (position := Position(record.position, number)) > after
                 and wanted.passes(parcel.targets[0].name, message.sender)

@@ -9,9 +9,11 @@ from collections.abc import Collection
 
 from delivery.audiences import Audiences
 from delivery.dead_letters import DeadLetters, LossReason
+from delivery.gateways import Gateways
 from delivery.listeners import Listeners
 from delivery.log import Log
 from delivery.mailboxes import Mailboxes
+from delivery.reach import Reach
 from delivery.running_time import RunningTime
 
 
@@ -24,14 +26,15 @@ class Retention:
         audiences: Audiences,
         mailboxes: Mailboxes,
         listeners: Listeners,
+        gateways: Gateways,
         dead_letters: DeadLetters,
         running: RunningTime,
     ) -> None:
         self._log, self._audiences, self._dead_letters, self._running = log, audiences, dead_letters, running
-        self._mailboxes, self._listeners = mailboxes, listeners
+        self._mailboxes, self._listeners, self._gateways = mailboxes, listeners, gateways
         self._started_at = log.last
 
-    def cut(self, posted_from: int | None, audiences: Collection[int]) -> None:
+    def cut(self, posted_from: int | None, audiences: Collection[int], reach: Reach) -> None:
         """Forget what nobody needs any more, and what there is no room for.
 
         `posted_from`: the oldest entry that is still to be posted to other servers. `audiences`: the numbers of those
@@ -43,13 +46,16 @@ class Retention:
         reason, through = self.overrun_by(posted_from), log.oldest_through
         if reason is not None and through is not None:
             for number, found in log.oldest_for().items():
-                behind = self._mailboxes.behind(self._audiences.bitmap(number), found.last)
+                readers = self._audiences.readers(self._audiences.bitmap(number))
+                behind = self._mailboxes.behind(readers, found.last)
                 self._dead_letters.lost(reason, found.messages * behind)
             log.cut_through(through, at_least=1)
         if log.last > log.cut:
             self._running.write()
         if log.cut != before:
             self._audiences.forget_unused(cut=log.cut, started_at=self._started_at, needed=audiences)
+            self._gateways.look_again()
+        self._gateways.forget(reach.lives_here, self._audiences.everybody)
 
     def overrun_by(self, posted_from: int | None) -> LossReason | None:
         """Why the oldest segment of the log is to go, whoever has not read it; None: it is not."""

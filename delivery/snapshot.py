@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 from pyroaring import BitMap
 
+from delivery.audiences import without_recipients
 from delivery.log import Log
 from delivery.mailboxes import Cursor, Mailbox, Mailboxes
 from delivery.model import Position, TargetSet
@@ -53,7 +54,10 @@ class CursorRow(NamedTuple):
 
 
 class AudienceRow(NamedTuple):
-    """The mailboxes of an audience, as a Roaring bitmap; None where nothing refers to it any more."""
+    """The mailboxes of an audience, as a Roaring bitmap; None where nothing refers to it any more.
+
+    Recipients of gateways are not among them.
+    """
 
     number: int
     mailboxes: bytes | None
@@ -153,8 +157,8 @@ class MessageSnapshot:
         """How far the log goes at this step, and the rest of its rows, which may be read later."""
         noted, self._noted = list(self._noted.values()), {}
         reached = [
-            ReachedRow(_as_texts(targets), bytes(mailboxes.serialize()))
-            for targets, mailboxes in self._reached(REACHED_LIMIT)
+            ReachedRow(_as_texts(targets), bytes(without_recipients(audience).serialize()))
+            for targets, audience in self._reached(REACHED_LIMIT)
         ]
         ends = LogEnds(self._log.last, self._log.cut, self._mailboxes.numbered)
         return ends, self._rest(noted, reached)
@@ -174,7 +178,7 @@ class MessageSnapshot:
                 case "cursor":
                     piece.cursors.append(CursorRow(key[0], key[1], _position(value)))
                 case "audience":
-                    piece.audiences.append(AudienceRow(key, value))
+                    piece.audiences.append(AudienceRow(key, _mailboxes(value)))
                 case _:
                     piece.unsettled.append(UnsettledRow(key, None if value is None else value.told()))
         return piece
@@ -203,6 +207,10 @@ def _entry(record: LogRecord) -> EntryRow:
 
 def _as_texts(targets: TargetSet) -> tuple[str, ...]:
     return tuple(" ".join((target.name, *target.excluding)) for target in targets)
+
+
+def _mailboxes(audience: bytes | None) -> bytes | None:
+    return None if audience is None else bytes(without_recipients(BitMap.deserialize(audience)).serialize())
 
 
 def _position(cursor: Cursor | None) -> Position | None:

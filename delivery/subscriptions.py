@@ -1,4 +1,4 @@
-"""Who opens a mailbox, and who begins to listen: what of that this server takes.
+"""Who opens a mailbox, or a gateway, and who begins to listen: what of that this server takes.
 
 Source: delivery.md section 9.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from delivery.events import Start, Subscribe, Subscribed
 from delivery.listeners import Listeners
 from delivery.log import Log
-from delivery.mailboxes import MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
-from delivery.model import Position
+from delivery.mailboxes import GATEWAYS_LIMIT, MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
+from delivery.model import EVERYBODY, Position, is_pattern
 from delivery.reach import Reach
 from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
 
@@ -24,7 +24,7 @@ class Subscriptions:
 
     def close(self, process: NodeId) -> None:
         """Close a mailbox. Raises `RefusedError` where there is none."""
-        if process not in self._mailboxes.numbers:
+        if self._mailboxes.number_of(process) is None:
             raise self._no_mailbox(process)
         self._mailboxes.close(process)
 
@@ -33,16 +33,34 @@ class Subscriptions:
 
         Raises `RefusedError` where it cannot be opened here.
         """
-        number = self._mailboxes.numbers.get(process)
+        number = self._mailboxes.number_of(process)
         if number is not None:
             return number
         self._require_home(process, reach)
+        if is_pattern(process):
+            return self._gateway(process)
         is_group = reach.is_group(process)
         if is_group and not opens_archive:
             raise self._no_mailbox(process)
-        if len(self._mailboxes.numbers) >= MAILBOXES_LIMIT:
+        if "*" in process and not (is_group or reach.is_process(process)):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"{process} is in no group at the server {self._server}; the pattern of a gateway is * or *@SUBNET",
+            )
+        if len(self._mailboxes) >= MAILBOXES_LIMIT:
             raise refuse(Reason.LIMIT_EXCEEDED, f"a server has at most {MAILBOXES_LIMIT} mailboxes")
         return self._mailboxes.open(process, at=self._log.last + 1, is_archive=is_group)
+
+    def _gateway(self, pattern: NodeId) -> int:
+        gateways = self._mailboxes.gateways
+        if len(gateways) >= GATEWAYS_LIMIT:
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"the server {self._server} has {GATEWAYS_LIMIT} gateways already ({', '.join(sorted(gateways))}); "
+                "close one of them",
+                limit=str(GATEWAYS_LIMIT),
+            )
+        return self._mailboxes.open(pattern, at=self._log.last + 1)
 
     def begin(self, event: Subscribe, reach: Reach) -> Subscribed:
         """Begin a subscription, or go on with it. Raises `RefusedError` where this server does not take it."""
@@ -57,13 +75,15 @@ class Subscriptions:
         )
 
     def _require_home(self, name: NodeId, reach: Reach) -> None:
-        if reach.home_of(name) not in (None, self._server):
+        if name != EVERYBODY and reach.home_of(name) not in (None, self._server):
             raise refuse(Reason.INVALID_REQUEST, f"{name} is not at home at the server {self._server}")
 
     def _listen(self, event: Subscribe, reach: Reach) -> Subscribed:
         """Begin an ephemeral subscription."""
         if event.subscription or isinstance(event.start, Position):
             raise refuse(Reason.INVALID_REQUEST, "an ephemeral subscription has no name, and begins now")
+        if is_pattern(event.process):
+            raise refuse(Reason.INVALID_REQUEST, "a gateway has a place that is kept: it is not ephemeral")
         self._require_home(event.process, reach)
         cursor, new_number = self._log.end(), self._mailboxes.new_number
         number = self._listeners.begin(event.ticket, event.process, at=cursor, new_number=new_number)

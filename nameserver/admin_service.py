@@ -68,7 +68,7 @@ class AdminCalls:
             tombstones=len(core.graph.tombstones),
             node_numbers=len(core.graph.ids),
             free_node_numbers=core.graph.free_count,
-            mailboxes=len(delivery.mailboxes.numbers),
+            mailboxes=len(delivery.mailboxes),
             log_entries=delivery.log.last - delivery.log.cut,
             log_bytes=delivery.log.size,
             parcels_unsettled=delivery.origin.parcels_unsettled,

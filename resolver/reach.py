@@ -111,3 +111,7 @@ class GraphReach:
         graph = self._core.graph
         node = graph.index.get(name)
         return node is not None and graph.kind(node) is NodeKind.PROCESS
+
+    def lives_here(self, name: NodeId) -> bool:
+        """Whether a name is such a process, and no other server's."""
+        return self.is_process(name) and self._core.owns(self._core.graph.index[name])

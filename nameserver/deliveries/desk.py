@@ -145,7 +145,7 @@ class Desk:
     def mailbox_of(self, process: NodeId) -> MailboxState | None:
         """What is kept for a process; None: nothing is."""
         mailboxes = self._core.delivery.mailboxes
-        number = mailboxes.numbers.get(process)
+        number = mailboxes.number_of(process)
         return None if number is None else MailboxState(process, number, mailboxes.subscriptions(process))
 
     def listens_for(self, process: NodeId) -> bool:
@@ -156,7 +156,7 @@ class Desk:
         """The mailboxes whose processes sort after a text, sorted, so many at most."""
         mailboxes = self._core.delivery.mailboxes
         if self._sorted[0] != mailboxes.version:
-            self._sorted = (mailboxes.version, sorted(mailboxes.numbers))
+            self._sorted = (mailboxes.version, mailboxes.names())
         names = self._sorted[1]
         first = bisect_right(names, process)
         found = [self.mailbox_of(name) for name in names[first : first + limit]]

@@ -2,6 +2,7 @@
 
     senders     number their messages, and send each again until it is accepted; others send datagrams
     operators   have what expired sent again, or drop it
+    gateways    are endpoints too; whom they serve have a history each, as if each had a mailbox of its own
     endpoints   open mailboxes, are handed what is durable in the log, acknowledge, vanish, and come back
     watcher     writes down what becomes durable at each server, and who is below what there
 
@@ -19,6 +20,7 @@ from random import Random
 import msgspec
 
 from delivery import history
+from delivery.audiences import processes_below
 from delivery.datagrams import Shown
 from delivery.events import (
     Accepted,
@@ -44,9 +46,20 @@ from delivery.events import (
 )
 from delivery.history import History, SubscriptionId
 from delivery.mailboxes import Cursor, Mailbox
-from delivery.model import EVERYTHING, Filter, Message, Position, Quality, TargetSet, target_set
+from delivery.model import (
+    EVERYBODY,
+    EVERYTHING,
+    Filter,
+    Message,
+    Position,
+    Quality,
+    TargetSet,
+    is_pattern,
+    serves,
+    target_set,
+)
 from delivery.properties import check
-from delivery.reading import gap, read
+from delivery.reading import Item, gap, read
 from delivery.server import Server, ServerEffects
 from delivery.wire import decode_stored
 from namegraph import NodeId, ServerCore, ServerId, subnet_of
@@ -54,7 +67,8 @@ from simulation.cluster.cluster import Cluster, Watcher
 from simulation.cluster.networks import Errand
 from simulation.oracle.serial_model import TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
-from simulation.workload.clients import Population
+from simulation.workload.clients import FOREIGN, Population
+from simulation.workload.offline_joins import nobody_of
 
 FIRST_TICKET = 10_000_000
 """Above all tickets of updates and reads."""
@@ -117,6 +131,12 @@ EPHEMERAL_SHARE = 0.3
 CLOSES_SHARE = 0.05
 """Of mailboxes in a burst, those that are closed."""
 
+HAS_GATEWAYS = True
+"""Whether some servers have a gateway. Without them, a seed runs as it did before there were any."""
+
+GATEWAY_SHARE = 0.3
+"""Of servers in a burst, those where an endpoint of a gateway comes."""
+
 
 @dataclass(slots=True)
 class _Sender:
@@ -161,8 +181,9 @@ class Deliveries(Watcher):
         self._subscribing: dict[int, _Endpoint] = {}
         self._ephemeral: dict[int, tuple[NodeId, _Endpoint]] = {}
         """By ticket, with for whom they listen."""
-        self._closing: dict[int, NodeId] = {}
         self._streams = 0
+        self._position_of: dict[tuple[SubscriptionId, str], Position] = {}
+        """Of what gateways were handed: each message is one item, but for what comes late."""
         self._sent = 0
         self._sets: list[TargetSet] = []
         self._known: dict[ServerId, dict[int, list[str]]] = {}
@@ -223,6 +244,8 @@ class Deliveries(Watcher):
                 self._later(partial(self._listen, process), spread)
             if process in self._open_processes() and chance.random() < CLOSES_SHARE:
                 self._later(partial(self._close, process), spread)
+        for server in self._cluster.servers if HAS_GATEWAYS else ():
+            self._open_gateway(server, spread)
         for targets in self._sets:
             if HAS_OTHER_LISTENERS and chance.random() < ARCHIVE_SHARE:
                 self._later(partial(self._read_archive, targets[0].name), spread)
@@ -297,8 +320,8 @@ class Deliveries(Watcher):
         self._closing_parcels.discard(server)
         self._submit(server, CloseParcels())
 
-    def _subscribe(self, process: NodeId, name: str) -> None:
-        subscription = SubscriptionId(ServerId(subnet_of(process)), process, name)
+    def _subscribe(self, process: NodeId, name: str, server: ServerId | None = None) -> None:
+        subscription = SubscriptionId(server or ServerId(subnet_of(process)), process, name)
         if subscription not in self._endpoints:
             self._endpoints[subscription] = _Endpoint(subscription, wanted=self._some_wanted())
         endpoint = self._endpoints[subscription]
@@ -321,7 +344,20 @@ class Deliveries(Watcher):
 
     def _subscribe_again(self, endpoint: _Endpoint, ticket: int) -> None:
         if self._subscribing.pop(ticket, None) is not None:
-            self._subscribe(endpoint.subscription.process, endpoint.subscription.name)
+            self._subscribe_to(endpoint.subscription)
+
+    def _subscribe_to(self, subscription: SubscriptionId) -> None:
+        self._subscribe(subscription.process, subscription.name, subscription.server)
+
+    def _open_gateway(self, server: ServerId, spread: float) -> None:
+        chance = self._chance
+        if chance.random() < GATEWAY_SHARE:
+            pattern = NodeId(chance.choice([EVERYBODY, f"*@{server}", f"*@{FOREIGN}"]))
+            self._later(partial(self._subscribe, pattern, "mail", server), spread)
+        for subscription in list(self._endpoints):
+            is_one = subscription.server == server and is_pattern(subscription.process)
+            if is_one and chance.random() < CLOSES_SHARE:
+                self._later(partial(self._close, subscription.process, server), spread)
 
     def _read_archive(self, group: NodeId) -> None:
         server = ServerId(subnet_of(group))
@@ -355,7 +391,7 @@ class Deliveries(Watcher):
         if self._chance.random() < VANISHES_SHARE:
             self._end(endpoint)
             if not endpoint.is_ephemeral:
-                self._later(partial(self._subscribe, *endpoint.subscription[1:]), ASKED_AGAIN_AFTER)
+                self._later(partial(self._subscribe_to, endpoint.subscription), ASKED_AGAIN_AFTER)
             return
         self._hand(endpoint, at_most=self._chance.choice([1, 3, 1000]))
         if self._chance.random() < 0.6:
@@ -368,7 +404,8 @@ class Deliveries(Watcher):
         core, log = self._cluster.servers[server].delivery, self._cluster.log_of(server)
         through = gap(endpoint.handed, cut=core.log.cut)
         if through is not None:
-            self._note(history.GapTold(self._at, endpoint.subscription, endpoint.stream, endpoint.handed, through))
+            for one in self._read_by(endpoint.subscription):
+                self._note(history.GapTold(self._at, one, endpoint.stream, endpoint.handed, through))
             endpoint.handed = through
         records = [log[position] for position in sorted(log) if position >= endpoint.handed.entry]
         for end, items in read(
@@ -378,32 +415,34 @@ class Deliveries(Watcher):
                 if not at_most:
                     return
                 at_most -= 1
-                self._note(
-                    history.Handed(
-                        self._at,
-                        endpoint.subscription,
-                        endpoint.stream,
-                        item.position,
-                        item.message_id,
-                        item.message.payload,
-                        item.is_late,
-                    )
-                )
-                self.tally["handed"] += 1
+                self._note_handed(endpoint, item)
                 endpoint.handed = item.position
             endpoint.handed = max(endpoint.handed, end)
+
+    def _note_handed(self, endpoint: _Endpoint, item: Item) -> None:
+        subscription, message_id = endpoint.subscription, item.message_id
+        readers = [subscription]
+        if is_pattern(subscription.process):
+            readers = [subscription._replace(process=_served_by(subscription.process, who)) for who in item.recipients]
+            self.tally["handed to gateways"] += 1
+            is_again = self._position_of.setdefault((subscription, message_id), item.position) != item.position
+            if not readers or len(set(readers)) < len(readers) or (is_again and not item.is_late):
+                raise InvariantViolatedError(f"messages: {subscription} is handed {message_id} for {item.recipients}")
+        for one in readers:
+            what = (item.position, message_id, item.message.payload, item.is_late)
+            self._note(history.Handed(self._at, one, endpoint.stream, *what))
+            self.tally["handed"] += 1
 
     def _end(self, endpoint: _Endpoint) -> None:
         if endpoint.is_open:
             endpoint.is_open = False
-            self._note(history.StreamEnded(self._at, endpoint.subscription, endpoint.stream))
+            for one in self._read_by(endpoint.subscription):
+                self._note(history.StreamEnded(self._at, one, endpoint.stream))
             if endpoint.is_ephemeral:
                 self._submit(endpoint.subscription.server, StopListening(endpoint.ticket))
 
-    def _close(self, process: NodeId) -> None:
-        ticket = self._new_ticket()
-        self._closing[ticket] = process
-        self._submit(ServerId(subnet_of(process)), CloseMailbox(ticket, process))
+    def _close(self, process: NodeId, server: ServerId | None = None) -> None:
+        self._submit(server or ServerId(subnet_of(process)), CloseMailbox(self._new_ticket(), process))
 
     def _open_processes(self) -> set[NodeId]:
         return {subscription.process for subscription in self._endpoints}
@@ -433,8 +472,9 @@ class Deliveries(Watcher):
                     endpoint.mailbox, endpoint.epoch, endpoint.stream = mailbox, epoch, self._streams
                     endpoint.handed, endpoint.is_open = cursor, True
                     sought = cursor if endpoint.is_ephemeral else None
-                    began = history.StreamBegan
-                    self._note(began(self._at, endpoint.subscription, endpoint.stream, sought, wanted=endpoint.wanted))
+                    for one in self._read_by(endpoint.subscription):
+                        began = history.StreamBegan(self._at, one, endpoint.stream, sought, wanted=endpoint.wanted)
+                        self._note(began)
                     for _ in range(8):
                         self._later(partial(self._read, endpoint, endpoint.stream), 20.0)
                 case DeadLettersReplayed(_, replayed):
@@ -489,25 +529,54 @@ class Deliveries(Watcher):
         for targets in self._sets:
             known = self._known_below(targets)
             for server, core in cores.items():
-                audience = core.delivery.audience(targets)
-                for process, reader, number in self._readers(server):
-                    is_below = number in audience
+                for process, reader, is_below in self._readers(server, targets):
                     is_cut_off = not is_below and (core.is_parted or not core.is_steady)
                     # A process that was made a group keeps its mailbox, and gets nothing while it is one.
                     is_process = core.graph.group(process) is None
                     is_owed = is_below or (is_cut_off and is_process and CUT_OFF_IS_OWED)
-                    found = (is_below or is_cut_off, is_owed and process in known)
+                    found = (is_below or is_cut_off, is_owed and self._is_known(process, known, server))
                     if self._members.get((server, reader, targets)) != found:
                         self._members[server, reader, targets] = found
                         self._note(history.Membership(self._at, server, reader, targets, *found))
 
-    def _readers(self, server: ServerId) -> Iterator[tuple[NodeId, NodeId, int]]:
-        """Of a server's processes, who reads for each, and the number that it has in audiences."""
+    def _readers(self, server: ServerId, targets: TargetSet) -> Iterator[tuple[NodeId, NodeId, bool]]:
+        """Of a server's processes, who reads for each, and whether it is below a target set as that server says."""
         delivery = self._cluster.servers[server].delivery
-        yield from ((process, process, number) for process, number in delivery.mailboxes.numbers.items())
+        audience = delivery.audience(targets)
+        yield from ((process, process, number in audience) for process, number in delivery.mailboxes.numbers.items())
         for ticket, (process, endpoint) in self._ephemeral.items():
             if endpoint.subscription.server == server and ticket in delivery.listeners:
-                yield process, endpoint.subscription.process, delivery.listeners.numbers[process]
+                yield process, endpoint.subscription.process, delivery.listeners.numbers[process] in audience
+        if not delivery.mailboxes.gateways:
+            return
+        assert delivery.reach is not None, "set before the first step"
+        below = set[NodeId]()
+        for target in targets:
+            less = {one for name in target.excluding for one in processes_below(name, delivery.reach)}
+            below |= set(processes_below(target.name, delivery.reach)) - less
+        for pattern in delivery.mailboxes.gateways:
+            yield from ((process, _served_by(pattern, process), process in below) for process in self._served(pattern))
+
+    def _served(self, pattern: NodeId) -> list[NodeId]:
+        """All whom a gateway may serve at some time."""
+        population = self._population
+        others = map(nobody_of, self._cluster.servers)
+        names = dict.fromkeys((*population.processes, *population.groups, *population.spare_groups, *others))
+        return [name for name in names if serves(pattern, name)]
+
+    def _read_by(self, subscription: SubscriptionId) -> list[SubscriptionId]:
+        """Whose history a subscription is: of a gateway, that of each whom it may serve."""
+        pattern = subscription.process
+        if not is_pattern(pattern):
+            return [subscription]
+        return [subscription._replace(process=_served_by(pattern, process)) for process in self._served(pattern)]
+
+    def _is_known(self, process: NodeId, known: set[NodeId], server: ServerId) -> bool:
+        """Whether who is below by arcs that both their homes know is so at this server: a foreign one is at several."""
+        if process not in known or ServerId(subnet_of(process)) in self._cluster.servers:
+            return process in known
+        own = [parent for parent in known if ServerId(subnet_of(parent)) == server]
+        return any(process in self._known_children(parent) for parent in own)
 
     def _known_below(self, targets: TargetSet) -> set[NodeId]:
         """Who is below a target set by arcs that both their homes know; suspended ones count where more is owed."""
@@ -606,9 +675,13 @@ class Deliveries(Watcher):
         self._known.pop(server, None)
         for key in [key for key in self._numbers if key[0] == server]:
             del self._numbers[key]
-        for process, number in core.delivery.mailboxes.numbers.items():
+        for each in [each for each in self._position_of if each[0].server == server]:
+            del self._position_of[each]
+        mailboxes = core.delivery.mailboxes
+        for process, number in (*mailboxes.numbers.items(), *mailboxes.gateways.items()):
             self._numbers[server, process] = number
-            self._note(history.MailboxOpened(self._at, server, process, number))
+            for one in self._read_by(SubscriptionId(server, process, "")):
+                self._note(history.MailboxOpened(self._at, server, one.process, number))
 
     def _note_dead(self, server: ServerId, position: int) -> None:
         for message_id in self._known[server].get(position, ()):
@@ -618,20 +691,21 @@ class Deliveries(Watcher):
                 self._note(history.DeadLettered(self._at, message_id, "given up"))
 
     def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
+        kind: type[history.MailboxOpened | history.MailboxClosed]
         if value is None:
-            number = self._numbers.pop((server, process), 0)
-            self._note(history.MailboxClosed(instant, server, process, number))
-            return
-        number = msgspec.msgpack.decode(value, type=Mailbox).number
-        self._numbers[server, process] = number
-        self._note(history.MailboxOpened(instant, server, process, number))
+            kind, number = history.MailboxClosed, self._numbers.pop((server, process), 0)
+        else:
+            kind, number = history.MailboxOpened, msgspec.msgpack.decode(value, type=Mailbox).number
+            self._numbers[server, process] = number
+        for one in self._read_by(SubscriptionId(server, process, "")):
+            self._note(kind(instant, server, one.process, number))
 
     def _note_cursor(self, server: ServerId, key: str, cursor: Cursor) -> None:
         number, _, name = key.partition(" ")
         for (home, process), mailbox in self._numbers.items():
             if home == server and mailbox == int(number):
-                subscription = SubscriptionId(server, process, name)
-                self._note(history.Acknowledged(self._at, subscription, cursor.position))
+                for one in self._read_by(SubscriptionId(server, process, name)):
+                    self._note(history.Acknowledged(self._at, one, cursor.position))
 
     def _note_accepted(self, server: ServerId, accepted: Accepted, instant: int) -> None:
         send = self._sends[accepted.ticket]
@@ -691,17 +765,17 @@ class Deliveries(Watcher):
         for server, core in self._cluster.servers.items():
             if server in self._cluster.down:
                 continue
-            audience = core.delivery.audience(targets)
-            for process, reader, number in self._readers(server):
+            for process, reader, is_below in self._readers(server, targets):
                 if core.graph.group(process) is not None:
                     is_addressed = any(each.name == process and process not in each.excluding for each in targets)
-                    if (number in audience) != is_addressed:
+                    if is_below != is_addressed and process == reader:
                         raise InvariantViolatedError(f"audience: {server} is wrong of the archive of {process}")
+                is_target = any(each.name == process for each in targets)
                 # A process that nobody owns is judged by what its servers told all along: each knows a part of its
                 # groups. One that was made a group keeps its mailbox, and gets nothing while it is one.
-                is_owned = core.home_of(process) == server and core.graph.group(process) is None
-                if is_owned and (number in audience) != (process in below):
-                    takes = "takes" if number in audience else "does not take"
+                is_owned = core.owner_of_name(process) == server and core.graph.group(process) is None
+                if is_owned and not (is_target and process != reader) and is_below != (process in below):
+                    takes = "takes" if is_below else "does not take"
                     raise InvariantViolatedError(f"audience: {server} {takes} {reader} for below {targets}")
 
     # --
@@ -716,6 +790,11 @@ class Deliveries(Watcher):
     def _new_ticket(self) -> int:
         self._ticket += 1
         return self._ticket
+
+
+def _served_by(pattern: NodeId, process: NodeId) -> NodeId:
+    """The reader as which the history of one whom a gateway serves is kept."""
+    return NodeId(f"{pattern} for {process}")
 
 
 def _has_child(home: ServerCore, parent: NodeId, child: NodeId) -> bool:

@@ -57,7 +57,7 @@ class OfflineJoins:
             return
         other = chance.choice(away)
         # Of these, one is never there.
-        names = [*population.spare_groups, *population.processes, NodeId(f"nobody@{other}")]
+        names = [*population.spare_groups, *population.processes, nobody_of(other)]
         name = chance.choice([name for name in names if ServerId(subnet_of(name)) == other])
         if chance.random() < BELOW_SHARE and name not in population.processes:
             join = JoinArc(name, chance.choice(own), ChildKind.GROUP, offline=True)
@@ -95,3 +95,8 @@ class OfflineJoins:
         ticket = len(commands)
         commands[ticket] = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations)
         self._cluster.submit(server, commands[ticket])
+
+
+def nobody_of(server: ServerId) -> NodeId:
+    """A name that a server has nothing of until another one joins it."""
+    return NodeId(f"nobody@{server}")

@@ -11,6 +11,7 @@ from delivery.audiences import Audiences
 from delivery.core import DeliveryCore
 from delivery.datagrams import Datagrams, PeerDatagram
 from delivery.dead_letters import DeadLetters
+from delivery.gateways import Gateways
 from delivery.listeners import Listeners
 from delivery.model import Filter
 from delivery.origin import Origin
@@ -29,6 +30,7 @@ READ, PASSES = read, Filter.passes
 def as_before(monkeypatch):
     """Seeds that were found before there were other listeners run as they did then."""
     monkeypatch.setattr("simulation.workload.deliveries.HAS_OTHER_LISTENERS", False)
+    monkeypatch.setattr("simulation.workload.deliveries.HAS_GATEWAYS", False)
 
 
 def test_every_member_gets_every_message_once_and_in_sequence():
@@ -124,10 +126,10 @@ WITHOUT = {
 """Whether that takes faults, and a seed to begin with."""
 
 
-def run_seeds(known=0, *, faults, servers=None):
+def run_seeds(known=0, *, faults, servers=None, **more):
     """The seed that is known to fail, and others for when it does not, since what seeds choose has changed."""
     for seed in chain([known], range(SEEDS_ENOUGH_TO_GO_WRONG)):
-        run_seed(seed, servers=servers, faults=faults, messages=True)
+        run_seed(seed, servers=servers, faults=faults, messages=True, **more)
 
 
 def test_an_audience_that_is_kept_though_the_graph_has_changed_is_found(monkeypatch):
@@ -209,3 +211,37 @@ def test_a_datagram_that_servers_send_on_is_found_to_come_twice(monkeypatch):
 
 
 CAME = Datagrams.came
+
+
+def test_gateways_get_one_item_for_all_whom_they_serve():
+    tally = Counter()
+    for seed in range(10):
+        tally += run_seed(seed, servers=3, updates=40, messages=True).deliveries
+        tally += run_seed(seed, servers=3, updates=40, faults=True, messages=True).deliveries
+    assert tally["handed to gateways"] > 100
+
+
+def _all_once_there_are_some(served, processes):
+    """Who joins later is not served."""
+    return [] if len(served) else LACKING(served, processes)
+
+
+def test_a_gateway_that_serves_who_was_there_at_first_alone_is_found(monkeypatch):
+    monkeypatch.setattr(Gateways, "lacking", _all_once_there_are_some)
+    with pytest.raises(AssertionError, match="messages: P2: never handed"):
+        run_seeds(faults=False, servers=3)
+
+
+def test_a_recipient_that_is_forgotten_while_an_entry_is_for_it_is_missed(monkeypatch):
+    monkeypatch.setattr(Audiences, "everybody", lambda _: pyroaring.BitMap())
+    with pytest.raises(AssertionError, match="messages: P"):
+        run_seeds(23, faults=False, servers=2, updates=80)
+
+
+def test_a_gateway_that_names_all_whom_it_serves_is_found(monkeypatch):
+    monkeypatch.setattr(Audiences, "recipients", lambda audiences, _, reader: audiences._gateways.served(reader))
+    with pytest.raises(AssertionError, match="messages: P2: handed to who was never below"):
+        run_seeds(faults=False, servers=3)
+
+
+LACKING = Gateways.lacking

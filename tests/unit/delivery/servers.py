@@ -200,9 +200,9 @@ class Servers:
         """Send one; returns the answers."""
         return self.send(*targets, quality=Quality.DATAGRAM, **({"wants_settled": False} | more))
 
-    def listen(self, process, subscription="", **more):
-        """Open a mailbox, and a subscription of it."""
-        server = ServerId(process.partition("@")[2])
+    def listen(self, process, subscription="", *, at=None, **more):
+        """Open a mailbox, and a subscription of it; at the home of the process, or at some server."""
+        server = ServerId(at or process.partition("@")[2])
         ticket = self.ticket()
         self.step(server, Subscribe(ticket, NodeId(process), subscription, **more))
         return self.answers[ticket][-1]

@@ -127,15 +127,14 @@ class CoreMachine:
 
     def mailbox_of(self, process):
         mailboxes = self.core.mailboxes
-        if process not in mailboxes.numbers:
-            return None
-        return MailboxState(process, mailboxes.numbers[process], mailboxes.subscriptions(process))
+        number = mailboxes.number_of(process)
+        return None if number is None else MailboxState(process, number, mailboxes.subscriptions(process))
 
     def listens_for(self, process):
         return self.core.listens_for(process)
 
     def mailboxes_after(self, process, limit):
-        names = sorted(name for name in self.core.mailboxes.numbers if name > process)
+        names = [name for name in self.core.mailboxes.names() if name > process]
         return [self.mailbox_of(name) for name in names[:limit]]
 
     def dead_letters_after(self, number, limit):
