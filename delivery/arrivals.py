@@ -34,7 +34,7 @@ _Heard = tuple[ServerId, int]
 class _HeardRow(Struct, array_like=True):
     """The last parcel of a sequence that was logged here."""
 
-    incarnation: int
+    start: int
     first_serial: int
 
 
@@ -44,12 +44,12 @@ def _read_heard(text: str) -> _Heard:
 
 
 _ParcelKey = tuple[ServerId, int, int, int]
-"""An origin, the number of a sequence, the incarnation, and the first serial."""
+"""An origin, the number of a sequence, the start, and the first serial."""
 
 
 def _read_parcel(text: str) -> _ParcelKey:
-    sequence, incarnation, serial, server = text.split(" ")
-    return ServerId(server), int(sequence), int(incarnation), int(serial)
+    sequence, start, serial, server = text.split(" ")
+    return ServerId(server), int(sequence), int(start), int(serial)
 
 
 _PARCELS = KeyForm[_ParcelKey](lambda key: f"{key[1]} {key[2]} {key[3]} {key[0]}", _read_parcel)
@@ -110,12 +110,12 @@ class Arrivals:
         if not is_home(sender, parcel.targets, reach):
             self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
             return None
-        key = (sender, parcel.sequence, parcel.incarnation, parcel.first_serial)
+        key = (sender, parcel.sequence, parcel.start, parcel.first_serial)
         is_again = parcel.round and key in self._remembered
         audience = self._log_again(key, parcel, reach) if is_again else self._log_first(key, parcel, encoded, reach)
         return Confirm(
             parcel.sequence,
-            parcel.incarnation,
+            parcel.start,
             parcel.first_serial,
             self._writer.count(audience),
             tuple(server for server in onward(parcel.targets, reach) if server != self._server),
@@ -128,16 +128,15 @@ class Arrivals:
         """Log a parcel, unless it was; returns who gets it."""
         audience = self._writer.audience(parcel.targets, reach)
         heard = self._heard.get(key[:2])
-        is_behind = (
-            heard is not None and heard.incarnation == parcel.incarnation and parcel.first_serial <= heard.first_serial
-        )
+        # Serials go on over starts, unless the origin went back: then they are of a later start than what was heard.
+        is_behind = heard is not None and parcel.start <= heard.start and parcel.first_serial <= heard.first_serial
         if is_behind and not parcel.is_replayed:
             # Posted again after the lane began anew.
             return audience
         if audience:
             self._writer.append(audience, encoded, len(parcel.messages))
             if not is_behind:
-                self._heard[key[:2]] = _HeardRow(parcel.incarnation, parcel.first_serial)
+                self._heard[key[:2]] = _HeardRow(parcel.start, parcel.first_serial)
         if reach.is_parted():
             self._remembered[key] = self._writer.number_of(audience)
         return audience
@@ -150,7 +149,7 @@ class Arrivals:
 
     def over(self, sender: ServerId, over: Over) -> None:
         """An origin does not post a parcel once more."""
-        self._remembered.pop((sender, over.sequence, over.incarnation, over.first_serial), None)
+        self._remembered.pop((sender, over.sequence, over.start, over.first_serial), None)
 
     def audiences(self) -> Collection[int]:
         """The numbers of the audiences of all that is remembered."""

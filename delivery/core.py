@@ -113,6 +113,8 @@ class DeliveryCore:
 
     def __init__(self, durable: DurableState, server: ServerId, post: Post) -> None:
         self.server = server
+        self.incarnation = 0
+        """Of this server: positions of others mean something else."""
         self.post = post
         self.log = Log(durable)
         self.mailboxes = Mailboxes(durable)
@@ -236,7 +238,8 @@ class DeliveryCore:
             case RemovePeer():
                 self._look_for_removed()
             case Restored(incarnation):
-                self.origin.go_back(incarnation)
+                self.incarnation = incarnation
+                self.origin.go_back()
                 for peer in sorted({*self.origin.posted_to(), *self.dead_letters.replayed_to()}):
                     self._begin_again(peer)
                 self.arrivals.go_back()
@@ -446,7 +449,7 @@ class DeliveryCore:
         was_lacking = self.dead_letters.confirmed(sender, confirm)
         is_ours, position, letters = self.origin.confirm(sender, confirm, self._reach)
         if was_lacking and confirm.is_remembered:
-            over = Over(confirm.sequence, confirm.incarnation, confirm.first_serial)
+            over = Over(confirm.sequence, confirm.start, confirm.first_serial)
             self._letters.append(self.post.send_inline(sender, encode(over)))
         if not is_ours and not was_lacking:
             self.post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1

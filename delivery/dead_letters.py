@@ -72,7 +72,7 @@ class Undelivered(NamedTuple):
 _LEFT, _POSTED = 0, -1
 
 _ParcelKey = tuple[int, int, int]
-"""The number of a sequence, the incarnation, and the first serial."""
+"""The number of a sequence, the start, and the first serial."""
 
 
 class _Row(Struct, array_like=True):
@@ -128,7 +128,7 @@ class DeadLetters:
     def _learn(self, number: int, row: _Row) -> None:
         encoded = row.encoded
         parcel = decode_stored(encoded)
-        self._numbers[parcel.sequence, parcel.incarnation, parcel.first_serial] = number
+        self._numbers[parcel.sequence, parcel.start, parcel.first_serial] = number
         self._told[number] = DeadLetter(
             number,
             parcel.message_id(0),
@@ -190,12 +190,12 @@ class DeadLetters:
         self._count(number, -1)
         del self._told[number]
         parcel = decode_stored(row.encoded)
-        del self._numbers[parcel.sequence, parcel.incarnation, parcel.first_serial]
+        del self._numbers[parcel.sequence, parcel.start, parcel.first_serial]
         self.size -= len(row.encoded)
 
     def confirmed(self, server: ServerId, confirm: Confirm) -> bool:
         """A server has a parcel. Whether it was said to lack it."""
-        number = self._numbers.get((confirm.sequence, confirm.incarnation, confirm.first_serial))
+        number = self._numbers.get((confirm.sequence, confirm.start, confirm.first_serial))
         if number is None or server not in self._rows[number].lacking:
             return False
         del self._rows[number].lacking[server]

@@ -40,7 +40,7 @@ class Accepted:
     message_id: str
     origin: ServerId
     sequence: str
-    """A key that names one sequence: origin, target set, quality, incarnation."""
+    """A key that names one sequence: origin, target set, quality, how often the origin went back."""
     serial: int
     """In the sequence, rising by 1."""
     targets: TargetSet

@@ -48,6 +48,8 @@ BACKLOG_BYTES_LIMIT = 256 * 1024 * 1024
 OPEN_BYTES_LIMIT = 8 * 1024 * 1024
 """Of messages that wait for the next parcels."""
 
+START_CHANCES = 2**16
+"""Among so many values what is random in the number of a start is drawn: its last bits."""
 
 UNCONFIRMED = -1
 UNCONFIRMED_AGAIN = -2
@@ -61,6 +63,8 @@ class _SequenceRow(Struct, array_like=True):
     quality: Quality
     next_serial: int
     """The serial of the next message."""
+    start: int = 0
+    """In which the last one was accepted."""
 
 
 class Progress(NamedTuple):
@@ -78,7 +82,7 @@ class _ParcelRow(Struct, array_like=True):
     """A parcel that is not settled. Its row is its place in the log of this server."""
 
     sequence: int
-    incarnation: int
+    start: int
     first_serial: int
     messages: int
     audience: int
@@ -99,6 +103,9 @@ class _ParcelRow(Struct, array_like=True):
     """In which this round was begun."""
     accepted_at: float = 0.0
     """In running time."""
+    is_of_copy: bool = False
+    """This server has gone back to an older copy of its database, and the parcel is of that. It may have been settled
+    since, and forgotten by those who have it: so it is posted once more to nobody."""
 
     @property
     def is_confirmed(self) -> bool:
@@ -115,7 +122,7 @@ class _ParcelRow(Struct, array_like=True):
         posted = tuple(sorted(self.posted))
         return UnsettledParcel(
             self.sequence,
-            self.incarnation,
+            self.start,
             self.first_serial,
             self.messages,
             self.round,
@@ -192,15 +199,15 @@ class Origin:
         self._numbers = {(row.targets, row.quality): number for number, row in self._rows.items()}
         self._sequences = {number: _Sequence() for number in self._rows}
         self._by_serial: dict[tuple[int, int, int], int] = {}
-        """Positions by sequence, incarnation and first serial."""
+        """Positions by sequence, start and first serial."""
         self._open: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
         """Messages that are in no parcel yet."""
         self._waiting: dict[int, list[tuple[int, str]]] = {}
         """By position of a parcel: tickets of those who are to be told when it is settled, with the message's id."""
         self._to_release: dict[int, None] = {}
         """Positions of parcels in memory that may be settled and in no lane."""
-        self.incarnation = 0
-        """Of this server."""
+        self.start = 0
+        """Names this start of the server: what it accepts has it in its id."""
         self.backlog_bytes = 0
         self.open_bytes = 0
         for position in sorted(self._parcels):
@@ -208,7 +215,7 @@ class Origin:
             self._sequences[row.sequence].unsettled.append(position)
             if row.is_settled:
                 self._sequences[row.sequence].settled.add(position)
-            self._by_serial[row.sequence, row.incarnation, row.first_serial] = position
+            self._by_serial[row.sequence, row.start, row.first_serial] = position
 
     @property
     def unsettled(self) -> list[int]:
@@ -254,10 +261,11 @@ class Origin:
             for together in _cut_up(all_waiting):
                 messages = tuple(waiting.send.message for waiting in together)
                 yield (
-                    Parcel(number, self.incarnation, row.next_serial, row.targets, row.quality, messages),
+                    Parcel(number, self.start, row.next_serial, row.targets, row.quality, messages),
                     together,
                 )
                 row.next_serial += len(together)
+            row.start = self.start
             self._rows.touch(number)
 
     def servers_below(self, parcel: Parcel, reach: Reach) -> list[ServerId]:
@@ -277,12 +285,10 @@ class Origin:
         at: float,
     ) -> list[PeerLetter]:
         """Post a parcel that is in the log; returns what is to leave. `at`: the running time."""
-        row = _ParcelRow(
-            parcel.sequence, parcel.incarnation, parcel.first_serial, len(together), audience, mailboxes, {}
-        )
+        row = _ParcelRow(parcel.sequence, parcel.start, parcel.first_serial, len(together), audience, mailboxes, {})
         row.is_apart, row.view, row.accepted_at = is_apart(parcel.targets, reach), reach.view(), at
         self._parcels[position] = row
-        self._by_serial[row.sequence, row.incarnation, row.first_serial] = position
+        self._by_serial[row.sequence, row.start, row.first_serial] = position
         self._sequences[parcel.sequence].begin(position, servers)
         if asked := _asked(parcel, together):
             self._waiting[position] = asked
@@ -326,7 +332,7 @@ class Origin:
         sequence = self._sequences.get(confirm.sequence)
         if sequence is None:
             return False, None, []
-        position = self._by_serial.get((confirm.sequence, confirm.incarnation, confirm.first_serial))
+        position = self._by_serial.get((confirm.sequence, confirm.start, confirm.first_serial))
         if position is None or position in sequence.settled:
             # Settled: it was posted again after a server began its lanes anew.
             return True, None, []
@@ -335,7 +341,7 @@ class Origin:
             return False, None, []
         if row.posted[sender] < 0 and confirm.round == row.round:
             row.posted[sender] = confirm.mailboxes
-            if row.incarnation == self.incarnation:
+            if not row.is_of_copy:
                 # A server that was removed here is waited for by nobody here, whatever others still have of it.
                 row.is_apart |= any(map(reach.is_known, confirm.apart))
                 # Of two servers that confirmed it in different views, neither may know of the suspended arcs that cut
@@ -346,7 +352,7 @@ class Origin:
             self._parcels.touch(position)
         sequence.onward[sender] = confirm.onward
         targets = self._rows[confirm.sequence].targets
-        row.is_apart |= row.incarnation == self.incarnation and is_apart(targets, reach)
+        row.is_apart |= not row.is_of_copy and is_apart(targets, reach)
         letters = self._found(
             confirm.sequence, [*confirm.onward, *own_onward(targets, reach, here=self._server)], reach
         )
@@ -422,7 +428,7 @@ class Origin:
         for position, row in self._parcels.items():
             if row.first_serial <= serial < row.first_serial + row.messages:
                 targets = self._rows[row.sequence].targets
-                if message_id(serial, targets, row.sequence, row.incarnation) == name:
+                if message_id(serial, targets, row.sequence, row.start) == name:
                     return position
         return None
 
@@ -446,8 +452,8 @@ class Origin:
             sequence.settled.discard(oldest)
             self._to_release[oldest] = None
             done = self._parcels.pop(oldest)
-            del self._by_serial[done.sequence, done.incarnation, done.first_serial]
-            over = encode(Over(done.sequence, done.incarnation, done.first_serial))
+            del self._by_serial[done.sequence, done.start, done.first_serial]
+            over = encode(Over(done.sequence, done.start, done.first_serial))
             letters += [self._post.send_inline(server, over) for server in done.remembering]
         return answers, letters
 
@@ -522,16 +528,28 @@ class Origin:
         """The servers to which anything was posted that is not settled; sorted."""
         return sorted({server for row in self._parcels.values() for server in row.posted})
 
-    def go_back(self, incarnation: int) -> None:
-        """This server goes on from an older copy of its database, under a new incarnation.
+    def begin_start(self, start: int) -> int:
+        """Begin a start of this server, and return its number: `start`, or a higher one where that would not rise.
 
-        What is not settled in it may have been settled since, and forgotten by those who have it. So it is posted again
-        as it was at first, which whoever has heard it passes over, and there is no round after that.
+        Ids hold it, so that an older copy of the database gives none that was given since; and by it those who logged
+        something know which of two parcels was accepted later.
         """
-        self.incarnation = incarnation
+        of_parcels = (row.start for row in self._parcels.values())
+        last = max((0, *(row.start for row in self._rows.values()), *of_parcels))
+        # What is random in it stays.
+        self.start = start if start > last else last + 1 + start % START_CHANCES
+        return self.start
+
+    def go_back(self) -> None:
+        """This server goes on from an older copy of its database, and has just been told so.
+
+        What is not settled in it is posted again as it was at first, which whoever has heard it passes over. What was
+        accepted since this start is of no copy.
+        """
         for position, row in self._parcels.items():
-            row.round, row.is_apart = 0, False
-            self._parcels.touch(position)
+            if row.start != self.start:
+                row.round, row.is_apart, row.is_of_copy = 0, False, True
+                self._parcels.touch(position)
 
     def begin_again(self, server: ServerId) -> list[PeerLetter]:
         """The lane to a server begins anew: post to it again what is not settled, and what waits for that, in order."""

@@ -63,13 +63,15 @@ class Server(ServerCore):
     ) -> None:
         """To be called before the first step. `stored`: the entries of the log that `delivery.needed` names.
 
-        `start`: a number that no other start of this server has.
+        `start`: a number that no other start of this server has, not even one of which its database knows nothing. It
+        rises from one start to the next, as far as the shell can tell.
         """
-        self.delivery.reach = reach(self)
-        self.delivery.datagrams.start = start
-        self.delivery.origin.incarnation = self.incarnations.own
+        core = self.delivery
+        core.reach = reach(self)
+        core.incarnation = self.incarnations.own
+        core.datagrams.start = core.origin.begin_start(start)
         for record in stored:
-            self.delivery.keep(record)
+            core.keep(record)
 
     def message_snapshot(self) -> MessageSnapshot:
         """Begin to read what is known of messages; it is to be told of every step from now on."""

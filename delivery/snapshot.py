@@ -67,7 +67,7 @@ class UnsettledParcel(NamedTuple):
     """A parcel of this server on its way."""
 
     sequence: int
-    incarnation: int
+    start: int
     first_serial: int
     messages: int
     round: int
@@ -90,7 +90,7 @@ class EntryRow(NamedTuple):
     position: int
     targets: tuple[str, ...]
     sequence: int
-    incarnation: int
+    start: int
     first_serial: int
     messages: int
     round: int
@@ -195,7 +195,7 @@ def _entry(record: LogRecord) -> EntryRow:
         record.position,
         _as_texts(parcel.targets),
         parcel.sequence,
-        parcel.incarnation,
+        parcel.start,
         parcel.first_serial,
         len(parcel.messages),
         parcel.round,

@@ -48,8 +48,8 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
 
     sequence: int
     """The number that the origin gave the sequence: one target set at one quality."""
-    incarnation: int
-    """Of the origin, when it accepted them: numbers of others mean something else."""
+    start: int
+    """Of the origin, that in which it accepted them: a higher one came later."""
     first_serial: int
     targets: TargetSet
     quality: Quality
@@ -63,14 +63,14 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
 
     def message_id(self, index: int) -> str:
         """What names a message of this parcel, among all servers."""
-        return message_id(self.first_serial + index, self.targets, self.sequence, self.incarnation)
+        return message_id(self.first_serial + index, self.targets, self.sequence, self.start)
 
 
 class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
     """A parcel is durable here, and in the log if anybody here gets it."""
 
     sequence: int
-    incarnation: int
+    start: int
     first_serial: int
     mailboxes: int
     """How many here get it."""
@@ -88,7 +88,7 @@ class Over(Struct, frozen=True, array_like=True, tag="over"):
     """A parcel is settled: who got it need not be remembered any more."""
 
     sequence: int
-    incarnation: int
+    start: int
     first_serial: int
 
 
@@ -160,7 +160,7 @@ def decode(encoded: bytes) -> PostMessage:
     if isinstance(message, Probe | Probed):
         numbers = [message.number]
     else:
-        numbers = [message.sequence, message.incarnation, message.first_serial, getattr(message, "round", 0)]
+        numbers = [message.sequence, message.start, message.first_serial, getattr(message, "round", 0)]
     if not all(0 <= number <= NUMBER_LIMIT for number in numbers):
         raise NotAPostError("an impossible number")
     if isinstance(message, Parcel):
@@ -203,11 +203,11 @@ def decode_stored(encoded: bytes) -> Parcel:
     return parcel
 
 
-def message_id(serial: int, targets: TargetSet, sequence: int, incarnation: int) -> str:
-    """Names a message among all servers: `serial@addressed#incarnation`; with `+sequence` where there is a set."""
+def message_id(serial: int, targets: TargetSet, sequence: int, start: int) -> str:
+    """Names a message among all servers: `serial@addressed#start`; with `+sequence` where there is a set."""
     first = targets[0]
     is_plain = len(targets) == 1 and not first.excluding
-    return f"{serial}@{first.name}{'' if is_plain else f'+{sequence}'}#{incarnation}"
+    return f"{serial}@{first.name}{'' if is_plain else f'+{sequence}'}#{start}"
 
 
 def _require_possible_targets(targets: TargetSet) -> None:

@@ -58,6 +58,7 @@ from nameserver.driver.gc_tuning import growing_graph, tune_collector
 from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
+from nameserver.driver.start_number import start_number
 from nameserver.name_service import CheckHere, check_here, name_service_handlers
 from nameserver.reads.peer_queries import peer_question_handlers
 from nameserver.routing.planned_restarts import COMES_BACK
@@ -107,9 +108,6 @@ CHANNEL_OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 4_000),
 )
 
-
-START_BITS = 48
-"""Of the number that names this start in the ids of datagrams."""
 
 TICK_SECONDS = 60.0
 """How often a server looks at the age of messages, at least."""
@@ -415,9 +413,7 @@ def _restore(settings: Settings) -> tuple[Store, Server]:
         refuse_mistaken(store, settings)
         with growing_graph():
             core = Server.restore(store.load(), subnets=settings.subnets, peers=settings.peers)
-            core.begin_delivery(
-                GraphReach, _log_entries(store, core.delivery.needed()), start=secrets.randbits(START_BITS)
-            )
+            core.begin_delivery(GraphReach, _log_entries(store, core.delivery.needed()), start=start_number())
     except StorageError as error:
         store.close()
         raise StartError(str(error)) from None

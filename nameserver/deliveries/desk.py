@@ -53,7 +53,7 @@ class Desk:
     @property
     def incarnation(self) -> int:
         """Of this server."""
-        return self._core.delivery.origin.incarnation
+        return self._core.delivery.incarnation
 
     @property
     def datagrams(self) -> DatagramCounts:

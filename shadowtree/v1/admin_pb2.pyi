@@ -280,11 +280,11 @@ class SnapshotChunk(_message.Message):
         subnets: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ...) -> None: ...
     class LogEntry(_message.Message):
-        __slots__ = ("position", "targets", "sequence", "incarnation", "first_serial", "messages", "round", "quality", "audience", "digest")
+        __slots__ = ("position", "targets", "sequence", "start", "first_serial", "messages", "round", "quality", "audience", "digest")
         POSITION_FIELD_NUMBER: _ClassVar[int]
         TARGETS_FIELD_NUMBER: _ClassVar[int]
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-        INCARNATION_FIELD_NUMBER: _ClassVar[int]
+        START_FIELD_NUMBER: _ClassVar[int]
         FIRST_SERIAL_FIELD_NUMBER: _ClassVar[int]
         MESSAGES_FIELD_NUMBER: _ClassVar[int]
         ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -294,14 +294,14 @@ class SnapshotChunk(_message.Message):
         position: int
         targets: _containers.RepeatedScalarFieldContainer[str]
         sequence: int
-        incarnation: int
+        start: int
         first_serial: int
         messages: int
         round: int
         quality: str
         audience: int
         digest: bytes
-        def __init__(self, position: _Optional[int] = ..., targets: _Optional[_Iterable[str]] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., first_serial: _Optional[int] = ..., messages: _Optional[int] = ..., round: _Optional[int] = ..., quality: _Optional[str] = ..., audience: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+        def __init__(self, position: _Optional[int] = ..., targets: _Optional[_Iterable[str]] = ..., sequence: _Optional[int] = ..., start: _Optional[int] = ..., first_serial: _Optional[int] = ..., messages: _Optional[int] = ..., round: _Optional[int] = ..., quality: _Optional[str] = ..., audience: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
     class Audience(_message.Message):
         __slots__ = ("number", "mailboxes", "is_gone")
         NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -336,10 +336,10 @@ class SnapshotChunk(_message.Message):
         is_gone: bool
         def __init__(self, mailbox: _Optional[int] = ..., subscription: _Optional[str] = ..., entry: _Optional[int] = ..., item: _Optional[int] = ..., is_gone: _Optional[bool] = ...) -> None: ...
     class Unsettled(_message.Message):
-        __slots__ = ("position", "sequence", "incarnation", "first_serial", "messages", "round", "posted", "confirmed", "delivered", "is_gone")
+        __slots__ = ("position", "sequence", "start", "first_serial", "messages", "round", "posted", "confirmed", "delivered", "is_gone")
         POSITION_FIELD_NUMBER: _ClassVar[int]
         SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-        INCARNATION_FIELD_NUMBER: _ClassVar[int]
+        START_FIELD_NUMBER: _ClassVar[int]
         FIRST_SERIAL_FIELD_NUMBER: _ClassVar[int]
         MESSAGES_FIELD_NUMBER: _ClassVar[int]
         ROUND_FIELD_NUMBER: _ClassVar[int]
@@ -349,7 +349,7 @@ class SnapshotChunk(_message.Message):
         IS_GONE_FIELD_NUMBER: _ClassVar[int]
         position: int
         sequence: int
-        incarnation: int
+        start: int
         first_serial: int
         messages: int
         round: int
@@ -357,7 +357,7 @@ class SnapshotChunk(_message.Message):
         confirmed: _containers.RepeatedScalarFieldContainer[str]
         delivered: _containers.RepeatedScalarFieldContainer[str]
         is_gone: bool
-        def __init__(self, position: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., first_serial: _Optional[int] = ..., messages: _Optional[int] = ..., round: _Optional[int] = ..., posted: _Optional[_Iterable[str]] = ..., confirmed: _Optional[_Iterable[str]] = ..., delivered: _Optional[_Iterable[str]] = ..., is_gone: _Optional[bool] = ...) -> None: ...
+        def __init__(self, position: _Optional[int] = ..., sequence: _Optional[int] = ..., start: _Optional[int] = ..., first_serial: _Optional[int] = ..., messages: _Optional[int] = ..., round: _Optional[int] = ..., posted: _Optional[_Iterable[str]] = ..., confirmed: _Optional[_Iterable[str]] = ..., delivered: _Optional[_Iterable[str]] = ..., is_gone: _Optional[bool] = ...) -> None: ...
     class Reached(_message.Message):
         __slots__ = ("targets", "mailboxes")
         TARGETS_FIELD_NUMBER: _ClassVar[int]

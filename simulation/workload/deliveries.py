@@ -216,6 +216,7 @@ class Deliveries(Watcher):
         if core.server in self._cluster.on_old_disks and core.server not in self._gone_back:
             self._gone_back[core.server] = core.incarnations.own
             self._note_went_back(core)
+            self._send_before_told(core.server)
         if self._are_short_lived:
             core.delivery.giving_up.limit_seconds = self._backlog_seconds
             core.delivery.log.limit_seconds = self._log_seconds
@@ -250,9 +251,7 @@ class Deliveries(Watcher):
             if HAS_OTHER_LISTENERS and chance.random() < ARCHIVE_SHARE:
                 self._later(partial(self._read_archive, targets[0].name), spread)
         for _ in range(chance.randint(0, 3)):
-            self._sent += 1
-            sender = _Sender(f"client{self._sent}", chance.choice(self._sets), chance.randint(1, SENT_AT_MOST))
-            self._later(partial(self._send_next, sender), spread)
+            self._later(partial(self._send_next, self._new_sender(chance.choice(self._sets))), spread)
         for _ in range(chance.randint(0, DATAGRAMS_AT_MOST) if self._sets else 0):
             self._later(partial(self._send_datagram, chance.choice(self._sets)), spread)
         for server in self._cluster.servers:
@@ -261,6 +260,16 @@ class Deliveries(Watcher):
                     command = kind(self._new_ticket(), None)
                     delay = chance.random() * chance.choice(KEPT_SECONDS)
                     self._cluster.network.put(server, command, delay=delay)
+
+    def _send_before_told(self, server: ServerId) -> None:
+        """Let clients send to a server at once that does not know yet that it has gone back."""
+        for targets in self._sets:
+            if ServerId(subnet_of(targets[0].name)) == server:
+                self._send_next(self._new_sender(targets))
+
+    def _new_sender(self, targets: TargetSet) -> _Sender:
+        self._sent += 1
+        return _Sender(f"client{self._sent}", targets, self._chance.randint(1, SENT_AT_MOST))
 
     def _send_datagram(self, targets: TargetSet) -> None:
         send = Send(self._new_ticket(), targets, Message(f"datagram {self._ticket}".encode()), Quality.DATAGRAM)
@@ -299,13 +308,9 @@ class Deliveries(Watcher):
         self._later(partial(self._send_again, sender, sender.ticket), ASKED_AGAIN_AFTER)
 
     def _reach_origin(self, origin: ServerId, send: Send) -> None:
-        """A message comes to its origin; not to one that nobody has told yet that it has gone back.
-
-        That one would give ids that it had given before (docs/protocol.md, "Not promised").
-        """
-        if self._gone_back.get(origin) != self._cluster.servers[origin].incarnations.own:
-            self._cluster.network.put(origin, send, delay=0.0)
-            self._close_parcels_soon(origin)
+        """A message comes to its origin, even to one that nobody has told yet that it has gone back."""
+        self._cluster.network.put(origin, send, delay=0.0)
+        self._close_parcels_soon(origin)
 
     def _send_again(self, sender: _Sender, ticket: int) -> None:
         if sender.ticket == ticket and ticket in self._senders:
@@ -639,12 +644,14 @@ class Deliveries(Watcher):
             parcel = decode_stored(record.encoded)
             known[record.position] = [parcel.message_id(number) for number in range(len(parcel.messages))]
         accepted = [one for one in effects.answers if isinstance(one, Accepted) and not one.is_repeated]
+        is_untold = self._gone_back.get(server) == self._cluster.servers[server].incarnations.own
         for answer in accepted:
-            # A server that has gone back might give an id twice: that is no repetition of one message.
+            # That a server gives an id twice is judged: it is no repetition of one message.
             found = (answer.message_id, self._sends[answer.ticket].message.payload)
             if found not in self._noted:
                 self._noted.add(found)
                 self.tally["accepted after a server had gone back"] += bool(self._gone_back)
+                self.tally["accepted before a server was told that it had gone back"] += is_untold
                 self._note_accepted(server, answer, instant)
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
@@ -709,15 +716,15 @@ class Deliveries(Watcher):
 
     def _note_accepted(self, server: ServerId, accepted: Accepted, instant: int) -> None:
         send = self._sends[accepted.ticket]
-        serial, _, rest = accepted.message_id.partition("@")
+        serial = int(accepted.message_id.partition("@")[0])
         self._accepted[accepted.message_id] = server
         self._note(
             history.Accepted(
                 instant,
                 accepted.message_id,
                 server,
-                f"{send.targets} {rest.partition('#')[2]}",
-                int(serial),
+                f"{send.targets} of {server}{' gone back' if server in self._gone_back else ''}",
+                serial,
                 send.targets,
                 send.message.payload,
                 send.message.sender,

@@ -26,7 +26,7 @@ from spark_graph_jobs.snapshot.tables import Tables
 
 AUDIT: Final = "messages"
 
-_SEQUENCE: Final = ("addressed", "sequence", "incarnation")
+_SEQUENCE: Final = ("addressed", "sequence", "start")
 _PARCEL: Final = (*_SEQUENCE, "first_serial")
 
 
@@ -64,11 +64,11 @@ def _log(tables: Tables) -> DataFrame:
     domain = sql.substring_index("addressed", "@", -1)
     is_plain = (sql.size("targets") == 1) & ~sql.col("targets")[0].contains(" ")
     tail = sql.when(is_plain, "").otherwise(sql.concat(sql.lit("+"), sql.col("sequence")))
-    incarnation = sql.concat(sql.lit("#"), sql.col("incarnation"))
+    start = sql.concat(sql.lit("#"), sql.col("start"))
     return (
         log.filter(domain.isin(sorted({*homes, *known})))
         .withColumn("home_at", _looked_up(domain, homes))
-        .withColumn("id", sql.concat("first_serial", sql.lit("@"), "addressed", tail, incarnation))
+        .withColumn("id", sql.concat("first_serial", sql.lit("@"), "addressed", tail, start))
     )
 
 
@@ -104,14 +104,12 @@ def _at(tables: Tables, subject: str = "id", at: str = "at", *more: Column) -> C
 def _out_of_sequence(log: DataFrame, tables: Tables) -> list[DataFrame]:
     """Neighbours of a sequence in one log, late ones aside."""
     neighbours = Window.partitionBy("at", "addressed", "sequence").orderBy("position")
-    before = sql.struct("incarnation", "first_serial", "messages", "id")
+    before = sql.struct("start", "first_serial", "messages", "id")
     found = log.filter("round = 0").withColumn("before", sql.lag(before).over(neighbours))
-    is_same = "incarnation = before.incarnation"
+    is_same = "start = before.start"
     twice = found.filter(f"{is_same} and first_serial = before.first_serial")
     is_behind = f"{is_same} and first_serial < before.first_serial + before.messages"
-    inverted = found.filter(
-        f"incarnation < before.incarnation or ({is_behind} and first_serial != before.first_serial)"
-    )
+    inverted = found.filter(f"start < before.start or ({is_behind} and first_serial != before.first_serial)")
     after = sql.concat(sql.lit("after "), sql.col("before.id"))
     return [
         texts_in_trouble(twice, "is logged twice", _at(tables)),

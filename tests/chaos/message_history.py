@@ -201,13 +201,13 @@ def _ids(history):
 
 
 def _accepted(sending, message_id):
-    serial, rest = _ID.fullmatch(message_id).groups()
+    serial, _ = _ID.fullmatch(message_id).groups()
     targets = _targets(sending.targets, sending.excluding)
     return recorded.Accepted(
         sending.asked,
         message_id,
         ServerId(sending.targets[0].partition("@")[2]),
-        f"{targets} {rest}",
+        str(targets),
         int(serial),
         targets,
         sending.payload,

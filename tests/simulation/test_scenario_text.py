@@ -181,7 +181,7 @@ def test_the_conversation_tells_parcels_confirmations_and_who_is_handed_what():
     told = []
     run(MESSAGES + "send one to x@a\nrun\nlisten p@b\nacknowledge p@b\nmailbox close p@b", tell=told.append)
     for line in (
-        "    a>b Parcel 1@x@a#0: one",
+        "    a>b Parcel 1@x@a#1: one",
         "    b>a Confirm serial 1, 1 mailboxes",
         "    sender of one: settled 1",
         "    p@b is handed one",

@@ -67,7 +67,7 @@ def _entry(entry: _Chunk.LogEntry) -> tuple[Any, ...]:
         entry.position,
         list(entry.targets),
         entry.sequence,
-        entry.incarnation,
+        entry.start,
         entry.first_serial,
         entry.messages,
         entry.round,
@@ -81,7 +81,7 @@ def _unsettled(row: _Chunk.Unsettled) -> tuple[Any, ...]:
     return (
         row.position,
         row.sequence,
-        row.incarnation,
+        row.start,
         row.first_serial,
         row.messages,
         row.round,

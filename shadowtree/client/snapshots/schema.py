@@ -73,7 +73,7 @@ MESSAGE_TABLES: Final[dict[str, pa.Schema]] = {
             _column("position", pa.int64()),
             _column("targets", _STRINGS),
             _column("sequence", pa.int64()),
-            _column("incarnation", pa.int64()),
+            _column("start", pa.int64()),
             _column("first_serial", pa.int64()),
             _column("messages", pa.int64()),
             _column("round", pa.int64()),
@@ -98,7 +98,7 @@ MESSAGE_TABLES: Final[dict[str, pa.Schema]] = {
         [
             _column("position", pa.int64()),
             _column("sequence", pa.int64()),
-            _column("incarnation", pa.int64()),
+            _column("start", pa.int64()),
             _column("first_serial", pa.int64()),
             _column("messages", pa.int64()),
             _column("round", pa.int64()),

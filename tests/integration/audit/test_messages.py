@@ -80,7 +80,7 @@ class World:
             "position": 0,
             "targets": [self.group(name)],
             "sequence": sequence,
-            "incarnation": 1,
+            "start": 1,
             "first_serial": serial,
             "messages": 2,
             "round": 0,
@@ -103,7 +103,7 @@ class World:
     def unsettled(self, name, serial, delivered):
         """Say that the origin waits for somebody else than those who have confirmed a parcel."""
         entry = self.entry("a", name, serial)
-        columns = ("sequence", "incarnation", "first_serial", "messages", "round")
+        columns = ("sequence", "start", "first_serial", "messages", "round")
         posted = sorted({*delivered, "c"})
         about = {"entry": entry, "posted": posted, "confirmed": list(delivered), "delivered": list(delivered)}
         self.rows["a"]["unsettled"].append({column: entry[column] for column in columns} | about)

@@ -65,7 +65,7 @@ def test_what_waits_too_long_for_a_server_settles_and_is_a_dead_letter(servers):
     assert (answers[-1].mailboxes, answers[-1].unreachable) == (1, (B,))
     assert undelivered(servers) == {DeadReason.EXPIRED: (1, 1)}
     (letter,) = dead(servers)
-    assert (letter.first_id, letter.servers, letter.reason) == ("1@top@a.x#0", (B,), DeadReason.EXPIRED)
+    assert (letter.first_id, letter.servers, letter.reason) == ("1@top@a.x#1", (B,), DeadReason.EXPIRED)
     core = servers.servers[A].delivery
     assert (core.origin.unsettled, core.origin.backlog_bytes, core.post.parcels) == ([], 0, {})
 
@@ -201,5 +201,5 @@ def test_a_server_that_is_added_again_meanwhile_gets_the_rest():
     servers.bring_back(B)
     servers.join(TOP, BOB)
     assert NodeId(BOB) in servers.servers[B].delivery.mailboxes.numbers
-    assert [letter.first_id for letter in dead(servers)] == ["1@top@a.x#0", "2@top@a.x#0"]
+    assert [letter.first_id for letter in dead(servers)] == ["1@top@a.x#1", "2@top@a.x#1"]
     assert servers.servers[A].delivery.origin.unsettled == []

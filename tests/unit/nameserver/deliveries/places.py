@@ -57,7 +57,7 @@ class CoreMachine:
 
     @property
     def incarnation(self):
-        return self.core.origin.incarnation
+        return self.core.incarnation
 
     def new_ticket(self):
         return self._servers.ticket()
