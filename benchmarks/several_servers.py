@@ -19,12 +19,16 @@ GROUPS_BETWEEN = 20
 
 CLIENTS_OF_A_SERVER = 8
 
+LISTS, PEOPLE = 4, 50_000
+"""Of the lists that overlap."""
+
 
 def measure(*, quick: bool) -> list[Figure]:
     """Measure updates and questions over servers, beside the same on one server in the same run."""
     return [
         *_rates(quick=quick),
         *_questions(quick=quick),
+        *_sets(quick=quick),
         *_import_of_the_example(),
     ]
 
@@ -105,6 +109,43 @@ def _spread(subnets: Sequence[str]) -> Iterator[Arc]:
         for member in range(number, MEMBERS - 1, GROUPS_BETWEEN):
             yield Arc(group, f"m-{member}@{subnets[member % len(subnets)]}", "process")
     yield Arc(f"between-3@{subnets[3]}", "guest@people.example", "process")
+
+
+def _sets(*, quick: bool) -> list[Figure]:
+    """Four lists that overlap, each at home on one of three servers, against one list of the same people."""
+    rounds, people = (20, 5_000) if quick else (100, PEOPLE)
+    subnets = ["a.x", "b.x", "c.x"]
+    lists = [f"list-{number}@{subnets[number % 3]}" for number in range(LISTS)]
+    with several_connected([[subnet] for subnet in subnets]) as (_, (names, *_)):
+        names.import_arcs(_overlapping(subnets, lists, people))
+        together, one = names.resolve(lists), names.resolve("everybody@a.x")
+        assert together.processes == one.processes
+        assert len(one.processes) == people
+        of_each = sum(len(names.resolve(each).processes) for each in lists)
+        spread, single = paired_medians(
+            lambda: names.resolve(lists), lambda: names.resolve("everybody@a.x"), rounds=rounds
+        )
+    note = f"{spread * 1e3:.1f} ms against {single * 1e3:.1f} ms"
+    return [
+        Figure(f"resolve of {LISTS} lists that overlap, p50", spread / single, 1.3, "x one list", note=note),
+        Figure(
+            "  names that come of it, to people in it",
+            len(together.processes) / people,
+            1,
+            "x",
+            note=f"{len(together.processes):,} names of {people:,} people, who are {of_each:,} members of the lists",
+        ),
+    ]
+
+
+def _overlapping(subnets: Sequence[str], lists: Sequence[str], people: int) -> Iterator[Arc]:
+    """Everybody in one group, and each list half of them and an eighth: every second one of nobody's subnet."""
+    for number in range(people):
+        home = "people.example" if number % 2 else subnets[number % len(subnets)]
+        yield Arc("everybody@a.x", f"m-{number}@{home}", "process")
+        for place, each in enumerate(lists):
+            if 0 <= number - place * people // 8 < people * 5 // 8:
+                yield Arc(each, f"m-{number}@{home}", "process")
 
 
 def _import_of_the_example() -> list[Figure]:

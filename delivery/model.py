@@ -11,6 +11,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
+from namegraph import Target as Target  # noqa: PLC0414
+from namegraph import TargetSet as TargetSet  # noqa: PLC0414
 
 PAYLOAD_BYTES_LIMIT = 1024 * 1024
 """Of one message."""
@@ -34,18 +36,6 @@ class Quality(IntEnum):
     """Once, also after crashes and partitions; what is sent to one target set is one sequence, the same for all."""
 
 
-class Target(Struct, frozen=True, array_like=True, order=True):
-    """A group or a process that a message is addressed to, less who is below one of the exceptions (groups)."""
-
-    name: NodeId
-    excluding: tuple[NodeId, ...] = ()
-    """Sorted, each once."""
-
-
-TargetSet = tuple[Target, ...]
-"""At least one. The first is the addressed one, whose home is the origin; the others are sorted."""
-
-
 EVERYBODY = "*"
 """The pattern of a gateway for all processes of a server."""
 
@@ -61,7 +51,10 @@ def serves(pattern: str, process: NodeId) -> bool:
 
 
 def target_set(names: list[NodeId], excluding: list[NodeId] | None = None) -> TargetSet:
-    """The set of these targets, each less all of the exceptions."""
+    """The set of these targets, each less all of the exceptions.
+
+    The first is the addressed one, whose home is the origin; the others are sorted.
+    """
     less = tuple(sorted(set(excluding or ())))
     first, *others = dict.fromkeys(names)
     return (Target(first, less), *(Target(name, less) for name in sorted(others)))

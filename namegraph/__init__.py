@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from namegraph.model.protocol_versions import OLDEST_PROTOCOL_VERSION as OLDEST_PROTOCOL_VERSION
     from namegraph.model.protocol_versions import POSTS_VERSION as POSTS_VERSION
     from namegraph.model.protocol_versions import PROTOCOL_VERSION as PROTOCOL_VERSION
+    from namegraph.model.protocol_versions import SETS_VERSION as SETS_VERSION
     from namegraph.model.protocol_versions import agreed_version as agreed_version
     from namegraph.model.refusals import Reason as Reason
     from namegraph.model.refusals import Refusal as Refusal
@@ -105,6 +106,11 @@ if TYPE_CHECKING:
     from namegraph.model.rows import RequestId as RequestId
     from namegraph.model.rows import StoredState as StoredState
     from namegraph.model.rows import VirtualNodeRecord as VirtualNodeRecord
+    from namegraph.model.target_sets import Target as Target
+    from namegraph.model.target_sets import TargetSet as TargetSet
+    from namegraph.model.target_sets import is_plain as is_plain
+    from namegraph.model.target_sets import named_in as named_in
+    from namegraph.model.target_sets import only as only
     from namegraph.queries import CoreQueries as CoreQueries
     from namegraph.replication.ancestry_store import AncestryStore as AncestryStore
     from namegraph.snapshot.reader import AncestorSetRow as AncestorSetRow
@@ -174,6 +180,7 @@ _PUBLIC_NAMES = {
         "OLDEST_PROTOCOL_VERSION",
         "PROTOCOL_VERSION",
         "POSTS_VERSION",
+        "SETS_VERSION",
         "agreed_version",
     ),
     "namegraph.model.operations": (
@@ -250,6 +257,13 @@ _PUBLIC_NAMES = {
         "RequestId",
         "StoredState",
         "VirtualNodeRecord",
+    ),
+    "namegraph.model.target_sets": (
+        "Target",
+        "TargetSet",
+        "is_plain",
+        "named_in",
+        "only",
     ),
     "namegraph.model.changes": (
         "ChangeKind",

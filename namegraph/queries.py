@@ -78,6 +78,10 @@ class CoreQueries:
         """Whether it is this server, or one that introduced itself."""
         return self._context.has_met(server)
 
+    def speaks(self, server: ServerId, version: int) -> bool:
+        """Whether a server is known to understand what came with a version of the protocol."""
+        return self._context.speaks(server, version)
+
     @property
     def is_parted(self) -> bool:
         """Whether some server that was met is in another view, or nowhere."""

@@ -4,7 +4,7 @@ of one name's home     CreateGroup, DeleteGroup, Join, Leave (see `arc_home`), A
                        ListChanges, Watch, and ListGroups and Export of one subnet: answered here, or forwarded as
                        they are (`homes`)
 of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Import, and Resolve, which the group's
-                       home begins: their own files
+                       home begins, or of a set of groups who is asked: their own files
 """
 
 from __future__ import annotations
@@ -54,9 +54,7 @@ from resolver.membership import MembershipResolver
 from resolver.parts import Parts
 from shadowtree.v1 import name_service_pb2 as messages
 
-AboutGroup: TypeAlias = (
-    messages.CreateGroupRequest | messages.DeleteGroupRequest | messages.DescribeGroupRequest | messages.ResolveRequest
-)
+AboutGroup: TypeAlias = messages.CreateGroupRequest | messages.DeleteGroupRequest | messages.DescribeGroupRequest
 
 
 CheckHere: TypeAlias = Method[messages.CheckRequest]
@@ -135,7 +133,7 @@ def name_service_handlers(
     describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group, of=_groups), changes=False)
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
     export = homes.stream("Export", _subnet, reading(exports.export))
-    resolve = homes.stream("Resolve", _group, reading(streams.resolve, standing.resolve))
+    resolve = homes.stream("Resolve", _only_group, reading(streams.resolve, standing.resolve))
     changes = ChangeCalls(core=core, run_loop=run_loop, routing=routing)
     list_changes = homes.stream("ListChanges", _group_or_subnet, changes.list_changes)
     watch = homes.stream("Watch", _group_or_subnet, changes.watch)
@@ -208,6 +206,13 @@ def _cross_checks(
 
 def _group(request: AboutGroup) -> str:
     return request.group
+
+
+def _only_group(request: messages.ResolveRequest) -> str:
+    """The group whose home answers; a set is answered by whoever is asked."""
+    targets = request.targets
+    is_plain = len(targets) == 1 and not (targets[0].excluding or request.excluding)
+    return targets[0].group if is_plain and not request.group else request.group
 
 
 def _groups(request: messages.DescribeGroupRequest) -> Sequence[str]:

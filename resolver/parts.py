@@ -7,6 +7,8 @@
     originator unknown here     whoever leads here holds an arc that is to come      InDoubt
                                 or to go
 
+The originator is a group, or a set of targets: then it is unknown where all targets and exceptions are.
+
 A server knows the whole ancestry of what it owns, so it can answer for all of it, whatever arc the walk comes over: one
 request a server and walk is enough, and each group and native process is reported by its home alone.
 
@@ -22,6 +24,16 @@ that were decided by `now`.
   what is above n, and n is among the affected nodes. By the same argument it has applied them all, and then its
   ancestry of n is that of G.
 
+**A set of targets, each less its exceptions.** Take a virtual node above all targets and exceptions, of which nothing
+is stored: its plan at a server is that of the set. The root asks the homes of all of them first, as if an arc led to
+each. By the two points above, what is reported is what the virtual node reaches in G, and the home of each reported
+node n has the ancestry that n has in G. So it knows which targets and which exceptions reach n, and decides alone.
+
+A foreign process lives at the home of each of its groups, and each of these homes knows of those targets and exceptions
+alone that reach its own groups. None of these groups is missing, and the ancestry of each is that of G. So what all
+homes say, united (`resolver.target_masks`), is what reaches the process in G. That is why exceptions are walked like
+targets.
+
 Source: protocol.md sections 5 and 8.
 """
 
@@ -29,9 +41,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from namegraph import CoreQueries, NodeId, NodeIndex, ServerId, UpdateId
+from namegraph import CoreQueries, NodeId, NodeIndex, ServerId, TargetSet, UpdateId, is_plain, named_in
 from resolver.plans import Onward, Plan, PlanCache
 from resolver.steps import Delivery, deliveries
+from resolver.target_masks import Masks
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +52,11 @@ class PartRequest:
     """What the root of a resolution asks one server."""
 
     server: ServerId
-    originator: NodeId
+    targets: TargetSet
     known_version: str | None = None
     """The version of the part that the root holds."""
     with_steps: bool = False
+    """Of one group without exceptions alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +76,10 @@ class Part:
     """The view that the server is in."""
     is_healed: bool = True
     """Whether it knows all that was done to its arcs while servers were apart, and when it was cut off."""
+    process_masks: tuple[Masks, ...] = ()
+    """Of a set: one for each process."""
+    group_masks: tuple[Masks, ...] = ()
+    """Of a set: one for each group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +107,45 @@ class Parts:
         self._start = start
 
     def answer(self, request: PartRequest) -> PartAnswer:
-        """What is owned here of the originator's plan.
+        """What is owned here of the plan of what is asked for.
 
-        Raises `RefusedError` (GROUP_NOT_FOUND, or UNAVAILABLE where this server may have forgotten it) where the
-        originator should be at home here and is not there.
+        Raises `RefusedError` (GROUP_NOT_FOUND, or UNAVAILABLE where this server may have forgotten it) where a target
+        or an exception should be at home here and is not there.
         """
-        group = self._originator(request.originator)
-        if group is None:
+        known = self._known_of(request.targets)
+        if not known:
             return InDoubt()
-        plan = self._plans.plan(group)
+        plan = self._plan(request.targets, known)
         update = self._ready_for(plan)
         if update is not None:
             return InDoubt(update)
-        is_healed = not self._core.uncertainty().below(request.originator, plan.reached)
+        is_healed = not self._core.uncertainty().below(next(iter(known)), plan.reached)
         version = self._version_of(plan, is_healed=is_healed)
         if version == request.known_version:
             return Unchanged()
-        steps = deliveries(self._core, plan, group) if request.with_steps else ()
-        return Part(version, plan.processes, plan.groups, plan.onward, steps, plan.apart, self._core.view, is_healed)
+        steps = deliveries(self._core, plan, next(iter(known.values()))) if request.with_steps else ()
+        return Part(
+            version,
+            plan.processes,
+            plan.groups,
+            plan.onward,
+            steps,
+            plan.apart,
+            self._core.view,
+            is_healed,
+            plan.process_masks,
+            plan.group_masks,
+        )
+
+    def _known_of(self, targets: TargetSet) -> dict[NodeId, NodeIndex]:
+        """The targets and exceptions that this server knows."""
+        found = {name: self._originator(name) for name in named_in(targets)}
+        return {name: node for name, node in found.items() if node is not None}
+
+    def _plan(self, targets: TargetSet, known: dict[NodeId, NodeIndex]) -> Plan:
+        if is_plain(targets):
+            return self._plans.plan(known[targets[0].name])
+        return self._plans.plan_of_set(targets, known)
 
     def _version_of(self, plan: Plan, *, is_healed: bool) -> str:
         healed = "" if is_healed else "."

@@ -1,6 +1,6 @@
 """The root of a resolution over several servers: whom to ask, when what they told agrees, and what it comes to.
 
-    begin -> ask the home and all servers that are known to be reached
+    begin -> ask the homes and all servers that are known to be reached
                | answers; new servers are asked as they become known
                v
              all have answered or failed
@@ -14,6 +14,11 @@ without data. A walk in which nobody tells anything new and nobody is in doubt a
 (`resolver.parts` says why its result is then the true one of an instant). A walk that hears from one server alone is an
 instant of itself.
 
+What is resolved is a group, whose home is the root, or a set of targets, each less its exceptions: then the root is the
+server that was asked, and the homes of all targets and exceptions are asked first. In the answer of a set is whom some
+target reaches and none of its exceptions does. Each server tells this of what it owns; what servers tell of a foreign
+process is united (`resolver.target_masks`).
+
 Nothing here reads a clock or sends anything: the caller carries requests, gives answers back, and waits between walks
 where it is told that one was in doubt.
 
@@ -22,24 +27,26 @@ Source: protocol.md section 8, *datagram*.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 
-from namegraph import NodeId, ServerId, UpdateId
+from namegraph import NodeId, ServerId, TargetSet, UpdateId, is_plain
 from resolver.parts import InDoubt, Part, PartAnswer, PartRequest, Unchanged
 from resolver.plans import Onward, WalkStep
 from resolver.steps import assemble
+from resolver.target_masks import Masks
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Resolved:
-    """What an originator reaches: ids, each once, sorted."""
+    """What a group reaches, or a set: ids, each once, sorted."""
 
     processes: tuple[NodeId, ...]
     groups: tuple[NodeId, ...]
     """A group on a loop reaches itself; one that is on none does not."""
     unreachable: tuple[NodeId, ...] = ()
-    """Groups that could not be entered: what is below them may be missing."""
+    """Groups that could not be entered: what is below them may be missing, or be there though it is excepted."""
     in_transition: bool = False
     """The deadline passed before two walks agreed: anything may be missing or no longer there."""
     duplicates: int = 0
@@ -48,6 +55,10 @@ class Resolved:
     """Depth first, siblings by id, where it was asked for. It does not lead to what could not be entered."""
     encoded: dict[str, object] = field(default_factory=dict)
     """For the shell: forms of this answer that it made and wants to find again."""
+    process_firsts: tuple[int, ...] = ()
+    """Of a set, for each process: the place of the first target that reaches it and does not except it."""
+    group_firsts: tuple[int, ...] = ()
+    """The same for each group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +90,22 @@ Step = Ask | WalkAgain | Resolved
 
 
 class Resolution:
-    """One resolution. `home` is the server of the originator, which runs it and answers for itself like any other."""
+    """One resolution. The root answers for itself like any other server."""
 
     def __init__(
         self,
-        originator: NodeId,
+        targets: TargetSet,
         *,
-        home: ServerId,
+        root: ServerId,
+        homes: Mapping[NodeId, ServerId],
         remembered: AgreedWalk | None = None,
         with_steps: bool = False,
     ) -> None:
-        self._originator = originator
-        self._home = home
+        """`homes`: of all targets and exceptions, in order."""
+        assert is_plain(targets) or not with_steps, "a walk begins at one group"
+        self._targets = targets
+        self._root = root
+        self._homes = homes
         self._with_steps = with_steps
         self._agreed = None if with_steps else remembered
         self._parts: dict[ServerId, Part] = dict(self._agreed.parts) if self._agreed else {}
@@ -104,7 +119,7 @@ class Resolution:
         self.walks = 0
         """Walks begun."""
         self.requests = 0
-        """Requests to other servers than the home."""
+        """Requests to other servers than the root."""
 
     @property
     def why_failed(self) -> Mapping[ServerId, str]:
@@ -154,7 +169,7 @@ class Resolution:
         return self._resolved
 
     def agreed(self) -> AgreedWalk | None:
-        """What to remember for the next resolution of this originator; None where the answer is incomplete."""
+        """What to remember for the next resolution of the same; None where the answer is incomplete."""
         return self._agreed if self._resolved is not None else None
 
     def _nothing_new(self) -> Step:
@@ -185,14 +200,14 @@ class Resolution:
             version = None if known is None else known.version
             self._asked[server] = None
             self._awaited[server] = version
-            self.requests += server != self._home
-            requests.append(PartRequest(server, self._originator, version, self._with_steps))
+            self.requests += server != self._root
+            requests.append(PartRequest(server, self._targets, version, self._with_steps))
         return Ask(tuple(requests))
 
     def _reached(self) -> dict[ServerId, list[Onward]]:
-        """The servers that the parts lead to, with all that leads to each; the home first."""
-        reached: dict[ServerId, list[Onward]] = {self._home: []}
-        pending = [self._home]
+        """The servers that the parts lead to, with all that leads to each; the homes first."""
+        reached: dict[ServerId, list[Onward]] = {home: [] for home in self._homes.values()}
+        pending = list(reached)
         while pending:
             server = pending.pop()
             part = self._parts.get(server)
@@ -219,7 +234,7 @@ class Resolution:
             part = self._parts[server]
             groups, processes = frozenset(part.groups), frozenset(part.processes)
             if not all(
-                groups.issuperset(onward.groups) and processes.issuperset(onward.processes) for onward in leading
+                groups.issuperset(onward.groups) and processes.issuperset(_to_be_told(onward)) for onward in leading
             ):
                 return False
         return True
@@ -234,36 +249,96 @@ class Resolution:
         return resolved
 
     def _unite(self, *, in_transition: bool) -> Resolved:
-        processes: list[NodeId] = []
-        groups: set[NodeId] = set()
-        unreachable: set[NodeId] = set()
-        named: set[NodeId] = set()
+        told, named, unreachable = _Told(), _Told(), set[NodeId]()
         parts = []
-        is_healed = True
         for server, leading in self._reached().items():
             part = self._parts.get(server)
             if part is not None and server not in self._failed:
                 parts.append(part)
-                processes += part.processes
-                groups.update(part.groups)
-                named.update(*(away.processes for away in part.apart))
+                told.groups.append((part.groups, part.group_masks))
+                told.processes.append((part.processes, part.process_masks))
+                named.processes += ((away.processes, away.masks) for away in part.apart)
                 unreachable.update(*(away.groups for away in part.apart))
-                is_healed = is_healed and part.is_healed
                 continue
             # What is below these groups is not known, but that these processes are members is.
-            named.update(*(onward.processes for onward in leading))
+            named.processes += ((onward.processes, onward.masks) for onward in leading)
             if server in self._failed or server in self._awaited:
                 unreachable.update(*(onward.groups for onward in leading))
-                unreachable.update([self._originator] if server == self._home else [])
-        united = set(processes)
+                unreachable.update(name for name, home in self._homes.items() if home == server)
+        groups = set(chain.from_iterable(names for names, _ in told.groups))
+        if not all(part.is_healed for part in parts):
+            # Where anything may be missing anywhere below, it is the groups themselves that could not be entered.
+            left_out: Iterable[NodeId] = self._homes
+        else:
+            left_out = unreachable - groups
+        unite = _united if is_plain(self._targets) else _united_masks
+        # A process that is joined while its server is away may turn out to be a group.
+        processes = unite(told.processes, named.processes, groups)
+        reached_groups = unite(told.groups, (), frozenset())
         steps = (delivery for part in parts for delivery in part.steps)
         return Resolved(
-            # A process that is joined while its server is away may turn out to be a group.
-            processes=tuple(sorted(united | (named - groups))),
-            groups=tuple(sorted(groups)),
-            # Where anything may be missing anywhere below, it is the group itself that could not be entered.
-            unreachable=tuple(sorted(unreachable - groups)) if is_healed else (self._originator,),
+            processes=processes.names,
+            groups=reached_groups.names,
+            unreachable=tuple(sorted(left_out)),
             in_transition=in_transition,
-            duplicates=len(processes) - len(united),
-            walk=tuple(assemble(self._originator, steps)) if self._with_steps else (),
+            duplicates=processes.duplicates,
+            walk=tuple(assemble(self._targets[0].name, steps)) if self._with_steps else (),
+            process_firsts=processes.firsts,
+            group_firsts=reached_groups.firsts,
         )
+
+
+_Column = tuple[Sequence[NodeId], Sequence[Masks]]
+"""Names, and of a set the masks of each."""
+
+
+class _Told:
+    """What several servers report, one column each."""
+
+    def __init__(self) -> None:
+        self.processes: list[_Column] = []
+        self.groups: list[_Column] = []
+
+
+def _to_be_told(onward: Onward) -> Iterable[NodeId]:
+    """The processes that their home reports: those below exceptions alone are in no answer."""
+    if not onward.masks:
+        return onward.processes
+    return (name for name, masks in zip(onward.processes, onward.masks, strict=True) if masks.reached)
+
+
+@dataclass(frozen=True, slots=True)
+class _United:
+    names: tuple[NodeId, ...]
+    """Sorted, each once."""
+    firsts: tuple[int, ...]
+    """Of a set, for each name: the place of its first target."""
+    duplicates: int
+    """How often a name was told again."""
+
+
+def _united(told: Iterable[_Column], named: Iterable[_Column], others: Set[NodeId]) -> _United:
+    """All that is told, and of what is only named what is none of the others."""
+    reports = list(chain.from_iterable(names for names, _ in told))
+    found = set(reports)
+    duplicates = len(reports) - len(found)
+    found.update(set(chain.from_iterable(names for names, _ in named)) - others)
+    return _United(tuple(sorted(found)), (), duplicates)
+
+
+def _united_masks(told: Iterable[_Column], named: Iterable[_Column], others: Set[NodeId]) -> _United:
+    """The same of a set, less who is excepted."""
+    united: dict[NodeId, Masks] = {}
+    duplicates = 0
+    for names, column in told:
+        for name, masks in zip(names, column, strict=True):
+            known = united.get(name)
+            duplicates += known is not None
+            united[name] = masks if known is None else known.united(masks)
+    for names, column in named:
+        for name, masks in zip(names, column, strict=True):
+            if name not in others:
+                united[name] = masks.united(united.get(name, masks))
+    first_of = {masks: masks.first for masks in set(united.values())}
+    found = sorted((name, first) for name, masks in united.items() if (first := first_of[masks]) is not None)
+    return _United(tuple(name for name, _ in found), tuple(first for _, first in found), duplicates)

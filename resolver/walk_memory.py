@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from namegraph import NodeIndex
+from namegraph import NodeIndex, TargetSet
 from resolver.resolution import AgreedWalk
 
 WALKS_WEIGHT_LIMIT = 4_000_000
 """Ids in all remembered walks together; the least recently used go first."""
 
 
+Originator = NodeIndex | TargetSet
+"""The representative of a group; or a set, in the order in which it was asked for: that tells which target is first."""
+
+
 class WalkMemory:
-    """Agreed walks by representative of the originator. One that no longer holds does no harm: its versions tell."""
+    """Agreed walks by originator. One that no longer holds does no harm: its versions tell."""
 
     def __init__(self, *, weight_limit: int = WALKS_WEIGHT_LIMIT) -> None:
-        self._walks: OrderedDict[NodeIndex, AgreedWalk] = OrderedDict()
+        self._walks: OrderedDict[Originator, AgreedWalk] = OrderedDict()
         self._weight = 0
         self._weight_limit = weight_limit
 
-    def recall(self, originator: NodeIndex) -> AgreedWalk | None:
+    def recall(self, originator: Originator) -> AgreedWalk | None:
         """What was last kept for an originator, if it is still remembered."""
         walk = self._walks.get(originator)
         if walk is not None:
             self._walks.move_to_end(originator)
         return walk
 
-    def keep(self, originator: NodeIndex, walk: AgreedWalk) -> None:
+    def keep(self, originator: Originator, walk: AgreedWalk) -> None:
         """Remember a walk instead of the one before."""
         before = self._walks.pop(originator, None)
         if before is not None:

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from shadowtree.results import GroupList as GroupList
     from shadowtree.results import HiddenGroup as HiddenGroup
     from shadowtree.results import ImportSummary as ImportSummary
+    from shadowtree.results import MemberOf as MemberOf
     from shadowtree.results import Memberships as Memberships
     from shadowtree.results import Parent as Parent
     from shadowtree.results import Peer as Peer
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from shadowtree.updates import Arc as Arc
     from shadowtree.updates import Join as Join
     from shadowtree.updates import Leave as Leave
+    from shadowtree.updates import Target as Target
 
 _PUBLIC_NAMES = {
     "shadowtree.client.sync": ("Client",),
@@ -136,6 +138,7 @@ _PUBLIC_NAMES = {
         "GroupList",
         "HiddenGroup",
         "ImportSummary",
+        "MemberOf",
         "Memberships",
         "Parent",
         "Peer",
@@ -153,7 +156,7 @@ _PUBLIC_NAMES = {
         "VirtualNode",
         "WalkStep",
     ),
-    "shadowtree.updates": ("Arc", "Join", "Leave"),
+    "shadowtree.updates": ("Arc", "Join", "Leave", "Target"),
 }
 
 _HOME = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}

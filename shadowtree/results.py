@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shadowtree.errors import Unavailable
+from shadowtree.updates import Target
 from shadowtree.vocabulary import (
     Address,
     ArcState,
@@ -63,11 +64,22 @@ class WalkStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolution:
-    """Everybody in a group, each once.
+class MemberOf:
+    """Which group that was asked for is the first that has a member and does not except it."""
 
-    `groups` is empty unless it was asked for. Where `unreachable` is not empty, these groups could not be entered and
-    members may be missing. `walk`, in depth-first order, is there where it was asked for.
+    member: MemberId
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """Everybody in a group, or in several, each once.
+
+    `groups` is empty unless it was asked for. Where `unreachable` is not empty, these groups could not be entered:
+    members may be missing, or be there though they are excepted; `why_unreachable` is for people. `walk`, in
+    depth-first order, is there where it was asked for.
+
+    Of several groups, or of one with exceptions, `targets` are what was asked for, and `group` is the first of them.
     """
 
     group: GroupId
@@ -78,6 +90,20 @@ class Resolution:
     in_transition: bool
     revision: Revision
     walk: tuple[WalkStep, ...] = ()
+    targets: tuple[Target, ...] = ()
+    process_targets: tuple[int, ...] = ()
+    """For each process the place of its first target, from 0; `members` names it."""
+    group_targets: tuple[int, ...] = ()
+    """The same for each group."""
+    why_unreachable: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[MemberOf, ...]:
+        """All processes and groups with the first target of each, sorted; empty where one group was asked for."""
+        if not self.targets:
+            return ()
+        rows = zip((*self.processes, *self.groups), (*self.process_targets, *self.group_targets), strict=True)
+        return tuple(MemberOf(member, self.targets[place].name) for member, place in sorted(rows))
 
     @property
     def is_complete(self) -> bool:

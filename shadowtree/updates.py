@@ -1,7 +1,8 @@
-"""What a caller hands to the client: joins and leaves of one atomic update, and arcs of a whole graph."""
+"""What a caller hands to the client: joins and leaves of one atomic update, arcs of a graph, groups to resolve."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shadowtree.vocabulary import ChildKind, GroupId, MemberId, NodeKind
@@ -32,3 +33,11 @@ class Arc:
     parent: GroupId
     child: MemberId
     kind: NodeKind
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A group that is asked for, less who is in one of the exceptions (groups) in it."""
+
+    name: GroupId
+    excluding: Iterable[GroupId] = ()

@@ -7,6 +7,7 @@ from namegraph.model.names import ServerId, Subnet, subnet_of
 from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
 from namegraph.model.outcomes import Committed
 from namegraph.model.rows import RequestId
+from namegraph.model.target_sets import named_in, only
 from resolver.parts import Part, Parts
 from resolver.plans import PlanCache
 from resolver.resolution import Ask, Resolution, WalkAgain
@@ -49,9 +50,17 @@ class Servers:
     def resolve(self, originator, *, with_steps=False):
         """Resolve at the home; return the resolution, its answer and all parts that were told."""
         home = self.core(originator)
-        memory = self.memories[home.server]
         key = home.graph.representative(home.graph.index[originator])
-        resolution = Resolution(originator, home=home.server, remembered=memory.recall(key), with_steps=with_steps)
+        return self._resolve(home.server, only(originator), key, with_steps=with_steps)
+
+    def resolve_set(self, targets, *, root=None):
+        """The same of a set, at any server: at the home of the first target, where none is named."""
+        return self._resolve(root or self.core(targets[0].name).server, targets, targets)
+
+    def _resolve(self, root, targets, key, *, with_steps=False):
+        memory = self.memories[root]
+        homes = {name: self.core(name).server for name in named_in(targets)}
+        resolution = Resolution(targets, root=root, homes=homes, remembered=memory.recall(key), with_steps=with_steps)
         told = []
         step = resolution.begin()
         pending = []

@@ -6,7 +6,7 @@ sent only to servers that speak it; fields at the end of messages, which older s
 | version | brought |
 |---|---|
 | 6 | servers forget in agreement what was left: `ForgetLeft`, `LeftForgotten`; a second lane, for messages to groups; |
-|   | the version of an arc rises above what the home of its child tells (`Ready.told`) |
+|   | the version of an arc rises above what the home of its child tells (`Ready.told`); parts of sets of groups |
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ TOLD_VERSIONS_VERSION = 6
 
 POSTS_VERSION = 6
 """From this one on, servers take posts."""
+
+SETS_VERSION = 6
+"""From this one on, servers tell their part of a set of groups."""
 
 
 def agreed_version(*, oldest: int, newest: int) -> int | None:

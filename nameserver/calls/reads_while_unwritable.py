@@ -12,6 +12,7 @@ follows leads through such a node, now or before:
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 
 from pyroaring import BitMap
 
@@ -48,7 +49,10 @@ class ReadsWhileUnwritable:
         return self._holds_above(request.member)
 
     def resolve(self, request: messages.ResolveRequest) -> bool:
-        """Only what is below the group matters; the way of a walk depends on more."""
+        """Only what is below the groups matters; the way of a walk depends on more."""
+        if request.targets:
+            exceptions = chain(request.excluding, *(target.excluding for target in request.targets))
+            return all(map(self._holds_below, chain((target.group for target in request.targets), exceptions)))
         return not request.walk and self._holds_below(request.group)
 
     def _holds_above(self, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Carries resolutions over several servers out: this server is the root, and asks itself like any other.
+"""Carries resolutions over several servers out, of groups and of sets: this server is the root, and asks itself too.
 
     Resolution says Ask        one ResolvePart call a server, all at once; answers as they come
                     WalkAgain  at once, or after the next step or a moment where updates are under way
@@ -13,20 +13,37 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from namegraph import CoreQueries, NodeId, NodeKind, ReadCommand, RefusedError, ServerId
+from namegraph import (
+    SETS_VERSION,
+    CoreQueries,
+    NodeId,
+    NodeKind,
+    ReadCommand,
+    Reason,
+    RefusedError,
+    ServerId,
+    TargetSet,
+    is_plain,
+    only,
+    refuse,
+)
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.fan_out import newest
 from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
 from nameserver.wire.resolve_part import NotAPartError, PartReader, read_part
+from nameserver.wire.target_sets import written_targets
 from resolver.membership import MembershipResolver
 from resolver.parts import PartAnswer, PartRequest, Parts
 from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain
-from resolver.walk_memory import WalkMemory
+from resolver.walk_memory import Originator, WalkMemory
 from shadowtree.v1 import peer_pb2 as messages
 
 AGREEMENT_SECONDS = 20.0
@@ -43,8 +60,21 @@ LONGEST_DOUBT_PAUSE_SECONDS = 0.2
 """Between walks while an update that affects them is under way at another server: it takes some milliseconds."""
 
 
+NOBODY: Mapping[ServerId, RefusedError] = MappingProxyType({})
+
+
+class Answer(NamedTuple):
+    """What a resolution came to."""
+
+    resolved: Resolved
+    revision: str
+    """What it reflects."""
+    why_failed: tuple[str, ...]
+    """Of each server that could not be asked, by name: why."""
+
+
 class DistributedResolutions:
-    """Resolves groups that this server owns."""
+    """Resolves groups that this server owns, and sets of groups of any servers."""
 
     def __init__(
         self, *, core: CoreQueries, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, forwarder: Forwarder
@@ -58,21 +88,52 @@ class DistributedResolutions:
 
     async def resolve(
         self, group: NodeId, deadline: float | None, *, with_walk: bool, at_least_revision: str
-    ) -> tuple[Resolved, str]:
-        """What the group reaches on all servers, and the revision that it reflects; raises `RefusedError`.
+    ) -> Answer:
+        """What a group of this server reaches on all servers; raises `RefusedError`.
 
         `deadline`: the caller's, on the clock of `now`; None where there is none.
         """
         originator = self._resolver.representative(group)
         resolution = Resolution(
-            group, home=self._core.server, remembered=self._memory.recall(originator), with_steps=with_walk
+            only(group),
+            root=self._core.server,
+            homes={group: self._core.server},
+            remembered=self._memory.recall(originator),
+            with_steps=with_walk,
         )
-        driver = _Driver(self, resolution, deadline=self._until(deadline), at_least_revision=at_least_revision)
+        return await self._run(resolution, originator, deadline, at_least_revision, NOBODY)
+
+    async def resolve_set(
+        self,
+        targets: TargetSet,
+        homes: Mapping[NodeId, ServerId],
+        deadline: float | None,
+        *,
+        at_least_revision: str,
+        never_met: Mapping[ServerId, RefusedError],
+    ) -> Answer:
+        """Whom some target reaches and none of its exceptions does; raises `RefusedError`.
+
+        `homes`: of all targets and exceptions. `never_met`: why some of these cannot be asked.
+        """
+        resolution = Resolution(targets, root=self._core.server, homes=homes, remembered=self._memory.recall(targets))
+        return await self._run(resolution, targets, deadline, at_least_revision, never_met)
+
+    async def _run(
+        self,
+        resolution: Resolution,
+        originator: Originator,
+        deadline: float | None,
+        at_least_revision: str,
+        never_met: Mapping[ServerId, RefusedError],
+    ) -> Answer:
+        driver = _Driver(self, resolution, self._until(deadline), at_least_revision, never_met)
         resolved = await driver.run()
         agreed = resolution.agreed()
         if agreed is not None:
             self._memory.keep(originator, agreed)
-        return resolved, newest([self._core.revision, *driver.revisions])
+        why_failed = tuple(why for _, why in sorted(resolution.why_failed.items()))
+        return Answer(resolved, newest([self._core.revision, *driver.revisions]), why_failed)
 
     async def resolve_ordered(self, group: NodeId, deadline: float | None) -> tuple[Resolved, str]:
         """What the group reaches at one point in the order of all updates, and its revision; raises `RefusedError`."""
@@ -90,18 +151,38 @@ class DistributedResolutions:
         if request.server == self._core.server:
             return self._parts.answer(request), self._core.revision
         message = messages.ResolvePartRequest(
-            originator=request.originator,
             known_version=request.known_version or "",
             with_steps=request.with_steps,
             at_least_revision=at_least_revision,
         )
+        targets = request.targets
+        if is_plain(targets):
+            message.originator = targets[0].name
+        else:
+            await self._require_sets(request.server)
+            told, from_all = written_targets(targets)
+            message.targets.extend(told)
+            message.excluding.extend(from_all)
         part = PartReader()
         async with asyncio.timeout(PART_SECONDS):
             async for chunk in self._forwarder.stream(
                 request.server, f"/{PEER_SERVICE}/ResolvePart", message.SerializeToString(), seconds=seconds
             ):
                 part.take(chunk)
-        return read_part(part.chunks), part.chunks[0].revision
+        answer = read_part(part.chunks, targets=0 if is_plain(targets) else len(targets))
+        return answer, part.chunks[0].revision
+
+    async def _require_sets(self, server: ServerId) -> None:
+        """Raise `RefusedError` where a server is of a release that resolves single groups alone."""
+        if self._core.speaks(server, SETS_VERSION):
+            return
+        await self._forwarder.require_reachable(server)
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"the server {server} is of an older release, which resolves single groups alone: upgrade it",
+            server=server,
+            unreachable=server,
+        )
 
     def now(self) -> float:
         """The time on the clock of deadlines."""
@@ -122,9 +203,15 @@ class _Driver:
     """Runs one resolution."""
 
     def __init__(
-        self, resolutions: DistributedResolutions, resolution: Resolution, *, deadline: float, at_least_revision: str
+        self,
+        resolutions: DistributedResolutions,
+        resolution: Resolution,
+        deadline: float,
+        at_least_revision: str,
+        never_met: Mapping[ServerId, RefusedError],
     ) -> None:
         self._at_least_revision = at_least_revision
+        self._never_met = never_met
         self._resolutions = resolutions
         self._resolution = resolution
         self._deadline = deadline
@@ -153,12 +240,18 @@ class _Driver:
                 self._pause_seconds = min(2 * self._pause_seconds, LONGEST_DOUBT_PAUSE_SECONDS)
             return self._resolution.begin()
         for request in step.requests:
-            task = asyncio.ensure_future(self._resolutions.ask(request, seconds_left, self._at_least_revision))
+            task = asyncio.ensure_future(self._ask(request, seconds_left))
             self._asked[task] = request.server
         done, _ = await asyncio.wait(self._asked, timeout=seconds_left, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             return self._resolution.expire()
         return self._take(deque(done))
+
+    async def _ask(self, request: PartRequest, seconds: float) -> tuple[PartAnswer, str]:
+        why = self._never_met.get(request.server)
+        if why is not None:
+            raise why
+        return await self._resolutions.ask(request, seconds, self._at_least_revision)
 
     def _take(self, done: deque[asyncio.Task[tuple[PartAnswer, str]]]) -> Step:
         """Give back all answers that are there; what they lead to is asked together."""
@@ -177,8 +270,12 @@ class _Driver:
         except (RefusedError, grpc.aio.AioRpcError) as error:
             if not is_out_of_reach(error):
                 raise
-            return self._resolution.failed(server, str(error))
+            return self._resolution.failed(server, _why(error))
         except (NotAPartError, DecodeError, TimeoutError) as error:
             return self._resolution.failed(server, f"its answer cannot be used: {error}")
         self.revisions.append(revision)
         return self._resolution.answer(server, answer)
+
+
+def _why(error: RefusedError | grpc.aio.AioRpcError) -> str:
+    return str(error) if isinstance(error, RefusedError) else error.details() or error.code().name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import compress
 
-from namegraph import ArcId, CoreQueries, NodeId, Reason, refuse
+from namegraph import ArcId, CoreQueries, NodeId, Reason, is_plain, only, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.calls.stable_listing import steady
@@ -21,6 +21,7 @@ from nameserver.routing.ownership import Routing
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.wire import conversion
 from nameserver.wire.resolve_part import part_chunks
+from nameserver.wire.target_sets import read_targets
 from resolver.descriptions import RD_ANCESTORS_LIMIT
 from resolver.membership import MembershipResolver
 from resolver.parts import PartRequest, Parts
@@ -99,10 +100,15 @@ class PeerQuestionCalls:
                 return
 
     async def resolve_part(self, request: messages.ResolvePartRequest, context: Context) -> Chunks:
-        """What is owned here of all that an originator reaches."""
+        """What is owned here of all that an originator, or a set, reaches."""
         del context
-        originator = conversion.read_id(request.originator, "originator", self._core.graph.index)
-        asked = PartRequest(self._core.server, originator, request.known_version or None, request.with_steps)
+        known = self._core.graph.index
+        if request.targets:
+            targets = read_targets(request.targets, request.excluding, known)
+        else:
+            targets = only(conversion.read_id(request.originator, "originator", known))
+        with_steps = request.with_steps and is_plain(targets)
+        asked = PartRequest(self._core.server, targets, request.known_version or None, with_steps)
         return part_chunks(self._parts.answer(asked), self._core.revision)
 
 

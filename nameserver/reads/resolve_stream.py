@@ -5,26 +5,43 @@ Whatever is sent was fixed before the first chunk leaves, so an update between t
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from google.protobuf.message import Message
 
-from namegraph import CoreQueries, NodeId, Reason, refuse
+from namegraph import (
+    CoreQueries,
+    NodeId,
+    Reason,
+    RefusedError,
+    ServerId,
+    Subnet,
+    TargetSet,
+    is_plain,
+    named_in,
+    only,
+    refuse,
+    subnet_of,
+)
 from nameserver.calls.adapters import Chunks, Context, deadline_of
 from nameserver.calls.stable_listing import steady_chunks
 from nameserver.driver.run_loop import RunLoop
-from nameserver.reads.distributed_resolve import DistributedResolutions
-from nameserver.routing.ownership import Routing
+from nameserver.reads.distributed_resolve import Answer, DistributedResolutions
+from nameserver.routing.forwarding import is_out_of_reach
+from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
 from nameserver.wire.chunk_cache import ChunkCache, chunks_of
+from nameserver.wire.target_sets import read_targets
 from resolver.membership import MembershipResolver
 from resolver.plans import WalkStep
+from resolver.resolution import Resolved
 from shadowtree.v1 import name_service_pb2 as messages
 
 
 class StreamCalls:
-    """Answers Resolve, for groups that this server owns."""
+    """Answers Resolve, for groups that this server owns, and for sets of groups of any servers."""
 
     def __init__(
         self,
@@ -44,10 +61,13 @@ class StreamCalls:
         self._cache = ChunkCache()
 
     async def resolve(self, request: messages.ResolveRequest, context: Context) -> Chunks:
-        """All members of a group, each once."""
+        """All members of a group, or of a set of groups, each once."""
         if request.consistency not in messages.ResolveRequest.Consistency.values():
             raise refuse(Reason.INVALID_REQUEST, f"there is no consistency {request.consistency}", field="consistency")
-        group = conversion.read_id(request.group, "group", self._known)
+        targets = self._targets(request)
+        if not is_plain(targets):
+            return await self._resolve_set(targets, request, context)
+        group = targets[0].name
         if not self._routing.is_alone:
             return await self._resolve_over_servers(group, request, context)
         walk: list[bytes] = []
@@ -61,6 +81,17 @@ class StreamCalls:
         chunks.append(walk)
         return headed(messages.ResolveChunk(revision=self._core.revision), chain.from_iterable(chunks))
 
+    def _targets(self, request: messages.ResolveRequest) -> TargetSet:
+        if not request.targets and not request.excluding:
+            return only(conversion.read_id(request.group, "group", self._known))
+        if request.group:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                "what is asked for is `group` alone, or `targets` with what is excepted from all of them",
+                field="group",
+            )
+        return read_targets(request.targets, request.excluding, self._known)
+
     async def _resolve_over_servers(self, group: NodeId, request: messages.ResolveRequest, context: Context) -> Chunks:
         is_ordered = request.consistency == messages.ResolveRequest.CONSISTENCY_ORDERED
         if is_ordered and request.walk:
@@ -71,19 +102,92 @@ class StreamCalls:
             )
         deadline = deadline_of(context, self._run_loop)
         if is_ordered:
-            resolved, revision = await self._resolutions.resolve_ordered(group, deadline)
+            answer = Answer(*await self._resolutions.resolve_ordered(group, deadline), ())
         else:
-            resolved, revision = await self._resolutions.resolve(
+            answer = await self._resolutions.resolve(
                 group, deadline, with_walk=request.walk, at_least_revision=request.at_least_revision
             )
-        header = messages.ResolveChunk(
-            revision=revision, unreachable=resolved.unreachable, in_transition=resolved.in_transition
+        return self._chunks(answer, groups=request.groups)
+
+    async def _resolve_set(self, targets: TargetSet, request: messages.ResolveRequest, context: Context) -> Chunks:
+        for is_asked, what, field in (
+            (request.walk, "a walk begins at one group", "walk"),
+            (
+                request.consistency == messages.ResolveRequest.CONSISTENCY_ORDERED,
+                "an ordered resolution is of one group",
+                "consistency",
+            ),
+        ):
+            if is_asked:
+                raise refuse(
+                    Reason.INVALID_REQUEST,
+                    f"{what}: several groups, or one with exceptions, are resolved with datagram consistency alone, "
+                    "and without a walk",
+                    field=field,
+                )
+        homes, never_met = await self._homes(named_in(targets))
+        answer = await self._resolutions.resolve_set(
+            targets,
+            homes,
+            deadline_of(context, self._run_loop),
+            at_least_revision=request.at_least_revision,
+            never_met=never_met,
         )
-        chunks = [self._cache.chunks(resolved, "processes", resolved.processes, _processes_chunk)]
-        if request.groups:
-            chunks.append(self._cache.chunks(resolved, "groups", resolved.groups, _groups_chunk))
+        return self._chunks(answer, groups=request.groups)
+
+    async def _homes(self, names: Sequence[NodeId]) -> tuple[dict[NodeId, ServerId], dict[ServerId, RefusedError]]:
+        """The home of each name; a subnet in its place where that was never met, and why it cannot be asked."""
+        subnets = list(dict.fromkeys(map(subnet_of, names)))
+        found = dict(zip(subnets, await asyncio.gather(*map(self._home_of, subnets)), strict=True))
+        never_met = {ServerId(subnet): why for subnet, why in found.items() if isinstance(why, RefusedError)}
+        homes = {}
+        for name in names:
+            subnet = subnet_of(name)
+            home = found[subnet]
+            if home is None:
+                raise self._core.no_group(name)
+            homes[name] = ServerId(subnet) if isinstance(home, RefusedError) else home
+        return homes, never_met
+
+    async def _home_of(self, subnet: Subnet) -> ServerId | RefusedError | None:
+        """The server that owns a subnet, or why it cannot be asked; None where nobody owns it."""
+        try:
+            if self._routing.owner_kind(subnet) is OwnerKind.UNOWNED:
+                self._routing.require_listed(subnet)
+                return None
+            return await self._routing.home_of(subnet)
+        except RefusedError as error:
+            if not is_out_of_reach(error):
+                raise
+            return error
+
+    def _chunks(self, answer: Answer, *, groups: bool) -> Chunks:
+        resolved = answer.resolved
+        header = messages.ResolveChunk(
+            revision=answer.revision,
+            unreachable=resolved.unreachable,
+            in_transition=resolved.in_transition,
+            why_unreachable=answer.why_failed if resolved.unreachable else (),
+        )
+        chunks = [self._named_chunks(resolved, "processes", resolved.processes, resolved.process_firsts)]
+        if groups:
+            chunks.append(self._named_chunks(resolved, "groups", resolved.groups, resolved.group_firsts))
         chunks.append(chunks_of(resolved.walk, _walk_chunk))
         return headed(header, chain.from_iterable(chunks))
+
+    def _named_chunks(
+        self, resolved: Resolved, what: str, names: Sequence[NodeId], firsts: Sequence[int]
+    ) -> Iterable[bytes]:
+        """Names in chunks, with the target of each where a set was asked for."""
+        encode = _processes_chunk if what == "processes" else _groups_chunk
+        if not firsts:
+            return self._cache.chunks(resolved, what, names, encode)
+
+        def encode_rows(rows: Sequence[int]) -> bytes:
+            some = slice(rows[0], rows[-1] + 1)
+            return encode(names[some], firsts[some])
+
+        return self._cache.chunks(resolved, what, range(len(names)), encode_rows)
 
 
 def headed(header: Message, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -93,12 +197,12 @@ def headed(header: Message, chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield from iterator
 
 
-def _processes_chunk(processes: Sequence[NodeId]) -> bytes:
-    return messages.ResolveChunk(processes=processes).SerializeToString()
+def _processes_chunk(processes: Sequence[NodeId], targets: Sequence[int] = ()) -> bytes:
+    return messages.ResolveChunk(processes=processes, process_targets=targets).SerializeToString()
 
 
-def _groups_chunk(groups: Sequence[NodeId]) -> bytes:
-    return messages.ResolveChunk(groups=groups).SerializeToString()
+def _groups_chunk(groups: Sequence[NodeId], targets: Sequence[int] = ()) -> bytes:
+    return messages.ResolveChunk(groups=groups, group_targets=targets).SerializeToString()
 
 
 def _walk_chunk(steps: Sequence[WalkStep]) -> bytes:

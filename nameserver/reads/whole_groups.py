@@ -43,13 +43,13 @@ class WholeGroups:
         async def resolve(group: NodeId) -> Resolved | None:
             async with places:
                 try:
-                    resolved, _ = await resolutions.resolve(
+                    answer = await resolutions.resolve(
                         group, deadline, with_walk=False, at_least_revision=at_least_revision
                     )
                 except RefusedError:
                     # The group was deleted meanwhile, or more than a part of it is out of reach.
                     return None
-            return resolved if self._is_whole(resolved) else None
+            return answer.resolved if self._is_whole(answer.resolved) else None
 
         whole = dict(zip(asked, await asyncio.gather(*map(resolve, asked)), strict=True))
         return [_is_outside(member, whole.get(group)) for group, member in zip(groups, members, strict=True)]

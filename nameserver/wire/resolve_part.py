@@ -1,11 +1,12 @@
 """Parts of a resolution between servers: what `resolver.parts` says, as messages of PeerService and back.
 
 What came from another server is checked only as far as the wire types go: it is that server's word about its own nodes.
+Of a set, each name has a number: that of its masks, which are sent once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from namegraph import ArcState, NodeId, NodeKind, ServerId
@@ -14,6 +15,7 @@ from nameserver.wire.chunk_cache import chunks_of
 from resolver.parts import InDoubt, Part, PartAnswer, Unchanged
 from resolver.plans import Onward, WalkStep
 from resolver.steps import Delivery
+from resolver.target_masks import Masks
 from shadowtree.v1 import names_pb2 as values
 from shadowtree.v1 import peer_pb2 as messages
 
@@ -49,7 +51,7 @@ class PartReader:
                 f"it is longer than {PART_BYTES_LIMIT} bytes, or has a message above {MESSAGE_BYTES_LIMIT}"
             )
         chunk = messages.ResolvePartChunk.FromString(message)
-        self._names += len(chunk.processes) + len(chunk.groups) + len(chunk.steps)
+        self._names += len(chunk.processes) + len(chunk.groups) + len(chunk.steps) + len(chunk.masks)
         self._names += sum(len(one.groups) + len(one.processes) for one in chain(chunk.onward, chunk.apart))
         if self._names > PART_NAMES_LIMIT:
             raise NotAPartError(f"it has more than {PART_NAMES_LIMIT} names")
@@ -70,15 +72,17 @@ def part_chunks(answer: PartAnswer, revision: str) -> Iterator[bytes]:
                 version=answer.version, revision=revision, view=answer.view, is_healed=answer.is_healed
             )
             yield header.SerializeToString()
-            yield from chunks_of(answer.processes, _processes)
-            yield from chunks_of(answer.groups, _groups)
-            yield from chunks_of(list(_split(answer.onward)), _onward, 1)
+            numbers = _numbers_of_masks(answer)
+            yield from chunks_of(list(numbers), _masks)
+            yield from _named_chunks(answer.processes, answer.process_masks, numbers, _processes)
+            yield from _named_chunks(answer.groups, answer.group_masks, numbers, _groups)
+            yield from chunks_of(list(_split(answer.onward)), lambda onward: _onward(onward, numbers), 1)
             yield from chunks_of(answer.steps, _steps)
-            yield from chunks_of(list(_split(answer.apart)), _apart, 1)
+            yield from chunks_of(list(_split(answer.apart)), lambda apart: _apart(apart, numbers), 1)
 
 
-def read_part(chunks: Sequence[messages.ResolvePartChunk]) -> PartAnswer:
-    """Read what `part_chunks` wrote; raises `NotAPartError`."""
+def read_part(chunks: Sequence[messages.ResolvePartChunk], *, targets: int = 0) -> PartAnswer:
+    """Read what `part_chunks` wrote, of a set of so many targets, or of one group; raises `NotAPartError`."""
     if not chunks:
         raise NotAPartError("it ended without an answer")
     match chunks[0].state:
@@ -90,16 +94,55 @@ def read_part(chunks: Sequence[messages.ResolvePartChunk]) -> PartAnswer:
             pass
         case _:
             raise NotAPartError(f"it says the state {chunks[0].state}")
+    processes = tuple(map(NodeId, chain.from_iterable(chunk.processes for chunk in chunks)))
+    groups = tuple(map(NodeId, chain.from_iterable(chunk.groups for chunk in chunks)))
+    column = _Columns([_read_masks(masks, targets) for chunk in chunks for masks in chunk.masks], of_set=targets > 0)
     return Part(
         chunks[0].version,
-        tuple(map(NodeId, chain.from_iterable(chunk.processes for chunk in chunks))),
-        tuple(map(NodeId, chain.from_iterable(chunk.groups for chunk in chunks))),
-        tuple(_united(chain.from_iterable(chunk.onward for chunk in chunks))),
+        processes,
+        groups,
+        tuple(_united(chain.from_iterable(chunk.onward for chunk in chunks), column)),
         tuple(_delivery(step) for chunk in chunks for step in chunk.steps),
-        tuple(_united(chain.from_iterable(chunk.apart for chunk in chunks))),
+        tuple(_united(chain.from_iterable(chunk.apart for chunk in chunks), column)),
         chunks[0].view,
         chunks[0].is_healed,
+        column.read(len(processes), chain.from_iterable(chunk.process_masks for chunk in chunks)),
+        column.read(len(groups), chain.from_iterable(chunk.group_masks for chunk in chunks)),
     )
+
+
+def _numbers_of_masks(part: Part) -> dict[Masks, int]:
+    """A number for each masks of a part, in the order in which they are sent."""
+    of_others = (each.masks for each in chain(part.onward, part.apart))
+    distinct = dict.fromkeys(chain(part.process_masks, part.group_masks, *of_others))
+    return {masks: number for number, masks in enumerate(distinct)}
+
+
+def _read_masks(masks: messages.ResolvePartChunk.Masks, targets: int) -> Masks:
+    reached, excepted = (int.from_bytes(each, "little") for each in (masks.reached, masks.excepted))
+    if max(reached, excepted) >> targets:
+        raise NotAPartError(f"it speaks of more than {targets} targets")
+    return Masks(reached, excepted)
+
+
+class _Columns:
+    """Reads the columns of masks beside names."""
+
+    def __init__(self, masks: Sequence[Masks], *, of_set: bool) -> None:
+        self._masks = masks
+        self._of_set = of_set
+
+    def read(self, names: int, numbers: Iterable[int]) -> tuple[Masks, ...]:
+        """The masks of so many names, by their numbers; none where no set was asked for."""
+        if not self._of_set:
+            return ()
+        try:
+            found = tuple(map(self._masks.__getitem__, numbers))
+        except IndexError:
+            raise NotAPartError("it names masks that it does not have") from None
+        if len(found) != names:
+            raise NotAPartError(f"it has {names} names and {len(found)} masks")
+        return found
 
 
 def _split(onward: Iterable[Onward]) -> Iterator[Onward]:
@@ -108,17 +151,18 @@ def _split(onward: Iterable[Onward]) -> Iterator[Onward]:
     for one in onward:
         for start in range(0, max(len(one.groups), len(one.processes)), size):
             end = start + size
-            yield Onward(one.server, one.groups[start:end], one.processes[start:end])
+            yield Onward(one.server, one.groups[start:end], one.processes[start:end], one.masks[start:end])
 
 
-def _united(onward: Iterable[messages.ResolvePartChunk.Onward]) -> Iterator[Onward]:
-    nodes: dict[str, tuple[list[NodeId], list[NodeId]]] = {}
+def _united(onward: Iterable[messages.ResolvePartChunk.Onward], column: _Columns) -> Iterator[Onward]:
+    nodes: dict[str, tuple[list[NodeId], list[NodeId], list[int]]] = {}
     for one in onward:
-        groups, processes = nodes.setdefault(one.server, ([], []))
+        groups, processes, numbers = nodes.setdefault(one.server, ([], [], []))
         groups += map(NodeId, one.groups)
         processes += map(NodeId, one.processes)
-    for server, (groups, processes) in nodes.items():
-        yield Onward(ServerId(server), tuple(groups), tuple(processes))
+        numbers += one.process_masks
+    for server, (groups, processes, numbers) in nodes.items():
+        yield Onward(ServerId(server), tuple(groups), tuple(processes), column.read(len(processes), numbers))
 
 
 def _delivery(step: messages.ResolvePartChunk.Step) -> Delivery:
@@ -128,24 +172,60 @@ def _delivery(step: messages.ResolvePartChunk.Step) -> Delivery:
     return Delivery(WalkStep(NodeId(step.tail), NodeId(step.head), kind, state), step.cost)
 
 
-def _processes(processes: Sequence[NodeId]) -> bytes:
-    return messages.ResolvePartChunk(processes=processes).SerializeToString()
+def _named_chunks(
+    names: Sequence[NodeId],
+    column: Sequence[Masks],
+    numbers: Mapping[Masks, int],
+    encode: Callable[[Sequence[NodeId], Sequence[int]], bytes],
+) -> Iterator[bytes]:
+    """Names, and the numbers of their masks where there are any."""
+    if not column:
+        return chunks_of(names, lambda some: encode(some, ()))
+    of_names = [numbers[masks] for masks in column]
+
+    def encode_rows(rows: Sequence[int]) -> bytes:
+        some = slice(rows[0], rows[-1] + 1)
+        return encode(names[some], of_names[some])
+
+    return chunks_of(range(len(names)), encode_rows)
 
 
-def _groups(groups: Sequence[NodeId]) -> bytes:
-    return messages.ResolvePartChunk(groups=groups).SerializeToString()
+def _processes(processes: Sequence[NodeId], masks: Sequence[int]) -> bytes:
+    return messages.ResolvePartChunk(processes=processes, process_masks=masks).SerializeToString()
 
 
-def _onward(onward: Sequence[Onward]) -> bytes:
-    return messages.ResolvePartChunk(onward=map(_led_to, onward)).SerializeToString()
+def _groups(groups: Sequence[NodeId], masks: Sequence[int]) -> bytes:
+    return messages.ResolvePartChunk(groups=groups, group_masks=masks).SerializeToString()
 
 
-def _apart(apart: Sequence[Onward]) -> bytes:
-    return messages.ResolvePartChunk(apart=map(_led_to, apart)).SerializeToString()
+def _masks(masks: Sequence[Masks]) -> bytes:
+    return messages.ResolvePartChunk(
+        masks=[
+            messages.ResolvePartChunk.Masks(reached=_bytes_of(each.reached), excepted=_bytes_of(each.excepted))
+            for each in masks
+        ]
+    ).SerializeToString()
 
 
-def _led_to(one: Onward) -> messages.ResolvePartChunk.Onward:
-    return messages.ResolvePartChunk.Onward(server=one.server, groups=one.groups, processes=one.processes)
+def _bytes_of(mask: int) -> bytes:
+    return mask.to_bytes(-(-mask.bit_length() // 8), "little")
+
+
+def _onward(onward: Sequence[Onward], numbers: Mapping[Masks, int]) -> bytes:
+    return messages.ResolvePartChunk(onward=[_led_to(one, numbers) for one in onward]).SerializeToString()
+
+
+def _apart(apart: Sequence[Onward], numbers: Mapping[Masks, int]) -> bytes:
+    return messages.ResolvePartChunk(apart=[_led_to(one, numbers) for one in apart]).SerializeToString()
+
+
+def _led_to(one: Onward, numbers: Mapping[Masks, int]) -> messages.ResolvePartChunk.Onward:
+    return messages.ResolvePartChunk.Onward(
+        server=one.server,
+        groups=one.groups,
+        processes=one.processes,
+        process_masks=[numbers[masks] for masks in one.masks],
+    )
 
 
 def _steps(steps: Sequence[Delivery]) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 from shadowtree import results
 from shadowtree.client.foreign_text import are_printable, cleaned, printable
 from shadowtree.errors import ServerFault, Unavailable
-from shadowtree.updates import Arc
+from shadowtree.updates import Arc, Target
 from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
 from shadowtree.vocabulary import ArcState, EffectKind, GroupId, MemberId, NodeKind, Revision
 
@@ -321,8 +321,13 @@ def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:
 class ResolutionCollector:
     """Puts a resolution together. Chunks come sorted, so members are never looked at one by one."""
 
-    def __init__(self, group: GroupId) -> None:
+    def __init__(self, group: GroupId, targets: tuple[Target, ...] = ()) -> None:
+        """`targets`: what was asked for, where it is more than one group without exceptions."""
         self._group = group
+        self._targets = targets
+        self._process_targets: list[int] = []
+        self._group_targets: list[int] = []
+        self._why_unreachable: list[str] = []
         self._revision = ""
         self._processes: list[MemberId] = []
         self._groups: list[GroupId] = []
@@ -338,6 +343,10 @@ class ResolutionCollector:
         self._revision = self._revision or message.revision
         self._in_transition = self._in_transition or message.in_transition
         self._unreachable += message.unreachable[:]
+        self._why_unreachable += message.why_unreachable[:]
+        if self._targets:
+            self._process_targets += message.process_targets[:]
+            self._group_targets += message.group_targets[:]
         for hidden in message.hidden:
             self._hidden.append(results.HiddenGroup(group=hidden.group, count=hidden.count))
         for step in message.walk:
@@ -351,7 +360,10 @@ class ResolutionCollector:
             )
 
     def finish(self) -> results.Resolution:
-        """Give the resolution."""
+        """Give the resolution; raises `ServerFault` where members of several groups come without them."""
+        if self._targets:
+            self._require_targets(self._processes, self._process_targets)
+            self._require_targets(self._groups, self._group_targets)
         return results.Resolution(
             group=self._group,
             processes=tuple(self._processes),
@@ -361,7 +373,15 @@ class ResolutionCollector:
             in_transition=self._in_transition,
             revision=self._revision,
             walk=tuple(self._walk),
+            targets=self._targets,
+            process_targets=tuple(self._process_targets),
+            group_targets=tuple(self._group_targets),
+            why_unreachable=tuple(self._why_unreachable),
         )
+
+    def _require_targets(self, names: Sequence[str], places: Sequence[int]) -> None:
+        if len(names) != len(places) or max(places, default=0) >= len(self._targets):
+            raise ServerFault("the server sent members of groups that were not asked for")
 
 
 class MembershipsCollector:

@@ -26,6 +26,7 @@ from shadowtree.client.messages import delivery_calls, sending
 from shadowtree.client.messages.async_streams import Listener, Sender, Way
 from shadowtree.client.messages.listening import Listening
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
+from shadowtree.client.target_sets import Asked
 from shadowtree.errors import ShadowtreeError
 from shadowtree.messages import DeadLetter, DeadLetters, Delivery, Mailbox, Replayed, Sent
 from shadowtree.updates import Arc, Join, Leave
@@ -270,17 +271,27 @@ class Client:
 
     async def resolve(
         self,
-        group: GroupId,
+        group: Asked,
         groups: bool = False,
         consistency: Consistency = "datagram",
         walk: bool = False,
         *,
+        excluding: Iterable[GroupId] = (),
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Resolution:
-        """Find everybody in a group, each once; with `groups` also the groups reached, with `walk` the way there."""
+        """Find everybody in a group, each once; with `groups` also the groups reached, with `walk` the way there.
+
+        Of several groups, which may be `Target`s: whoever is in one of them and in none of its exceptions. `excluding`
+        are exceptions of all.
+        """
         call = calls.resolve(
-            group, groups=groups, consistency=consistency, walk=walk, at_least_revision=at_least_revision
+            group,
+            excluding=excluding,
+            groups=groups,
+            consistency=consistency,
+            walk=walk,
+            at_least_revision=at_least_revision,
         )
         return await self._collect(call, timeout)
 

@@ -6,15 +6,16 @@ The synchronous and the asynchronous client carry out the same calls; nothing he
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from shadowtree import results
 from shadowtree.client import answers
+from shadowtree.client.target_sets import Asked, targets_of
 from shadowtree.errors import InvalidName, InvalidRequest
-from shadowtree.updates import Join, Leave
+from shadowtree.updates import Join, Leave, Target
 from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
 from shadowtree.vocabulary import Address, ChildKind, Consistency, GroupId, MemberId, RequestId, Revision, SubnetName
 
@@ -183,23 +184,47 @@ def list_groups(
 
 
 def resolve(
-    group: GroupId,
+    asked: Asked,
     *,
+    excluding: Iterable[GroupId] = (),
     groups: bool,
     consistency: Consistency,
     walk: bool,
     at_least_revision: Revision | None,
 ) -> StreamCall[results.Resolution]:
-    """Ask who is in a group."""
+    """Ask who is in a group, or in several."""
+    targets = targets_of(asked, excluding, as_kept)
+    first = targets[0]
+    is_set = len(targets) > 1 or bool(first.excluding)
     request = message_of(
         name_service_pb2.ResolveRequest,
-        group=group,
+        group="" if is_set else first.name,
+        targets=_wire_targets(targets) if is_set else (),
+        excluding=_excepted_from_all(targets) if is_set else (),
         groups=groups,
         consistency=choice(_CONSISTENCIES, consistency, "consistency"),
         walk=walk,
         at_least_revision=at_least_revision or "",
     )
-    return StreamCall("Resolve", request, partial(answers.ResolutionCollector, as_kept(group)))
+    collect = partial(answers.ResolutionCollector, first.name, targets if is_set else ())
+    return StreamCall("Resolve", request, collect)
+
+
+def _excepted_from_all(targets: Sequence[Target]) -> list[GroupId]:
+    """Sent once: a request is no longer than what was asked."""
+    return sorted(set(targets[0].excluding).intersection(*(target.excluding for target in targets)))
+
+
+def _wire_targets(targets: Sequence[Target]) -> list[names_pb2.Target]:
+    from_all = _excepted_from_all(targets)
+    return [
+        message_of(
+            names_pb2.Target,
+            group=target.name,
+            excluding=[name for name in target.excluding if name not in from_all],
+        )
+        for target in targets
+    ]
 
 
 def processes(group: GroupId, at_least_revision: Revision | None) -> tuple[str, Any]:

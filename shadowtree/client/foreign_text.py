@@ -46,6 +46,8 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, tuple):
         if value and isinstance(value[0], str) and are_printable(value):
             return value
+        if set(map(type, value)) == {int}:
+            return value
         found = tuple(map(_cleaned, value))
         return value if all(new is old for new, old in zip(found, value, strict=True)) else found
     if is_dataclass(value) and not isinstance(value, type):

@@ -224,7 +224,7 @@ class ListGroupsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResolveRequest(_message.Message):
-    __slots__ = ("group", "groups", "consistency", "at_least_revision", "walk")
+    __slots__ = ("group", "groups", "consistency", "at_least_revision", "walk", "targets", "excluding")
     class Consistency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CONSISTENCY_DATAGRAM: _ClassVar[ResolveRequest.Consistency]
@@ -236,15 +236,19 @@ class ResolveRequest(_message.Message):
     CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
     WALK_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDING_FIELD_NUMBER: _ClassVar[int]
     group: str
     groups: bool
     consistency: ResolveRequest.Consistency
     at_least_revision: str
     walk: bool
-    def __init__(self, group: _Optional[str] = ..., groups: _Optional[bool] = ..., consistency: _Optional[_Union[ResolveRequest.Consistency, str]] = ..., at_least_revision: _Optional[str] = ..., walk: _Optional[bool] = ...) -> None: ...
+    targets: _containers.RepeatedCompositeFieldContainer[_names_pb2.Target]
+    excluding: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., groups: _Optional[bool] = ..., consistency: _Optional[_Union[ResolveRequest.Consistency, str]] = ..., at_least_revision: _Optional[str] = ..., walk: _Optional[bool] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResolveChunk(_message.Message):
-    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk")
+    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk", "process_targets", "group_targets", "why_unreachable")
     class HiddenGroup(_message.Message):
         __slots__ = ("group", "count")
         GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -269,6 +273,9 @@ class ResolveChunk(_message.Message):
     UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     IN_TRANSITION_FIELD_NUMBER: _ClassVar[int]
     WALK_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_TARGETS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_TARGETS_FIELD_NUMBER: _ClassVar[int]
+    WHY_UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     revision: str
     processes: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedScalarFieldContainer[str]
@@ -276,7 +283,10 @@ class ResolveChunk(_message.Message):
     unreachable: _containers.RepeatedScalarFieldContainer[str]
     in_transition: bool
     walk: _containers.RepeatedCompositeFieldContainer[ResolveChunk.WalkStep]
-    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ...) -> None: ...
+    process_targets: _containers.RepeatedScalarFieldContainer[int]
+    group_targets: _containers.RepeatedScalarFieldContainer[int]
+    why_unreachable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ..., process_targets: _Optional[_Iterable[int]] = ..., group_targets: _Optional[_Iterable[int]] = ..., why_unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CheckRequest(_message.Message):
     __slots__ = ("group", "member", "explain", "at_least_revision")

@@ -63,3 +63,11 @@ class Change(_message.Message):
     revision: str
     effects: _containers.RepeatedCompositeFieldContainer[Effect]
     def __init__(self, revision: _Optional[str] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ...) -> None: ...
+
+class Target(_message.Message):
+    __slots__ = ("group", "excluding")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDING_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    excluding: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -279,19 +279,23 @@ class DescribeArcsResponse(_message.Message):
     def __init__(self, records: _Optional[_Iterable[_Union[DescribeArcsResponse.Sources, _Mapping]]] = ..., revision: _Optional[str] = ..., view: _Optional[str] = ...) -> None: ...
 
 class ResolvePartRequest(_message.Message):
-    __slots__ = ("originator", "known_version", "with_steps", "at_least_revision")
+    __slots__ = ("originator", "known_version", "with_steps", "at_least_revision", "targets", "excluding")
     ORIGINATOR_FIELD_NUMBER: _ClassVar[int]
     KNOWN_VERSION_FIELD_NUMBER: _ClassVar[int]
     WITH_STEPS_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDING_FIELD_NUMBER: _ClassVar[int]
     originator: str
     known_version: str
     with_steps: bool
     at_least_revision: str
-    def __init__(self, originator: _Optional[str] = ..., known_version: _Optional[str] = ..., with_steps: _Optional[bool] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+    targets: _containers.RepeatedCompositeFieldContainer[_names_pb2.Target]
+    excluding: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, originator: _Optional[str] = ..., known_version: _Optional[str] = ..., with_steps: _Optional[bool] = ..., at_least_revision: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResolvePartChunk(_message.Message):
-    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps", "apart", "view", "is_healed")
+    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps", "apart", "view", "is_healed", "masks", "process_masks", "group_masks")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_PART: _ClassVar[ResolvePartChunk.State]
@@ -301,14 +305,23 @@ class ResolvePartChunk(_message.Message):
     STATE_UNCHANGED: ResolvePartChunk.State
     STATE_IN_DOUBT: ResolvePartChunk.State
     class Onward(_message.Message):
-        __slots__ = ("server", "groups", "processes")
+        __slots__ = ("server", "groups", "processes", "process_masks")
         SERVER_FIELD_NUMBER: _ClassVar[int]
         GROUPS_FIELD_NUMBER: _ClassVar[int]
         PROCESSES_FIELD_NUMBER: _ClassVar[int]
+        PROCESS_MASKS_FIELD_NUMBER: _ClassVar[int]
         server: str
         groups: _containers.RepeatedScalarFieldContainer[str]
         processes: _containers.RepeatedScalarFieldContainer[str]
-        def __init__(self, server: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., processes: _Optional[_Iterable[str]] = ...) -> None: ...
+        process_masks: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, server: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., processes: _Optional[_Iterable[str]] = ..., process_masks: _Optional[_Iterable[int]] = ...) -> None: ...
+    class Masks(_message.Message):
+        __slots__ = ("reached", "excepted")
+        REACHED_FIELD_NUMBER: _ClassVar[int]
+        EXCEPTED_FIELD_NUMBER: _ClassVar[int]
+        reached: bytes
+        excepted: bytes
+        def __init__(self, reached: _Optional[bytes] = ..., excepted: _Optional[bytes] = ...) -> None: ...
     class Step(_message.Message):
         __slots__ = ("tail", "head", "kind", "state", "cost")
         TAIL_FIELD_NUMBER: _ClassVar[int]
@@ -332,6 +345,9 @@ class ResolvePartChunk(_message.Message):
     APART_FIELD_NUMBER: _ClassVar[int]
     VIEW_FIELD_NUMBER: _ClassVar[int]
     IS_HEALED_FIELD_NUMBER: _ClassVar[int]
+    MASKS_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_MASKS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_MASKS_FIELD_NUMBER: _ClassVar[int]
     state: ResolvePartChunk.State
     version: str
     revision: str
@@ -342,7 +358,10 @@ class ResolvePartChunk(_message.Message):
     apart: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Onward]
     view: str
     is_healed: bool
-    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ..., is_healed: _Optional[bool] = ...) -> None: ...
+    masks: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Masks]
+    process_masks: _containers.RepeatedScalarFieldContainer[int]
+    group_masks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ..., is_healed: _Optional[bool] = ..., masks: _Optional[_Iterable[_Union[ResolvePartChunk.Masks, _Mapping]]] = ..., process_masks: _Optional[_Iterable[int]] = ..., group_masks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class MaySendRequest(_message.Message):
     __slots__ = ("targets", "as_process")

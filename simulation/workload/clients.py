@@ -77,6 +77,11 @@ def populate(chance: Random, subnets: Iterable[Subnet]) -> Population:
     return Population(groups, processes, spare, [], [], alone_share=0.7)
 
 
+def is_foreign(name: NodeId) -> bool:
+    """Whether a name is that of a process that no server owns."""
+    return subnet_of(name) == FOREIGN
+
+
 def submit_burst(
     chance: Random, cluster: Cluster, population: Population, present: Iterable[ArcName], *, updates: int
 ) -> None:

@@ -1,10 +1,11 @@
-"""Clients that resolve groups while updates are under way, and what must hold of what they are told.
+"""Clients that resolve groups, and sets of groups, while updates are under way, and what they must be told.
 
-The home of the group runs a real `Resolution`; questions and answers travel with delays of their own, so that they
-overtake one another and the messages of updates. Now and then a question gets lost, or a caller is in a hurry; where a
-server is away or a channel is cut, it fails. What rests on a step that is not durable waits for it. What two walks
-agree on must be the true answer of the instant at which the second began, but for what is below groups that are said to
-be unreachable; and every resolution must end once nothing else is under way.
+The home of the group, or any server that is asked for a set, runs a real `Resolution`. Questions and answers travel
+with delays of their own, so that they overtake one another and the messages of updates. Now and then a question gets
+lost, or a caller is in a hurry; where a server is away or a channel is cut, it fails. What rests on a step that is not
+durable waits for it. What two walks agree on must be the true answer of the instant at which the second began, and what
+one server alone tells that of the instant at which it told it, but for what is below groups that are said to be
+unreachable; and every resolution must end once nothing else is under way.
 
 Source: protocol.md section 8, *datagram*.
 """
@@ -18,11 +19,26 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from namegraph import ArcState, NodeId, NodeIndex, RefusedError, ServerCore, ServerId, UpdateCommand, subnet_of
+from namegraph import (
+    ArcState,
+    JoinArc,
+    NodeId,
+    Reason,
+    RefusedError,
+    ServerCore,
+    ServerId,
+    Target,
+    TargetSet,
+    UpdateCommand,
+    is_plain,
+    named_in,
+    only,
+    subnet_of,
+)
 from resolver.parts import PartAnswer, PartRequest, Parts
 from resolver.plans import PlanCache
-from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain
-from resolver.walk_memory import WalkMemory
+from resolver.resolution import AgreedWalk, Ask, Resolution, Resolved, Step, WalkAgain
+from resolver.walk_memory import Originator, WalkMemory
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.decision_order import Decisions
@@ -30,7 +46,7 @@ from simulation.cluster.disk import Held
 from simulation.cluster.networks import SLOWNESS, Errand
 from simulation.oracle.serial_model import ArcName, TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
-from simulation.workload.clients import Population
+from simulation.workload.clients import Population, is_foreign
 
 RESOLUTIONS_AT_MOST = 12
 """For each burst of updates."""
@@ -43,6 +59,14 @@ ASKED_IN_DOUBT_AT_MOST = 4
 """How often in each burst servers are looked for that were cut off from the coordinator of an update they were ready
 for, and how many groups of theirs are resolved then that it was to change."""
 
+SETS_SHARE = 0.4
+"""Of resolutions, those of several groups, or of one with exceptions."""
+
+TARGETS_AT_MOST, EXCEPTIONS_AT_MOST = 3, 2
+
+GUEST_SHARE = 0.5
+"""Of sets, those of groups that one process of nobody's subnet has joined."""
+
 WITH_STEPS_SHARE = 0.2
 LOST_SHARE = 0.01
 """Of requests, those that do not get through."""
@@ -50,7 +74,7 @@ LOST_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    originator: NodeId
+    targets: TargetSet
     instant: int
     """When the last walk began."""
     has_walk: bool
@@ -84,18 +108,43 @@ class Resolvers:
         chance = self.chance
         spread = chance.choice([1, 5, 30, 100])
         for _ in range(chance.randint(0, RESOLUTIONS_AT_MOST)):
-            originator = chance.choice(self._population.groups)
-            home = ServerId(subnet_of(originator))
-            asking = _Asking(self, originator, home)
+            targets = self._some_targets()
+            if is_plain(targets):
+                root = ServerId(subnet_of(targets[0].name))
+            else:
+                root = chance.choice(sorted(self._cluster.servers))
+            asking = _Asking(self, targets, root)
             begins = chance.random() * spread
-            self.later(home, asking.begin, delay=begins)
+            self.later(root, asking.begin, delay=begins)
             self._under_way += 1
             if chance.random() < HASTY_SHARE:
-                self.later(home, asking.expire, delay=begins + chance.expovariate(0.1))
+                self.later(root, asking.expire, delay=begins + chance.expovariate(0.1))
         self._asked_in_doubt = 0
         if self._cluster.connections is not None:
             for number in range(LOOKS_FOR_DOUBTS):
                 self._cluster.send_errand(WORLD, Errand(self._ask_in_doubt), delay=number * SECONDS_BETWEEN_LOOKS)
+
+    def _some_targets(self) -> TargetSet:
+        chance, groups = self.chance, self._population.groups
+        if chance.random() >= SETS_SHARE:
+            return only(chance.choice(groups))
+        if chance.random() < GUEST_SHARE:
+            groups = self._groups_of_a_guest() or groups
+        found: dict[Target, None] = {}
+        for _ in range(chance.randint(1, TARGETS_AT_MOST)):
+            exceptions = {chance.choice(groups) for _ in range(chance.randint(0, EXCEPTIONS_AT_MOST))}
+            found[Target(chance.choice(groups), tuple(sorted(exceptions)))] = None
+        return tuple(found)
+
+    def _groups_of_a_guest(self) -> list[NodeId]:
+        """The groups that some process of nobody's subnet has joined at some time: who knows of it differs."""
+        groups = dict.fromkeys(self._population.groups)
+        joined: dict[NodeId, dict[NodeId, None]] = {}
+        for command in self._population.commands.values():
+            for operation in command.operations:
+                if isinstance(operation, JoinArc) and operation.parent in groups and is_foreign(operation.child):
+                    joined.setdefault(operation.child, {})[operation.parent] = None
+        return list(joined[self.chance.choice(sorted(joined))]) if joined else []
 
     def _ask_in_doubt(self) -> None:
         """Let a client resolve what may have changed without its server, if there is anything, before the two meet."""
@@ -111,7 +160,7 @@ class Resolvers:
             self._under_way += 1
             self.tally["of what is in doubt"] += 1
             server, name = self.chance.choice(found)
-            self.later(server, _Asking(self, name, server).begin)
+            self.later(server, _Asking(self, only(name), server).begin)
 
     def shell(self, server: ServerId) -> _Shell:
         """What the server has in memory: lost when it crashes."""
@@ -147,12 +196,12 @@ class Resolvers:
         self._under_way -= 1
         self._told.append(told)
 
-    def refused(self, originator: NodeId, error: RefusedError) -> None:
+    def refused(self, targets: TargetSet, error: RefusedError, *, is_over: bool) -> None:
         """Take notice that there is no such group just now; raise where there must be."""
-        if originator not in self._population.made_anew:
-            raise InvariantViolatedError(f"resolution of {originator}: {error}") from error
-        self._under_way -= 1
-        self.tally["of no group"] += 1
+        if self._population.made_anew.isdisjoint(named_in(targets)):
+            raise InvariantViolatedError(f"resolution of {_text_of(targets)}: {error}") from error
+        self._under_way -= is_over
+        self.tally["of no group"] += is_over
 
     def check(self, commands: Mapping[int, UpdateCommand], apart: PartitionLedger) -> None:
         """Compare all that was told since the last check with the graphs there were.
@@ -173,7 +222,7 @@ class Resolvers:
     def _compare(
         self, told: _Told, arcs: dict[ArcName, int], at_any_time: set[ArcName], apart: PartitionLedger
     ) -> None:
-        resolved, originator = told.resolved, told.originator
+        resolved, targets = told.resolved, told.targets
         uncertain = apart.decided_apart
         # Who says that the answer is incomplete may not know either what was left out of its reach.
         possible = apart.arcs | at_any_time if resolved.unreachable else uncertain
@@ -184,17 +233,18 @@ class Resolvers:
             self.tally["in transition"] += 1
             return
         self.tally["unreachable" if resolved.unreachable else "complete"] += 1
-        expected, sure = truth.below([originator]), certain.below([originator])
-        if len(truth.loop_of(originator)) == 1:
-            expected.remove(originator)
-        if len(certain.loop_of(originator)) == 1:
-            sure.remove(originator)
+        self.tally["of sets"] += not is_plain(targets)
+        expected = set[NodeId]().union(*_members_by_target(targets, truth, excepted_in=certain))
+        sure = set[NodeId]().union(*_members_by_target(targets, certain, excepted_in=truth))
         found = {*resolved.processes, *resolved.groups}
         # A process of a server that is away is told of as the home of its group has it.
         missed, extra = sure - found, found - expected - ends.intersection(resolved.processes)
         hidden = truth.below(resolved.unreachable) if resolved.unreachable else set()
+        if any(target.excluding for target in targets):
+            # Who is below an exception that could not be entered is not known to be excepted.
+            extra -= hidden
         _require(told, missed <= hidden and not extra, f"missed {sorted(missed)}, met {sorted(extra)}")
-        may_be_named = expected | {originator} | ends
+        may_be_named = truth.below(named_in(targets)) | ends
         _require(told, set(resolved.unreachable) <= may_be_named, f"unreachable {resolved.unreachable}")
         created = self._population.made_anew.union(self._population.spare_groups).intersection(resolved.groups)
         # Who was joined while there was no such group is a process of that name.
@@ -203,11 +253,18 @@ class Resolvers:
         _require(told, resolved.groups == tuple(sorted(groups)), "groups are not sorted or not once")
         _require(told, resolved.processes == tuple(sorted(found - groups)), "processes are not sorted or not once")
         if not resolved.unreachable and not uncertain:
-            duplicates = self._duplicates(originator, truth)
-            _require(told, resolved.duplicates == duplicates, f"{resolved.duplicates} duplicates, not {duplicates}")
+            if is_plain(targets):
+                duplicates = self._duplicates(targets[0].name, truth)
+                _require(told, resolved.duplicates == duplicates, f"{resolved.duplicates} duplicates, not {duplicates}")
+            else:
+                firsts = _firsts(_members_by_target(targets, truth, excepted_in=truth))
+                is_first = [*resolved.process_firsts, *resolved.group_firsts] == [
+                    firsts[name] for name in (*resolved.processes, *resolved.groups)
+                ]
+                _require(told, is_first, "another target is the first one of a member")
         if told.has_walk:
             heads = [step.head for step in resolved.walk]
-            left_out = found - {originator} - set(heads)
+            left_out = found - {targets[0].name} - set(heads)
             is_right = len(heads) == len(set(heads)) and found.issuperset(heads)
             # Of an incomplete answer the walk may end where something could not be entered.
             is_right = is_right and (left_out <= ends or bool(resolved.unreachable))
@@ -226,17 +283,48 @@ class Resolvers:
         return sum(len({subnet_of(p) for p in truth.parents[node] if p in reached}) - 1 for node in foreign)
 
 
-class _Asking:
-    """One client's question, driven as the shell of the group's home drives it."""
+def _members_by_target(targets: TargetSet, graph: TrueGraph, *, excepted_in: TrueGraph) -> list[set[NodeId]]:
+    """Of each target, who is in it in one graph, and in none of its exceptions in another one."""
+    return [
+        _members(graph, target.name).difference(*(_members(excepted_in, name) for name in target.excluding))
+        for target in targets
+    ]
 
-    def __init__(self, resolvers: Resolvers, originator: NodeId, home: ServerId) -> None:
+
+def _members(graph: TrueGraph, group: NodeId) -> set[NodeId]:
+    below = graph.below([group])
+    return below if len(graph.loop_of(group)) > 1 else below - {group}
+
+
+def _firsts(members_by_target: list[set[NodeId]]) -> dict[NodeId, int]:
+    """The place of the first target of each member."""
+    found: dict[NodeId, int] = {}
+    for place, members in enumerate(members_by_target):
+        for name in members:
+            found.setdefault(name, place)
+    return found
+
+
+def _text_of(targets: TargetSet) -> str:
+    return ", ".join(
+        target.name + (f" less {' and '.join(target.excluding)}" if target.excluding else "") for target in targets
+    )
+
+
+class _Asking:
+    """One client's question, driven as the shell of its root drives it."""
+
+    def __init__(self, resolvers: Resolvers, targets: TargetSet, root: ServerId) -> None:
+        """`root`: the home of the group, or whoever is asked for a set."""
         self._resolvers = resolvers
-        self._originator = originator
-        self._home = home
-        self._with_steps = resolvers.chance.random() < WITH_STEPS_SHARE
-        self._shell = resolvers.shell(home)
-        self._resolution = Resolution(originator, home=home)
+        self._targets = targets
+        self._home = root
+        self._with_steps = resolvers.chance.random() < WITH_STEPS_SHARE and is_plain(targets)
+        self._shell = resolvers.shell(root)
+        self._resolution = self._begun(None)
         self._instant = 0
+        self._heard: dict[ServerId, int] = {}
+        """Who has answered in the last walk, and when."""
         self._is_held = False
         """The answer is known, and waits until what it rests on is durable."""
         self._is_over = False
@@ -251,10 +339,14 @@ class _Asking:
         self._shell = self._resolvers.shell(self._home)
         key = self._key()
         remembered = None if key is None else self._shell.memory.recall(key)
-        self._resolution = Resolution(
-            self._originator, home=self._home, remembered=remembered, with_steps=self._with_steps
-        )
+        self._resolution = self._begun(remembered)
         self._walk(self._resolution)
+
+    def _begun(self, remembered: AgreedWalk | None) -> Resolution:
+        homes = {name: ServerId(subnet_of(name)) for name in named_in(self._targets)}
+        return Resolution(
+            self._targets, root=self._home, homes=homes, remembered=remembered, with_steps=self._with_steps
+        )
 
     def expire(self) -> None:
         """Have no more time."""
@@ -263,6 +355,7 @@ class _Asking:
     def _walk(self, resolution: Resolution) -> None:
         if self._is_current(resolution):
             self._instant = self._resolvers.decisions.instant
+            self._heard = {}
             self._go_on(resolution, resolution.begin())
 
     def _go_on(self, resolution: Resolution, step: Step) -> None:
@@ -277,7 +370,8 @@ class _Asking:
                 resolvers.later(self._home, partial(self._walk, resolution), delay=delay)
             case Resolved() if not self._is_over and not self._is_held:
                 self._is_held = True
-                end = partial(self._end, resolution, self._instant, step)
+                instant = self._instant if len(self._heard) != 1 else next(iter(self._heard.values()))
+                end = partial(self._end, resolution, instant, step)
                 resolvers.when_durable(self._home, end, lose=self._ask_again)
 
     def _send(self, resolution: Resolution, request: PartRequest) -> None:
@@ -285,9 +379,9 @@ class _Asking:
             try:
                 answer = self._shell.parts.answer(request)
             except RefusedError as error:
-                self._is_over = True
-                self._resolvers.refused(self._originator, error)
+                self._take_refusal(resolution, self._home, error)
                 return
+            self._heard[self._home] = self._resolvers.decisions.instant
             self._go_on(resolution, resolution.answer(self._home, answer))
         else:
             self._resolvers.later(request.server, partial(self._answer, resolution, request))
@@ -299,26 +393,43 @@ class _Asking:
         if resolvers.chance.random() < LOST_SHARE or not resolvers.reaches(self._home, server):
             fail()
         else:
-            answer = resolvers.shell(server).parts.answer(request)
-            resolvers.when_durable(server, partial(self._reply, resolution, server, answer), lose=fail)
+            try:
+                answer = resolvers.shell(server).parts.answer(request)
+            except RefusedError as error:
+                resolvers.later(self._home, partial(self._take_refusal, resolution, server, error))
+                return
+            reply = partial(self._reply, resolution, server, answer, resolvers.decisions.instant)
+            resolvers.when_durable(server, reply, lose=fail)
 
-    def _reply(self, resolution: Resolution, server: ServerId, answer: PartAnswer) -> None:
+    def _reply(self, resolution: Resolution, server: ServerId, answer: PartAnswer, instant: int) -> None:
         resolvers = self._resolvers
         is_carried = resolvers.reaches(server, self._home)
-        take = partial(self._take, resolution, server, answer)
+        take = partial(self._take, resolution, server, answer, instant)
         resolvers.later(self._home, take if is_carried else partial(self._take_failure, resolution, server))
 
     def _ask_again(self) -> None:
         self._is_held = False
         self._resolvers.later(self._home, self.begin)
 
-    def _take(self, resolution: Resolution, server: ServerId, answer: PartAnswer) -> None:
+    def _take(self, resolution: Resolution, server: ServerId, answer: PartAnswer, instant: int) -> None:
         if self._is_current(resolution):
+            self._heard[server] = instant
             self._go_on(resolution, resolution.answer(server, answer))
 
     def _take_failure(self, resolution: Resolution, server: ServerId) -> None:
         if self._is_current(resolution):
             self._go_on(resolution, resolution.failed(server, "the request was lost"))
+
+    def _take_refusal(self, resolution: Resolution, server: ServerId, error: RefusedError) -> None:
+        """A home has no such group, or may have forgotten it: then others of a set are resolved without it."""
+        if not self._is_current(resolution):
+            return
+        may_be_there = error.refusal.reason is Reason.UNAVAILABLE and not is_plain(self._targets)
+        self._resolvers.refused(self._targets, error, is_over=not may_be_there)
+        if may_be_there:
+            self._go_on(resolution, resolution.failed(server, str(error)))
+        else:
+            self._is_over = True
 
     def _is_current(self, resolution: Resolution) -> bool:
         """Whether the server still knows of the question; if it has crashed since, the client asks again."""
@@ -341,15 +452,17 @@ class _Asking:
         tally["requests"] += resolution.requests
         tally["agreed with a remembered walk"] += resolution.walks == 1 and resolution.requests > 0
         has_walk = self._with_steps and not resolution.why_failed
-        self._resolvers.told(_Told(self._originator, instant, has_walk, resolved))
+        self._resolvers.told(_Told(self._targets, instant, has_walk, resolved))
 
-    def _key(self) -> NodeIndex | None:
+    def _key(self) -> Originator | None:
         """None: the group was deleted, and its name forgotten."""
+        if not is_plain(self._targets):
+            return self._targets
         graph = self._shell.core.graph
-        node = graph.index.get(self._originator)
+        node = graph.index.get(self._targets[0].name)
         return None if node is None else graph.representative(node)
 
 
 def _require(told: _Told, holds: bool, what: str) -> None:
     if not holds:
-        raise InvariantViolatedError(f"resolution of {told.originator} as of {told.instant}: {what}")
+        raise InvariantViolatedError(f"resolution of {_text_of(told.targets)} as of {told.instant}: {what}")

@@ -177,6 +177,9 @@ class FakeNameService(NameServiceServicer):
 
     def Resolve(self, request: Any, context: Any) -> Any:
         with _refusals(context):
+            if request.targets:
+                yield from self._resolve_set(request)
+                return
             self._must_exist(request.group)
             reached = self.graph.reached(request.group)
             chunk = name_service_pb2.ResolveChunk(revision=self._revision())
@@ -187,6 +190,26 @@ class FakeNameService(NameServiceServicer):
                 yield name_service_pb2.ResolveChunk(groups=sorted(reached & self.graph.groups))
             if request.walk:
                 yield self._walk(request.group)
+
+    def _resolve_set(self, request: Any) -> Any:
+        first: dict[str, int] = {}
+        entered: set[str] = set()
+        for place, target in enumerate(request.targets):
+            excluding = {*target.excluding, *request.excluding}
+            for name in (target.group, *excluding):
+                self._must_exist(name)
+                entered |= {name, *self.graph.reached(name)}
+            for name in self.graph.reached(target.group).difference(*map(self.graph.reached, excluding)):
+                first.setdefault(name, place)
+        unreachable = sorted(entered & self.graph.unreachable)
+        chunk = name_service_pb2.ResolveChunk(revision=self._revision(), unreachable=unreachable)
+        chunk.why_unreachable.extend(f"the server of {name} is away" for name in unreachable)
+        chunk.processes.extend(sorted(first.keys() - self.graph.groups))
+        chunk.process_targets.extend(first[name] for name in chunk.processes)
+        yield chunk
+        if request.groups:
+            groups = sorted(first.keys() & self.graph.groups)
+            yield name_service_pb2.ResolveChunk(groups=groups, group_targets=[first[name] for name in groups])
 
     def _walk(self, group: str) -> Any:
         chunk = name_service_pb2.ResolveChunk()

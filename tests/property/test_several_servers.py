@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from namegraph.model.names import NodeId, subnet_of
 from namegraph.model.operations import CreateGroup, JoinArc
+from namegraph.model.target_sets import Target
 from resolver.membership import MembershipResolver
 from tests.cores import CoreUnderTest
 from tests.several_servers import Servers
@@ -77,3 +78,38 @@ def test_the_walk_put_together_from_all_servers_is_the_walk_of_one_server(placed
     for originator in groups:
         _, resolved, _ = servers.resolve(originator, with_steps=True)
         assert list(resolved.walk) == list(resolver.walk(originator))
+
+
+@given(placed_graphs(), st.data())
+def test_a_set_has_whom_some_target_has_and_none_of_its_exceptions_and_each_name_travels_as_for_one_group(placed, data):
+    subnets, groups, arcs = placed
+    servers = Servers(*subnets, groups=groups)
+    if arcs:
+        servers.do(*joins(arcs))
+    some = st.lists(st.sampled_from(groups), max_size=2, unique=True).map(lambda names: tuple(sorted(names)))
+    targets = tuple(data.draw(st.lists(st.builds(Target, st.sampled_from(groups), some), min_size=1, max_size=4)))
+    members = {name: set(members_of(servers, name)) for target in targets for name in (target.name, *target.excluding)}
+    expected = {}
+    for place, target in enumerate(targets):
+        for member in members[target.name].difference(*(members[name] for name in target.excluding)):
+            expected.setdefault(member, place)
+    root = data.draw(st.sampled_from(sorted(servers.parts)))
+
+    first, resolved, told = servers.resolve_set(targets, root=root)
+    firsts = (*resolved.process_firsts, *resolved.group_firsts)
+    names = (*resolved.processes, *resolved.groups)
+    if len(targets) > 1 or targets[0].excluding:
+        assert dict(zip(names, firsts, strict=True)) == expected
+    assert sorted(names) == sorted(expected)
+    assert list(resolved.processes) == sorted(resolved.processes)
+    reports = Counter(name for part in told for name in [*part.processes, *part.groups])
+    assert {name for name, count in reports.items() if count > 1} <= set(FOREIGN)
+
+    again, same, told = servers.resolve_set(targets, root=root)
+    assert (same, told, again.walks) == (resolved, [], 1)
+    assert again.requests == first.requests // first.walks
+
+
+def members_of(servers, group):
+    _, resolved, _ = servers.resolve(group)
+    return [*resolved.processes, *resolved.groups]

@@ -5,11 +5,12 @@ from unittest.mock import patch
 
 from resolver.parts import Parts
 from resolver.resolution import Resolution
+from resolver.target_masks import Masks
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.run import run_seed
 
 SEEDS_ENOUGH_TO_GO_WRONG = 400
-"""One in thirty does, or more."""
+"""One in a hundred does, or more."""
 
 
 def fails(seed):
@@ -27,16 +28,27 @@ def goes_wrong(known):
 
 def test_without_the_doubt_of_a_ready_server_members_are_missed():
     with patch.object(Parts, "_ready_for", lambda self, plan: None):
-        assert goes_wrong(19)
+        assert goes_wrong(31)
 
 
 def test_without_a_second_walk_members_of_different_instants_are_mixed():
     nothing_is_new = property(lambda self: False, lambda self, value: None)
     with patch.object(Resolution, "_is_new", nothing_is_new, create=True):
-        assert goes_wrong(7)
+        assert goes_wrong(24)
+
+
+def test_unless_what_servers_know_of_a_foreign_process_is_united_the_excepted_are_told():
+    with patch.object(Masks, "united", lambda self, other: self):
+        assert goes_wrong(73)
 
 
 def test_resolutions_under_concurrent_updates_agree_are_in_doubt_and_use_what_is_remembered():
     tally = run_seed(2, servers=4, updates=60)
-    for what in ("complete", "walks in doubt", "walks that told something new", "agreed with a remembered walk"):
+    for what in (
+        "complete",
+        "of sets",
+        "walks in doubt",
+        "walks that told something new",
+        "agreed with a remembered walk",
+    ):
         assert tally.walks[what] > 0

@@ -1,4 +1,4 @@
-"""`shadowtree resolve`: who is in a group."""
+"""`shadowtree resolve`: who is in a group, or in several."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shadowtree.cli.render.output import is_terminal, print_json, print_lines, warn, warn_unreachable
+from shadowtree.cli.render.output import as_json, is_terminal, print_json, print_lines, warn, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.errors import GroupNotFound
@@ -23,7 +23,8 @@ _ASKED_AT_ONCE: Final = 8
 
 
 @click.command("resolve")
-@click.argument("group")
+@click.argument("asked", metavar="GROUP...", nargs=-1, required=True)
+@click.option("--except", "excluding", metavar="G", multiple=True, help="Not who is in this group. May be repeated.")
 @click.option("--groups", is_flag=True, help="Also the groups that are reached.")
 @click.option("--tree", is_flag=True, help="Draw the memberships: each member once, below a group that has it.")
 @click.option("--walk", is_flag=True, help="Draw the internal walk: how the answer was found, and by which arcs.")
@@ -36,9 +37,17 @@ _ASKED_AT_ONCE: Final = 8
 @everywhere()
 @in_session
 def resolve_command(
-    session: Session, group: str, groups: bool, tree: bool, walk: bool, consistency: Consistency
+    session: Session,
+    asked: tuple[str, ...],
+    excluding: tuple[str, ...],
+    groups: bool,
+    tree: bool,
+    walk: bool,
+    consistency: Consistency,
 ) -> int:
     """Print everybody in GROUP, directly or through other groups, each once, sorted, one a line.
+
+    Of several groups, who is in one of them or more. JSON tells of each member which group is the first that has it.
 
     With --groups a terminal shows groups and people apart; a pipe gets all ids in one sorted list.
 
@@ -52,16 +61,26 @@ def resolve_command(
       shadowtree resolve staff@ubc.example
       shadowtree resolve staff@ubc.example --groups --format json
       shadowtree resolve staff@ubc.example --tree
+      shadowtree resolve staff@ubc.example lab@sfu.example --except guests@ubc.example
     """
     if tree and walk:
         raise click.UsageError("--tree draws memberships, --walk the internal walk: one of them")
+    if len(set(asked)) > 1 or excluding:
+        _require_one_group(tree=tree, walk=walk, consistency=consistency)
     is_drawn, drawing = (tree or walk) and not session.is_json, None
     with session.connect() as names:
-        found = names.resolve(group, groups, consistency, is_drawn, at_least_revision=session.at_least_revision)
+        found = names.resolve(
+            asked,
+            groups,
+            consistency,
+            is_drawn,
+            excluding=excluding,
+            at_least_revision=session.at_least_revision,
+        )
         if is_drawn:
             drawing = _draw(names, found, is_walk=walk)
     if session.is_json:
-        print_json(found)
+        print_json(as_json(found) | ({"members": as_json(found.members)} if found.targets else {}))
     elif drawing is not None:
         print_lines(drawing.lines)
     elif groups and is_terminal():
@@ -72,6 +91,12 @@ def resolve_command(
         warn(f"memberships changed while they were read; without a place in the tree: {', '.join(drawing.missing)}")
         return UNCERTAIN
     return _tell_what_is_missing(found)
+
+
+def _require_one_group(*, tree: bool, walk: bool, consistency: Consistency) -> None:
+    for is_asked, option in ((tree, "--tree"), (walk, "--walk"), (consistency == "ordered", "--consistency ordered")):
+        if is_asked:
+            raise click.UsageError(f"{option} is for one group without exceptions")
 
 
 def _draw(names: Client, found: Resolution, *, is_walk: bool) -> Drawing:
@@ -103,6 +128,8 @@ def _tell_what_is_missing(found: Resolution) -> int:
         warn(f"{hidden.count} members of {hidden.group} are hidden from you")
     if found.unreachable:
         warn_unreachable(found.unreachable)
+    for why in found.why_unreachable:
+        warn(why)
     if found.in_transition:
         warn("an update was under way for as long as you gave; the answer may mix before and after")
     return DONE if found.is_complete else UNCERTAIN

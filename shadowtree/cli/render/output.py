@@ -15,12 +15,14 @@ import click
 
 from shadowtree import results
 
-_NOT_IN_JSON = {"walk"}
+_NOT_IN_JSON = {"walk", "process_targets", "group_targets"}
 _IN_JSON_WHEN_TRUE = {
     (results.GroupDescription, "rd_records_truncated"),
     (results.GroupDescription, "unreachable"),
     (results.GroupList, "unreachable"),
     (results.ImportSummary, "skipped_count"),
+    (results.Resolution, "targets"),
+    (results.Resolution, "why_unreachable"),
 }
 
 

@@ -57,6 +57,25 @@ def test_a_write_returns_a_revision_and_a_read_can_ask_for_it(names, new):
     assert names.resolve(new.name("a"), at_least_revision=change.revision).processes == ()
 
 
+def test_several_groups_are_resolved_together_each_less_its_exceptions(names, new):
+    a, b, c = map(new, "abc")
+    ann, bob, cat = (f"{name}@z.example" for name in ("ann", "bob", "cat"))
+    for group, member in ((a, ann), (a, bob), (b, bob), (b, cat), (c, bob), (a, b)):
+        names.join(group, member)
+    found = names.resolve([b, a], groups=True)
+    assert (found.processes, found.groups, found.group) == ((ann, bob, cat), (b,), b)
+    assert [(each.member, each.group) for each in found.members] == sorted([(ann, a), (bob, b), (cat, b), (b, a)])
+    assert names.resolve((a, b), excluding=[c]).processes == (ann, cat)
+    mixed = names.resolve([shadowtree.Target(a, [b]), shadowtree.Target(b, excluding=[c])])
+    assert [(each.member, each.group) for each in mixed.members] == [(ann, a), (cat, b)]
+    assert mixed.targets == (shadowtree.Target(a, (b,)), shadowtree.Target(b, (c,)))
+    assert names.resolve(a, excluding=[a]).processes == ()
+    with pytest.raises(shadowtree.GroupNotFound):
+        names.resolve([a, new.name("no")])
+    with pytest.raises(shadowtree.InvalidRequest):
+        names.resolve([])
+
+
 def test_members_of_members_are_resolved_once_each_and_sorted(names, new):
     a, b, c = new("a"), new("b"), new("c", "y.example")
     people = [new.name(local, "elsewhere.example") for local in ("bob", "ann", "zoe")]

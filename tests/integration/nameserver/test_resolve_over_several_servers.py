@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from shadowtree import InvalidRequest, Unavailable
+from nameserver.wire.target_sets import SET_GROUPS_LIMIT
+from shadowtree import GroupNotFound, InvalidName, InvalidRequest, MemberOf, Target, Unavailable
 from tests.fakes.name_servers import NameServers
 
 A, B, C = "a@a.example", "b@b.example", "c@c.example"
@@ -107,4 +108,97 @@ async def test_resolutions_while_others_change_the_graph_miss_nobody_who_stays(s
             found = await servers["b.example"].client.resolve(A, consistency=consistency, timeout=20)
             assert set(found.processes) - {f"m@{subnet}" for subnet in servers.by_subnet} == set(EVERYBODY)
             assert not found.in_transition
+    await asyncio.gather(*changing)
+
+
+# Sets of groups
+
+
+async def test_a_set_has_each_member_once_with_the_first_group_that_has_it_from_any_server(servers):
+    for server in servers:
+        found = await server.client.resolve([C, A], groups=True)
+        assert (found.processes, found.groups) == (EVERYBODY, (B, C))
+        assert set(found.members) == {MemberOf(name, C) for name in (*EVERYBODY, B, C)}
+        assert (found.group, found.targets) == (C, (Target(C), Target(A)))
+        assert not found.unreachable
+
+
+async def test_who_is_below_an_exception_is_left_out_and_a_guest_wherever_it_is_excepted(servers):
+    root = servers["a.example"].client
+    await root.create_group("list@a.example")
+    await root.create_group("muted@c.example")
+    for member in ("ann@a.example", "zoe@elsewhere.example", "yan@elsewhere.example", "carl@c.example"):
+        await root.join("list@a.example", member)
+    for member in ("zoe@elsewhere.example", "carl@c.example"):
+        await root.join("muted@c.example", member)
+    for server in servers:
+        found = await server.client.resolve("list@a.example", excluding=["muted@c.example"])
+        assert found.processes == ("ann@a.example", "yan@elsewhere.example")
+        mixed = await server.client.resolve([Target("list@a.example", ["muted@c.example"]), B])
+        assert mixed.processes == ("ann@a.example", "carl@c.example", "yan@elsewhere.example", "zoe@elsewhere.example")
+        assert [member.group for member in mixed.members] == ["list@a.example", B, "list@a.example", B]
+
+
+async def test_a_set_asks_each_server_once_a_walk_and_one_walk_is_enough_once_it_was_agreed(servers):
+    root = servers["a.example"].client
+    for walks in (2, 1):
+        await root.resolve([A, B], excluding=[C])
+        assert servers.calls() == {subnet: ["ResolvePart"] * walks for subnet in ("b.example", "c.example")}
+
+
+async def test_one_group_is_asked_for_as_ever_however_it_is_written(servers):
+    root = servers["b.example"].client
+    found = await root.resolve([A])
+    assert (found.processes, found.targets, found.members) == (EVERYBODY, (), ())
+    assert servers.calls()["a.example"] == ["Resolve"]
+
+
+@pytest.mark.parametrize(("targets", "excluding"), [([A, "no@c.example"], []), ([A, B], ["no@c.example"])])
+async def test_a_group_of_a_set_that_its_home_does_not_know_is_named(servers, targets, excluding):
+    with pytest.raises(GroupNotFound) as caught:
+        await servers["a.example"].client.resolve(targets, excluding=excluding)
+    assert caught.value.facts["group"] == "no@c.example"
+    with pytest.raises(GroupNotFound, match="knows no server that owns the subnet"):
+        await servers["a.example"].client.resolve([A, "g@nobody.example"])
+
+
+async def test_of_a_set_the_homes_out_of_reach_are_named_and_why(servers):
+    servers.cut_off("c.example")
+    found = await servers["a.example"].client.resolve([A, B], excluding=[C])
+    assert found.unreachable == (C,)
+    assert found.processes == ("ann@a.example", "zoe@elsewhere.example"), "nobody is known to be excepted"
+    assert len(found.why_unreachable) == 1
+    assert not found.is_complete
+
+
+async def test_what_cannot_be_asked_of_a_set_is_refused(servers):
+    root = servers["a.example"].client
+    for options in ({"walk": True}, {"consistency": "ordered"}):
+        with pytest.raises(InvalidRequest, match="datagram consistency alone"):
+            await root.resolve([A, B], **options)
+    with pytest.raises(InvalidRequest, match=f"at most {SET_GROUPS_LIMIT:,}"):
+        await root.resolve([f"g{number}@a.example" for number in range(SET_GROUPS_LIMIT + 1)])
+    with pytest.raises(InvalidRequest, match="at least one group"):
+        await root.resolve([])
+    with pytest.raises(InvalidName):
+        await root.resolve([A, "nobody"])
+
+
+async def test_sets_while_others_change_the_graph_miss_nobody_who_stays_and_tell_nobody_who_is_excepted(servers):
+    async def change(server, member):
+        for _ in range(10):
+            await server.client.join(C, member)
+            await server.client.leave(C, member)
+
+    root = servers["b.example"].client
+    await root.create_group("muted@b.example")
+    await root.join("muted@b.example", "zoe@elsewhere.example")
+    changing = [asyncio.ensure_future(change(server, f"m@{subnet}")) for subnet, server in servers.by_subnet.items()]
+    while not all(task.done() for task in changing):
+        found = await root.resolve([A, C], excluding=["muted@b.example"], timeout=20)
+        assert set(found.processes) - {f"m@{subnet}" for subnet in servers.by_subnet} == {
+            "ann@a.example",
+            "carl@c.example",
+        }
+        assert not found.in_transition
     await asyncio.gather(*changing)

@@ -104,6 +104,16 @@ def use_all(clients, number):
     other.apply([shadowtree.Leave(group, member) for group, member in members_of_all(number)])
 
 
+def ask_for_sets(clients, upgraded):
+    """A server of this release resolves several groups together with those that are upgraded, and names the others."""
+    for subnet in upgraded:
+        found = clients[subnet].resolve(GROUPS)
+        older = sorted(set(SUBNETS) - set(upgraded))
+        assert found.unreachable == tuple(f"g@{other}" for other in older)
+        assert [why.split(" is ")[0] for why in found.why_unreachable] == [f"the server {other}" for other in older]
+        assert all("of an older release" in why for why in found.why_unreachable)
+
+
 def let_many_come_and_go(client):
     """Members of other servers, so that what is left of them is forgotten in agreement."""
     for group in GROUPS:
@@ -129,6 +139,7 @@ def test_a_federation_is_upgraded_from_the_last_release_one_server_at_a_time(fed
         federation.upgrade(subnet)
         federation.wait_until_whole()
         use_all(clients, number)
+        ask_for_sets(clients, SUBNETS[:number])
         let_many_come_and_go(clients[subnet])
         use_all(clients, number)
         for client in clients.values():

@@ -3,6 +3,7 @@
 import pytest
 
 A, B, ANN = "a@x.example", "b@x.example", "ann@z"
+C, BOB = "c@x.example", "bob@z"
 
 KEYS = {
     "resolve": ["group", "processes", "groups", "hidden", "unreachable", "in_transition", "revision"],
@@ -151,6 +152,33 @@ def test_names_are_shown_as_they_are_kept(shadowtree, loop):
     ):
         assert shadowtree(*arguments, "--format", "json").json[key] == kept
     assert shadowtree("resolve", "a@X.Example", "--tree").lines[0] == A
+
+
+def test_several_groups_are_printed_as_one_list_less_who_is_excepted(shadowtree, graph, loop):
+    graph.groups |= {C}
+    graph.arcs |= {(C, BOB): 2, (A, BOB): 2}
+    assert shadowtree("resolve", A, C).lines == [ANN, BOB]
+    assert shadowtree("resolve", A, "--except", C).lines == [ANN]
+    found = shadowtree("resolve", C, A, "--groups", "--format", "json").json
+    assert list(found) == [*KEYS["resolve"], "targets", "members"]
+    assert found["targets"] == [{"name": C, "excluding": []}, {"name": A, "excluding": []}]
+    of_member = {each["member"]: each["group"] for each in found["members"]}
+    assert of_member == {BOB: C, ANN: A, A: A, B: A}
+
+
+def test_of_several_groups_what_is_out_of_reach_is_named_with_the_reason(shadowtree, graph, loop):
+    graph.groups |= {C}
+    graph.unreachable = {B}
+    found = shadowtree("resolve", A, "--except", C)
+    assert found.status == 3
+    assert found.err == f"shadowtree: incomplete: out of reach: {B}\nshadowtree: the server of {B} is away\n"
+
+
+@pytest.mark.parametrize("option", [["--tree"], ["--walk"], ["--consistency", "ordered"]])
+def test_several_groups_are_neither_drawn_nor_read_in_order(shadowtree, loop, option):
+    assert shadowtree("resolve", A, B, *option).status == 2
+    assert shadowtree("resolve", A, "--except", B, *option).status == 2
+    assert shadowtree("resolve", A, A, *option).status == 0
 
 
 def test_resolve_as_json_has_its_keys(shadowtree, loop):

@@ -45,6 +45,7 @@ VERBS = {
 }
 MORE_VERBS = {
     "processes": lambda names, folder: list(names.processes(G)),
+    "resolve of several groups": lambda names, folder: names.resolve([G, "h@a.example"], True),
     "first of processes": lambda names, folder: first(names.processes(G)),
     "export_file": lambda names, folder: names.export_file(folder / "graph.tsv"),
     "export_file, partial": lambda names, folder: names.export_file(folder / "graph.tsv", partial=True),

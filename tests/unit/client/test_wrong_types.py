@@ -2,7 +2,7 @@
 
 import pytest
 
-from shadowtree import Arc, Client, InvalidRequest, Join, ShadowtreeError, aio
+from shadowtree import Arc, Client, InvalidRequest, Join, ShadowtreeError, Target, aio
 from shadowtree.client.imports import import_of_arcs
 
 
@@ -43,6 +43,13 @@ def test_a_check_is_of_pairs_of_texts(names, pairs):
     "call",
     [
         lambda names: names.resolve(5),
+        lambda names: names.resolve([]),
+        lambda names: names.resolve(["g@b.c", 5]),
+        lambda names: names.resolve("g@b.c", excluding="h@b.c"),
+        lambda names: names.resolve("g@b.c", excluding=[5]),
+        lambda names: names.resolve(Target("g@b.c", excluding=5)),
+        lambda names: names.resolve([Target(5)]),
+        lambda names: names.resolve(["g@b.c", "h@b.c"], walk="far"),
         lambda names: names.resolve("g@b.c", timeout="soon"),
         lambda names: names.resolve("g@b.c", at_least_revision=7),
         lambda names: names.resolve("g@b.c", consistency=None),

@@ -9,6 +9,7 @@ from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
 from namegraph.model.priorities import revision_of
 from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.target_sets import only
 from namegraph.update.causal_reads import Wait
 from nameserver.reads.exports import ExportCalls
 from nameserver.reads.group_lists import GroupListCalls
@@ -67,7 +68,7 @@ class Told:
         return "" if caught.value.refusal.reason is Reason.GROUP_NOT_FOUND else "?"
 
     def resolve(self, group):
-        part = Parts(self.core, self.resolver.plans, start="").answer(PartRequest(A, group))
+        part = Parts(self.core, self.resolver.plans, start="").answer(PartRequest(A, only(group)))
         return WAITS if isinstance(part, InDoubt) else "" if part.is_healed and not part.apart else "?"
 
     def read_in_order(self, group):

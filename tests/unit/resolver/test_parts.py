@@ -6,6 +6,7 @@ from namegraph.events import ReadCommand
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.target_sets import Target, only
 from resolver.parts import InDoubt, Part, PartRequest, Parts, Unchanged
 from resolver.plans import Onward, PlanCache
 from tests.several_servers import Servers
@@ -24,7 +25,7 @@ def servers():
 
 
 def ask(servers, server, originator=A, known=None, **options):
-    return servers.parts[server].answer(PartRequest(server, originator, known, **options))
+    return servers.parts[server].answer(PartRequest(server, only(originator), known, **options))
 
 
 def test_a_server_answers_once_for_all_that_it_owns_by_whatever_way_it_is_reached(servers):
@@ -72,7 +73,7 @@ def test_a_part_stays_known_while_the_server_takes_part_in_updates_of_what_the_o
 def test_a_version_of_an_earlier_start_never_holds(servers):
     core = servers.core(B)
     first, second = (Parts(core, PlanCache(core), start=start) for start in ("first", "second"))
-    request = PartRequest(AT_B, A, first.answer(PartRequest(AT_B, A)).version)
+    request = PartRequest(AT_B, only(A), first.answer(PartRequest(AT_B, only(A))).version)
     assert first.answer(request) == Unchanged()
     assert isinstance(second.answer(request), Part)
 
@@ -141,3 +142,72 @@ def test_steps_are_told_where_they_are_asked_for(servers):
     assert ask(servers, AT_B).steps == ()
     steps = [delivery.step for delivery in ask(servers, AT_B, with_steps=True).steps]
     assert [(step.tail, step.head) for step in steps] == [(D, ANN), (A, B), (B, FAR)]
+
+
+# Sets of groups
+
+
+def ask_set(servers, server, *targets, known=None):
+    return servers.parts[server].answer(PartRequest(server, targets, known))
+
+
+def test_a_part_of_a_set_has_each_name_once_with_the_targets_that_reach_it(servers):
+    part = ask_set(servers, AT_B, Target(D), Target(A, (C,)))
+    assert (part.processes, part.groups) == ((ANN, FAR), (B,))
+    of_ann, of_far = part.process_masks
+    assert (of_ann, part.group_masks) == ((0b11, 0b10), ((0b10, 0),)), "d has ann, by whatever way, and is below c"
+    assert of_far == (0b10, 0), "of who lives at several servers only what is known here is told"
+    assert part.onward == (Onward(AT_C, (C,), ()),)
+
+
+def test_a_native_process_that_only_exceptions_reach_is_not_told_and_a_foreign_one_is(servers):
+    part = ask_set(servers, AT_B, Target(C, (A,)), Target(C, (B,)))
+    assert dict(zip(part.processes, part.process_masks, strict=True)) == {ANN: (0b11, 0b11), FAR: (0, 0b11)}
+    servers.do(LeaveArc(C, D))
+    part = ask_set(servers, AT_B, Target(C, (A, D)))
+    assert part.processes == (FAR,)
+
+
+def test_a_server_that_knows_some_of_a_set_tells_their_part_and_one_that_knows_none_is_in_doubt(servers):
+    unrelated = NodeId("e@a.example")
+    servers.do(CreateGroup(unrelated))
+    assert ask_set(servers, AT_C, Target(unrelated), Target(B)).groups == (C,)
+    assert ask_set(servers, AT_C, Target(unrelated), Target(D)) == InDoubt()
+
+
+def test_a_part_of_a_set_stays_known_until_something_below_a_target_or_an_exception_changes(servers):
+    asked = (Target(C), Target(B, (D,)))
+    part = ask_set(servers, AT_B, *asked)
+    assert ask_set(servers, AT_B, *asked, known=part.version) == Unchanged()
+    assert ask_set(servers, AT_B, *reversed(asked), known=part.version) != Unchanged(), "another order, other firsts"
+    servers.do(LeaveArc(D, ANN))
+    changed = ask_set(servers, AT_B, *asked, known=part.version)
+    assert changed.processes == (FAR,)
+
+
+@pytest.mark.parametrize(
+    "targets", [(Target(NodeId("nobody@a.example")), Target(B)), (Target(B, (D, NodeId("x@a.example"))),)]
+)
+def test_a_target_or_an_exception_that_its_home_does_not_know_is_refused(servers, targets):
+    with pytest.raises(RefusedError) as caught:
+        ask_set(servers, AT_A, *targets)
+    assert caught.value.refusal.reason is Reason.GROUP_NOT_FOUND
+    assert caught.value.refusal.facts["group"] in (targets[0].name, "x@a.example")
+
+
+def test_a_server_that_is_ready_for_an_update_below_an_exception_is_in_doubt_of_the_set(servers):
+    found = []
+    servers.submit(LeaveArc(B, C))
+    servers.cluster.run(lambda: found.append(ask_set(servers, AT_C, Target(C, (A,)))))
+    assert any(isinstance(answer, InDoubt) and answer.update is not None for answer in found)
+
+
+def test_exceptions_are_walked_like_targets_for_the_sake_of_who_lives_at_several_servers(servers):
+    above, below = NodeId("x@c.example"), NodeId("y@b.example")
+    for group in (above, below):
+        servers.do(CreateGroup(group))
+    guest = NodeId("yan@far.example")
+    servers.do(JoinArc(D, guest), JoinArc(above, below), JoinArc(below, guest))
+    resolution, resolved, _ = servers.resolve_set((Target(D, (above,)),), root=AT_A)
+    assert resolved.processes == (ANN, FAR), "b alone knows that yan is below x, and d does not lead there but for ann"
+    assert resolution.requests == 2 * resolution.walks

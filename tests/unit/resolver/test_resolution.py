@@ -5,11 +5,13 @@ import pytest
 from namegraph.graph.name_graph import ArcState
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.rows import NodeKind
+from namegraph.model.target_sets import Target, only
 from namegraph.wire.message_parts import UpdateId
 from resolver.parts import InDoubt, Part, PartRequest, Unchanged
 from resolver.plans import Onward, WalkStep
 from resolver.resolution import Ask, Resolution, Resolved, WalkAgain
 from resolver.steps import Delivery
+from resolver.target_masks import Masks
 
 TOP, P, Q, R = (NodeId(f"{letter}@{letter}.example") for letter in "opqr")
 HOME, AT_P, AT_Q, AT_R = (ServerId(f"{letter}.example") for letter in "opqr")
@@ -22,7 +24,7 @@ def onward(server, *groups, processes=()):
 
 
 def ask(*servers, known=None):
-    return Ask(tuple(PartRequest(server, TOP, (known or {}).get(server)) for server in servers))
+    return Ask(tuple(PartRequest(server, only(TOP), (known or {}).get(server)) for server in servers))
 
 
 LEADS_TO_P = Part("h1", (FAR,), (), (onward(AT_P, P),))
@@ -32,7 +34,7 @@ ALONE = Part("h2", (FAR,), (TOP,))
 
 
 def started(**options):
-    resolution = Resolution(TOP, home=HOME, **options)
+    resolution = Resolution(only(TOP), root=HOME, homes={TOP: HOME}, **options)
     return resolution, resolution.begin()
 
 
@@ -56,7 +58,7 @@ def agreed_walk():
 
 
 def test_nothing_is_known_before_the_first_walk():
-    resolution = Resolution(TOP, home=HOME)
+    resolution = Resolution(only(TOP), root=HOME, homes={TOP: HOME})
     assert resolution.answer(HOME, ALONE) == Ask()
     assert resolution.failed(HOME, "why") == Ask()
     assert resolution.agreed() is None
@@ -65,7 +67,7 @@ def test_nothing_is_known_before_the_first_walk():
 
 
 def test_a_deadline_that_passed_before_the_first_walk_leaves_nothing_to_tell():
-    resolved = Resolution(TOP, home=HOME).expire()
+    resolved = Resolution(only(TOP), root=HOME, homes={TOP: HOME}).expire()
     assert (resolved.processes, resolved.groups, resolved.in_transition) == ((), (), True)
 
 
@@ -328,10 +330,105 @@ def test_a_resolution_with_steps_asks_for_them_and_draws_the_walk():
     to_p = WalkStep(TOP, P, NodeKind.GROUP, ArcState.NORMAL)
     near, far = (WalkStep(tail, FAR, NodeKind.PROCESS, ArcState.NORMAL) for tail in (P, TOP))
     resolution, first = started(with_steps=True, remembered=agreed_walk())
-    assert first == Ask((PartRequest(HOME, TOP, None, with_steps=True),)), "what is remembered has no steps"
+    assert first == Ask((PartRequest(HOME, only(TOP), None, with_steps=True),)), "what is remembered has no steps"
     resolution.answer(HOME, Part("h1", (FAR,), (), (onward(AT_P, P),), (Delivery(far, 2),)))
     resolution.answer(AT_P, Part("p1", (FAR,), (P,), (), (Delivery(to_p, 0), Delivery(near, 1))))
     resolution.begin()
     resolution.answer(HOME, Unchanged())
     assert resolution.answer(AT_P, Unchanged()).walk == (to_p, near)
     assert resolution.agreed() is None
+
+
+# Sets of groups
+
+SET = (Target(P), Target(Q, (R,)))
+HOMES = {P: AT_P, Q: AT_Q, R: AT_R}
+REACHED_BY_P, REACHED_BY_Q, EXCEPTED_FROM_Q = Masks(0b01, 0), Masks(0b10, 0), Masks(0, 0b10)
+
+
+def started_set(**options):
+    resolution = Resolution(SET, root=HOME, homes=HOMES, **options)
+    return resolution, resolution.begin()
+
+
+def part_of_set(version, processes=(), groups=(), onward=()):
+    names, masks = zip(*processes, strict=True) if processes else ((), ())
+    group_names, group_masks = zip(*groups, strict=True) if groups else ((), ())
+    return Part(version, names, group_names, onward, process_masks=masks, group_masks=group_masks)
+
+
+def test_a_set_asks_the_homes_of_all_its_groups_first_and_the_root_only_where_it_is_one():
+    resolution, first = started_set()
+    assert first == Ask(tuple(PartRequest(server, SET) for server in (AT_P, AT_Q, AT_R)))
+    assert resolution.requests == 3
+
+
+def test_what_servers_know_of_a_foreign_process_is_united_and_the_excepted_are_left_out():
+    resolution, _ = started_set()
+    both = NodeId("yan@far.example")
+    resolution.answer(AT_P, part_of_set("p1", [(ANN, REACHED_BY_P)]))
+    resolution.answer(AT_Q, part_of_set("q1", [(FAR, REACHED_BY_Q), (both, REACHED_BY_Q)]))
+    resolution.answer(AT_R, part_of_set("r1", [(FAR, EXCEPTED_FROM_Q), (both, Masks(0b01, 0b10))]))
+    resolution.begin()
+    for server in (AT_P, AT_Q):
+        resolution.answer(server, Unchanged())
+    resolved = resolution.answer(AT_R, Unchanged())
+    assert (resolved.processes, resolved.process_firsts) == ((ANN, both), (0, 0))
+    assert resolved.duplicates == 2
+    again = Resolution(SET, root=HOME, homes=HOMES, remembered=resolution.agreed())
+    again.begin()
+    for server in (AT_P, AT_Q):
+        again.answer(server, Unchanged())
+    assert again.answer(AT_R, Unchanged()) is resolved
+
+
+def test_a_home_out_of_reach_leaves_its_groups_unreachable_exceptions_too():
+    resolution, _ = started_set()
+    resolution.answer(AT_P, part_of_set("p1", [(ANN, REACHED_BY_P)]))
+    resolution.failed(AT_R, "no answer")
+    assert resolution.answer(AT_Q, part_of_set("q1")) == WalkAgain(False)
+    resolution.begin()
+    resolution.answer(AT_P, Unchanged())
+    resolved = resolution.answer(AT_Q, Unchanged())
+    assert (resolved.processes, resolved.unreachable) == ((ANN,), (R,))
+    assert resolution.agreed() is None
+
+
+def test_of_a_process_whose_home_is_away_the_homes_of_its_groups_decide_together():
+    resolution, _ = started_set()
+    away, other = ServerId("s.example"), NodeId("bob@s.example")
+    onward = [
+        Onward(away, (), (NodeId("cat@s.example"), other), (REACHED_BY_Q, masks))
+        for masks in (REACHED_BY_Q, EXCEPTED_FROM_Q)
+    ]
+    resolution.answer(AT_P, part_of_set("p1"))
+    resolution.answer(AT_Q, part_of_set("q1", onward=(onward[0],)))
+    resolution.answer(AT_R, part_of_set("r1", onward=(onward[1],)))
+    assert resolution.failed(away, "no answer") == WalkAgain(False)
+    resolution.begin()
+    for server in (AT_P, AT_Q):
+        resolution.answer(server, Unchanged())
+    assert resolution.answer(AT_R, Unchanged()).processes == ("cat@s.example",)
+
+
+def test_a_process_below_exceptions_alone_need_not_be_told_by_its_home():
+    resolution, _ = started_set()
+    resolution.answer(AT_Q, part_of_set("q1"))
+    resolution.answer(AT_R, part_of_set("r1", onward=(Onward(AT_P, (), (ANN,), (EXCEPTED_FROM_Q,)),)))
+    assert resolution.answer(AT_P, part_of_set("p1")) == WalkAgain(was_in_doubt=False)
+
+
+def test_a_process_below_a_target_that_its_home_does_not_tell_is_a_doubt():
+    resolution, _ = started_set()
+    resolution.answer(AT_R, part_of_set("r1"))
+    resolution.answer(AT_Q, part_of_set("q1", onward=(Onward(AT_P, (), (ANN,), (REACHED_BY_Q,)),)))
+    assert resolution.answer(AT_P, part_of_set("p1")) == WalkAgain(was_in_doubt=True)
+
+
+def test_who_does_not_know_all_that_was_done_apart_leaves_the_whole_set_unreachable():
+    resolution, _ = started_set()
+    resolution.answer(AT_P, Part("p1", (ANN,), (), is_healed=False, process_masks=(REACHED_BY_P,)))
+    resolution.answer(AT_Q, part_of_set("q1"))
+    resolution.answer(AT_R, part_of_set("r1"))
+    resolved = resolution.expire()
+    assert (resolved.processes, resolved.unreachable) == ((ANN,), (P, Q, R))

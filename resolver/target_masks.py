@@ -1,0 +1,122 @@
+"""Of each node below a set of targets: which of the targets reach it, and which except it.
+
+    masks of a node      bit i of `reached`      the i-th target reaches it
+                         bit i of `excepted`     an exception of the i-th target reaches it
+
+It belongs to the set where some bit is in the first mask and not in the second. A group reaches itself only on a loop.
+
+One pass over the derived nodes, from the top down, brings to each the names above it. So a set costs as much as the
+arcs below it, however many of its groups lead there.
+
+Source: mail.md section 3; protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from namegraph import NameGraph, NodeId, NodeIndex, NodeKind, TargetSet
+
+
+class Masks(NamedTuple):
+    """Which targets of a set reach a node, and which except it: bit i is the i-th target."""
+
+    reached: int
+    excepted: int
+
+    @property
+    def first(self) -> int | None:
+        """The place of the first target that reaches it and does not except it; None where there is none."""
+        left = self.reached & ~self.excepted
+        return (left & -left).bit_length() - 1 if left else None
+
+    def united(self, other: Masks) -> Masks:
+        """What two servers know of a node, together."""
+        return Masks(self.reached | other.reached, self.excepted | other.excepted)
+
+
+def masks_below(
+    graph: NameGraph,
+    targets: TargetSet,
+    known: Mapping[NodeId, NodeIndex],
+    suspended: Mapping[NodeIndex, Iterable[NodeIndex]],
+) -> dict[NodeIndex, Masks]:
+    """The masks of all nodes that some target or exception reaches.
+
+    `known`: those of them that this graph has. `suspended`: processes that suspended arcs lead to, by group: that they
+    are in it is sure.
+    """
+    bits = {name: 1 << place for place, name in enumerate(known)}
+    meanings: dict[int, Masks] = {}
+    found = {}
+    for node, names in _names_above(graph, {known[name]: bit for name, bit in bits.items()}, suspended).items():
+        masks = meanings.get(names)
+        if masks is None:
+            masks = meanings[names] = _meaning(names, targets, bits)
+        found[node] = masks
+    return found
+
+
+def _meaning(names: int, targets: TargetSet, bits: Mapping[NodeId, int]) -> Masks:
+    reached = excepted = 0
+    for place, target in enumerate(targets):
+        if names & bits.get(target.name, 0):
+            reached |= 1 << place
+        if any(names & bits.get(exception, 0) for exception in target.excluding):
+            excepted |= 1 << place
+    return Masks(reached, excepted)
+
+
+def _names_above(
+    graph: NameGraph, own: Mapping[NodeIndex, int], suspended: Mapping[NodeIndex, Iterable[NodeIndex]]
+) -> dict[NodeIndex, int]:
+    """Of each node below the names: which of them reach it, as their bits in `own` united."""
+    above: dict[NodeIndex, int] = {}
+    kinds, children, owner = graph.kinds, graph.children, graph.virtual_node_of
+    for node in _from_the_top(graph, own):
+        components = graph.components(node)
+        names = own_names = 0
+        for component in components:
+            names |= above.get(component, 0)
+            own_names |= own.get(component, 0)
+        names |= own_names
+        if node in owner:
+            above.update(dict.fromkeys(components, names))
+        for component in components:
+            for child in children[component]:
+                # Those on the same loop have it already.
+                if kinds[child] != NodeKind.GROUP or graph.representative(child) != node:
+                    above[child] = above.get(child, 0) | names
+            for child in suspended.get(component, ()):
+                above[child] = above.get(child, 0) | names
+    return above
+
+
+def _from_the_top(graph: NameGraph, starts: Iterable[NodeIndex]) -> Iterator[NodeIndex]:
+    """The derived nodes of all groups below the starts, by representative: each after all that lead to it."""
+    finished: dict[NodeIndex, None] = {}
+    begun: set[NodeIndex] = set()
+    for start in {graph.representative(start): None for start in starts}:
+        if start in begun:
+            continue
+        begun.add(start)
+        path = [(start, _groups_below(graph, start))]
+        while path:
+            node, below = path[-1]
+            child = next((child for child in below if child not in begun), None)
+            if child is None:
+                finished[node] = None
+                path.pop()
+            else:
+                begun.add(child)
+                path.append((child, _groups_below(graph, child)))
+    return reversed(finished)
+
+
+def _groups_below(graph: NameGraph, node: NodeIndex) -> Iterator[NodeIndex]:
+    kinds, representative = graph.kinds, graph.representative
+    for component in graph.components(node):
+        for child in graph.children[component]:
+            if kinds[child] == NodeKind.GROUP:
+                yield representative(child)
