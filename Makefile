@@ -43,9 +43,10 @@ QUICK = tests/unit tests/project tests/property tests/conformance tests/simulati
 quick: $(READY)  ## what finds most mistakes in under two minutes: units, scenarios, small random histories
 	HYPOTHESIS_PROFILE=small $(PYTEST) $(QUICK)
 
+TESTS ?=
 test: $(READY)  ## everything that can be tested, without root: some ten minutes on two cores
 	@.ci/java
-	$(PYTEST)
+	$(PYTEST) $(TESTS)
 
 thorough: $(READY)  ## random histories again, 1,000 of each kind instead of 40, other ones each time (hours)
 	HYPOTHESIS_PROFILE=thorough $(PYTEST) -m hypothesis --timeout 0
