@@ -16,6 +16,7 @@ import grpc
 
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
 from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
+from tests.integration.nameserver.warm_process import WarmProcess
 
 PATIENCE_SECONDS = 60
 
@@ -51,15 +52,18 @@ class ServerProcess:
 
         url = database if "://" in str(database) else f"sqlite:///{database}"
         values = {**QUIET, "database": url, "subnets": list(subnets), "listen": listen, **settings}
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, json.dumps(values)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # As `shadowtree serve` has it: gRPC says nothing of its own about peers that end.
-            env={key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
-            | {"GRPC_VERBOSITY": "NONE"}
-            | (environment or {}),
-        )
+        usual = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+        # As `shadowtree serve` has it: gRPC says nothing of its own about peers that end.
+        usual["GRPC_VERBOSITY"] = "NONE"
+        if environment is None:
+            self.process = WarmProcess(PROGRAM, [json.dumps(values)], usual)
+        else:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, json.dumps(values)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=usual | environment,
+            )
         self.serving_line = None
         self.address = None
         self._channels = []
