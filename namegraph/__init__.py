@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from namegraph.model.rows import VirtualNodeRecord as VirtualNodeRecord
     from namegraph.model.target_sets import Target as Target
     from namegraph.model.target_sets import TargetSet as TargetSet
+    from namegraph.model.target_sets import exceptions_in as exceptions_in
     from namegraph.model.target_sets import is_plain as is_plain
     from namegraph.model.target_sets import named_in as named_in
     from namegraph.model.target_sets import only as only
@@ -261,6 +262,7 @@ _PUBLIC_NAMES = {
     "namegraph.model.target_sets": (
         "Target",
         "TargetSet",
+        "exceptions_in",
         "is_plain",
         "named_in",
         "only",

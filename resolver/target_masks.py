@@ -14,9 +14,10 @@ Source: mail.md section 3; protocol.md section 8.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
-from namegraph import NameGraph, NodeId, NodeIndex, NodeKind, TargetSet
+from namegraph import NameGraph, NodeId, NodeIndex, NodeKind, TargetSet, exceptions_in
 
 
 class Masks(NamedTuple):
@@ -47,25 +48,46 @@ def masks_below(
     `known`: those of them that this graph has. `suspended`: processes that suspended arcs lead to, by group: that they
     are in it is sure.
     """
-    bits = {name: 1 << place for place, name in enumerate(known)}
-    meanings: dict[int, Masks] = {}
-    found = {}
-    for node, names in _names_above(graph, {known[name]: bit for name, bit in bits.items()}, suspended).items():
-        masks = meanings.get(names)
-        if masks is None:
-            masks = meanings[names] = _meaning(names, targets, bits)
-        found[node] = masks
-    return found
+    exceptions = exceptions_in(targets)
+    # What reaches a node is kept as one number: a bit for each target, and above them one for each exception.
+    own: dict[NodeIndex, int] = {}
+    for place, name in enumerate(chain((target.name for target in targets), exceptions)):
+        node = known.get(name)
+        if node is not None:
+            own[node] = own.get(node, 0) | 1 << place
+    meaning = _Meaning(targets, exceptions)
+    return {node: meaning.of(names) for node, names in _names_above(graph, own, suspended).items()}
 
 
-def _meaning(names: int, targets: TargetSet, bits: Mapping[NodeId, int]) -> Masks:
-    reached = excepted = 0
-    for place, target in enumerate(targets):
-        if names & bits.get(target.name, 0):
-            reached |= 1 << place
-        if any(names & bits.get(exception, 0) for exception in target.excluding):
-            excepted |= 1 << place
-    return Masks(reached, excepted)
+class _Meaning:
+    """What a number of targets and exceptions stands for: one object for each, as many nodes have the same."""
+
+    def __init__(self, targets: TargetSet, exceptions: Iterable[NodeId]) -> None:
+        self._count = len(targets)
+        self._all = (1 << len(targets)) - 1
+        by_exceptions: dict[tuple[NodeId, ...], int] = {}
+        for place, target in enumerate(targets):
+            by_exceptions[target.excluding] = by_exceptions.get(target.excluding, 0) | 1 << place
+        excepted_from = dict.fromkeys(exceptions, 0)
+        for names, places in by_exceptions.items():
+            for name in names:
+                excepted_from[name] |= places
+        self._excepted_from = list(excepted_from.values())
+        self._found: dict[int, Masks] = {}
+
+    def of(self, names: int) -> Masks:
+        found = self._found.get(names)
+        if found is None:
+            found = self._found[names] = Masks(names & self._all, self._excepted(names >> self._count))
+        return found
+
+    def _excepted(self, exceptions: int) -> int:
+        excepted = 0
+        while exceptions and excepted != self._all:
+            lowest = exceptions & -exceptions
+            excepted |= self._excepted_from[lowest.bit_length() - 1]
+            exceptions ^= lowest
+        return excepted
 
 
 def _names_above(
@@ -87,7 +109,8 @@ def _names_above(
             for child in children[component]:
                 # Those on the same loop have it already.
                 if kinds[child] != NodeKind.GROUP or graph.representative(child) != node:
-                    above[child] = above.get(child, 0) | names
+                    known = above.get(child)
+                    above[child] = names if known is None else known | names
             for child in suspended.get(component, ()):
                 above[child] = above.get(child, 0) | names
     return above

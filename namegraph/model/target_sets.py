@@ -5,6 +5,8 @@ Who is excepted from one target and is reached by another belongs to the set all
 
 from __future__ import annotations
 
+from itertools import chain
+
 from msgspec import Struct
 
 from namegraph.model.names import NodeId
@@ -35,6 +37,11 @@ def is_plain(targets: TargetSet) -> bool:
 def named_in(targets: TargetSet) -> tuple[NodeId, ...]:
     """All targets and exceptions, each once, in the order in which they come."""
     names = dict.fromkeys(target.name for target in targets)
-    for target in targets:
-        names.update(dict.fromkeys(target.excluding))
+    names.update(dict.fromkeys(exceptions_in(targets)))
     return tuple(names)
+
+
+def exceptions_in(targets: TargetSet) -> tuple[NodeId, ...]:
+    """All exceptions, each once, in the order in which they come."""
+    # Most sets have the same exceptions at all targets.
+    return tuple(dict.fromkeys(chain.from_iterable(dict.fromkeys(target.excluding for target in targets))))

@@ -26,11 +26,11 @@ def read_targets(targets: Sequence[values.Target], excluding: Sequence[str], kno
             f"{count:,} groups with their exceptions: at most {SET_GROUPS_LIMIT:,} are resolved together",
             field="targets",
         )
-    from_all = [read_id(name, "excluding", known) for name in excluding]
+    from_all = tuple(sorted({read_id(name, "excluding", known) for name in excluding}))
 
     def exceptions_of(target: values.Target) -> tuple[NodeId, ...]:
         own = [read_id(name, "targets.excluding", known) for name in target.excluding]
-        return tuple(sorted({*from_all, *own}))
+        return tuple(sorted({*from_all, *own})) if own else from_all
 
     return tuple(Target(read_id(target.group, "targets.group", known), exceptions_of(target)) for target in targets)
 

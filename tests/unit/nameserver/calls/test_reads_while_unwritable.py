@@ -12,6 +12,7 @@ from nameserver.calls import reads_while_unwritable as standing_module
 from nameserver.calls.reads_while_unwritable import ReadsWhileUnwritable
 from resolver.membership import MembershipResolver
 from shadowtree.v1 import name_service_pb2 as messages
+from shadowtree.v1.names_pb2 import Target
 from tests.cores import CoreUnderTest
 
 GROUPS = [parse_name(f"g{number}@x.y") for number in range(9)]
@@ -60,8 +61,14 @@ def test_an_answer_that_stands_is_that_of_the_stored_state(seed):
     now = answers(core.core)
     standing = standing_over(core)
     for group in GROUPS:
-        if standing.resolve(messages.ResolveRequest(group=group)):
+        stands = standing.resolve(messages.ResolveRequest(group=group))
+        if stands:
             assert now["resolve", group] == stored["resolve", group]
+        # A set stands where each of its groups does, exceptions too.
+        for other in GROUPS:
+            target = messages.ResolveRequest(targets=[Target(group=group, excluding=[other])])
+            stands_too = stands and standing.resolve(messages.ResolveRequest(group=other))
+            assert standing.resolve(target) == stands_too
         for member in GROUPS + PEOPLE:
             if standing.check(messages.CheckRequest(group=group, member=member)):
                 assert now["check", group, member] == stored["check", group, member]
