@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from delivery.gateways import FIRST_RECIPIENT, NUMBERS_END, Gateways
+from delivery.gateways import FIRST_RECIPIENT, NUMBERS_END, Gateways, Recipients
 from delivery.listeners import Listeners
 from delivery.mailboxes import Mailboxes
 from delivery.model import TargetSet
@@ -113,13 +113,9 @@ class Audiences:
         audience = self.bitmap(number)
         return self._gateways.served(reader).intersect(audience) if reader in self._gateways else reader in audience
 
-    def recipients(self, number: int, reader: int) -> BitMap:
+    def recipients(self, number: int, reader: int) -> Recipients:
         """Whom a gateway serves, of the audience of a number; nobody, of any other reader."""
-        return self._gateways.served(reader) & self.bitmap(number) if reader in self._gateways else BitMap()
-
-    def names(self, number: int, reader: int) -> list[NodeId]:
-        """The same, by name."""
-        return self._gateways.names(self.recipients(number, reader))
+        return self._gateways.recipients(reader, self.bitmap(number))
 
     def number_of(self, audience: BitMap) -> int:
         """The number of an audience, stored from now on."""
@@ -156,6 +152,10 @@ class Audiences:
             del self._numbers[self._stored.pop(number)]
             del self._bitmaps[number]
             self._last_use.pop(number, None)
+
+    def names(self, recipients: Recipients) -> list[NodeId]:
+        """Their names, while some entry of the log is for them."""
+        return self._gateways.names(recipients)
 
     def everybody(self) -> BitMap:
         """All who are in some audience that is stored."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from pyroaring import BitMap
 
@@ -30,6 +31,17 @@ NUMBERS_END = 2**32
 
 LOOKED_AT = 300
 """Recipients that one step looks at to see who is to be forgotten; the next one goes on."""
+
+
+class Recipients(NamedTuple):
+    """Some of those whom a gateway serves."""
+
+    names_version: int
+    """Of two with the same, a number names one process."""
+    numbers: BitMap
+
+
+NOBODY = Recipients(0, BitMap())
 
 
 class Gateways:
@@ -69,9 +81,15 @@ class Gateways:
             return []
         return [number for number, served in self._current().items() if served.intersect(audience)]
 
-    def names(self, recipients: BitMap) -> list[NodeId]:
-        """Their names, in the order of their numbers."""
-        return [self._names[number] for number in recipients]
+    def recipients(self, gateway: int, audience: BitMap) -> Recipients:
+        """Of an audience, whom a gateway serves: nobody, where it is no gateway."""
+        served = self._current().get(gateway)
+        return NOBODY if served is None else Recipients(self.version, served & audience)
+
+    def names(self, recipients: Recipients) -> list[NodeId]:
+        """Their names, in the order of their numbers, while some entry of the log is for them."""
+        assert recipients.names_version == self.version or not recipients.numbers, "numbers may have other names now"
+        return [self._names[number] for number in recipients.numbers]
 
     def among(self, processes: Iterable[NodeId]) -> BitMap:
         """Those of some processes that are recipients, and that some gateway serves."""
@@ -113,25 +131,22 @@ class Gateways:
     def number(self, processes: Iterable[NodeId]) -> None:
         """Give numbers to those of some processes that have none."""
         served = self._current()
-        for process in processes:
-            if process in self._numbers:
-                continue
-            number = self._new_number()
+        new = [process for process in dict.fromkeys(processes) if process not in self._numbers]
+        for process, number in zip(new, self._new_numbers(len(new)), strict=True):
             self._numbers[process] = number
             self._names[number] = process
-            self._turns.append(process)
-            self._numbered_since += 1
-            for pattern, gateway in self._mailboxes.gateways.items():
-                if serves(pattern, process):
-                    served[gateway].add(number)
+        self._turns.extend(new)
+        self._numbered_since += len(new)
+        for pattern, gateway in self._mailboxes.gateways.items():
+            served[gateway].update(self._numbers[process] for process in new if serves(pattern, process))
 
-    def _new_number(self) -> int:
-        if self._free:
-            number = self._free.min()
-            self._free.remove(number)
-            return int(number)
-        self._next += 1
-        return self._next - 1
+    def _new_numbers(self, count: int) -> list[int]:
+        """Free ones first."""
+        given = BitMap(self._free[:count])
+        self._free -= given
+        more = count - len(given)
+        self._next += more
+        return [*given, *range(self._next - more, self._next)]
 
     def look_again(self) -> None:
         """Some audience is gone: who was in that alone may be forgotten.

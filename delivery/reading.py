@@ -49,7 +49,7 @@ def read(
         end = Position.before(record.position + 1)
         if audiences.is_for(record.audience, mailbox):
             parcel = decode_stored(record.encoded)
-            recipients = tuple(audiences.names(record.audience, mailbox))
+            recipients = tuple(audiences.names(audiences.recipients(record.audience, mailbox)))
             found = [
                 Item(position, parcel, message, recipients)
                 for number, message in enumerate(parcel.messages)

@@ -60,6 +60,8 @@ class Message:
     """Parcels, of one message or more, that the server let go before this listener was handed what was its in them."""
     quality: str = "fifo"
     """`fifo`, or `datagram`: acknowledging one says nothing. Empty where this version does not know it."""
+    recipients: tuple[MemberId, ...] = ()
+    """Of a gateway: who is to get it, each once, in no order."""
     _acknowledge: Callable[[Position], Any] | None = field(default=None, repr=False, compare=False)
 
     def acknowledge(self) -> Any:

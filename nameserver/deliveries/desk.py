@@ -10,11 +10,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from pyroaring import BitMap
-
 from delivery.datagrams import Shown
 from delivery.dead_letters import DeadLetter
 from delivery.events import Answer, Notice, OwnRequest, Send, SendAll, Settled
+from delivery.gateways import Recipients
 from delivery.policy import Policy
 from delivery.server import Server
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, refuse
@@ -181,9 +180,17 @@ class Desk:
         """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""
         return await self._run_loop.read_log(LogWanted(after, through, bytes_limit))
 
-    def audience(self, number: int) -> BitMap:
-        """The numbers of the mailboxes that an entry is for. The caller must not change it."""
-        return self._core.delivery.audiences.bitmap(number)
+    def is_for(self, audience: int, mailbox: int) -> bool:
+        """Whether an entry with an audience is for a mailbox."""
+        return self._core.delivery.audiences.is_for(audience, mailbox)
+
+    def recipients(self, audience: int, reader: int) -> Recipients:
+        """Of an audience, whom a gateway serves; nobody, where a reader is none."""
+        return self._core.delivery.audiences.recipients(audience, reader)
+
+    def names(self, recipients: Recipients) -> Sequence[NodeId]:
+        """Their names, right after they were asked for."""
+        return self._core.delivery.audiences.names(recipients)
 
     # -- what the run loop tells
 

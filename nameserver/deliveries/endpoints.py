@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap
 
+from delivery.gateways import NOBODY
 from delivery.mailboxes import SubscriptionKey
 from delivery.model import EVERYTHING, Filter
 from namegraph import NodeId, Reason, Refusal, RefusedError, refuse
@@ -42,6 +43,8 @@ class Endpoint:
     def __init__(self, process: NodeId, key: SubscriptionKey, epoch: int, *, wanted: Filter = EVERYTHING) -> None:
         self.wanted = wanted
         self.process = process
+        self.recipients = NOBODY
+        """Of a gateway: whom it was told last."""
         self.key = key
         self.epoch = epoch
         self.refusal: Refusal | None = None

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from pyroaring import BitMap
-
 from delivery.datagrams import Shown
 from delivery.dead_letters import DeadLetter
 from delivery.events import Answer, Notice, OwnRequest, Send, Settled
+from delivery.gateways import Recipients
 from delivery.model import Position
 from delivery.policy import Policy
 from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId
@@ -126,5 +125,11 @@ class DeliveryMachine(Protocol):
     async def read_log(self, after: int, through: int, bytes_limit: int) -> Sequence[LogRecord]:
         """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""
 
-    def audience(self, number: int) -> BitMap:
-        """The numbers of the mailboxes that an entry is for. The caller must not change it."""
+    def is_for(self, audience: int, mailbox: int) -> bool:
+        """Whether an entry with an audience is for a mailbox."""
+
+    def recipients(self, audience: int, reader: int) -> Recipients:
+        """Of an audience, whom a gateway serves; nobody, where a reader is none."""
+
+    def names(self, recipients: Recipients) -> Sequence[NodeId]:
+        """Their names, right after they were asked for."""

@@ -8,6 +8,7 @@ from delivery.events import CloseMailbox, DeliveryRefused, MailboxClosed, Mailbo
 from delivery.model import PositionToken
 from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
+from nameserver.deliveries import message_wire
 from nameserver.deliveries.endpoints import Endpoints
 from nameserver.deliveries.machine import DeliveryMachine, MailboxState
 from nameserver.routing.ownership import Routing
@@ -32,7 +33,7 @@ class MailboxCalls:
     async def open_mailbox(self, request: wire.OpenMailboxRequest, _context: Context) -> wire.Mailbox:
         """Keep messages for a process."""
         machine = self._machine
-        process = conversion.read_id(request.process, "process", self._known)
+        process = message_wire.read_reader(request.process, "process", self._known)
         answer = await machine.carry_out_delivery(OpenMailbox(machine.new_ticket(), process))
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
@@ -48,7 +49,7 @@ class MailboxCalls:
     async def close_mailbox(self, request: wire.CloseMailboxRequest, _context: Context) -> wire.Mailbox:
         """Keep none any more; whoever listens for the process is told."""
         machine = self._machine
-        process = conversion.read_id(request.process, "process", self._known)
+        process = message_wire.read_reader(request.process, "process", self._known)
         state = machine.mailbox_of(process)
         answer = await machine.carry_out_delivery(CloseMailbox(machine.new_ticket(), process))
         if isinstance(answer, DeliveryRefused):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from delivery.events import Accepted, DatagramSent, Settled
-from delivery.model import Filter, Message, Position, PositionToken, Quality, Target, TargetSet
+from delivery.model import EVERYBODY, Filter, Message, Position, PositionToken, Quality, Target, TargetSet
 from delivery.wire import SENDER_ID_LIMIT, Datagram
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.deliveries.endpoints import ShownDatagram
@@ -17,6 +17,9 @@ from nameserver.wire.status_mapping import STATUS_OF_REASON
 from shadowtree.v1 import delivery_pb2 as wire
 
 HEADER_NAME_LIMIT: Final = 200
+
+RECIPIENTS_BYTES: Final = 256 * 1024
+"""Of the names in one response."""
 
 FILTER_LIMIT: Final = 64
 """Groups, and senders, that one endpoint may name."""
@@ -46,6 +49,28 @@ def read_targets(told: wire.SendRequest.Message, known: KnownIds) -> TargetSet:
         less[name] = less[name] & {*own, *from_all} if name in less else {*own, *from_all}
     first, *others = (Target(name, tuple(sorted(excluding))) for name, excluding in less.items())
     return (first, *sorted(others))
+
+
+def read_reader(text: str, field: str, known: KnownIds) -> NodeId:
+    """For whom somebody listens: a process, a group, or the pattern of a gateway; raises `RefusedError`."""
+    if text == EVERYBODY:
+        return NodeId(text)
+    if "*" in text.rpartition("@")[2]:
+        why = "the pattern of a gateway is * for all, or *@SUBNET for those of one subnet"
+        raise refuse(Reason.INVALID_NAME, f"invalid name {text[:80]!r}: {why}", name=text[:80], why=why, field=field)
+    return conversion.read_id(text, field, known)
+
+
+def tell_recipients(names: Sequence[NodeId]) -> Iterator[bytes]:
+    """Whole `SubscribeResponse`s that name whom messages are for; what follows the last one goes with it."""
+    begin, size = 0, 0
+    for number, name in enumerate(names):
+        size += len(name.encode())
+        if size > RECIPIENTS_BYTES:
+            more = wire.SubscribeResponse(recipients=names[begin:number], more_recipients=True)
+            yield more.SerializeToString()
+            begin, size = number, len(name.encode())
+    yield wire.SubscribeResponse(recipients=names[begin:]).SerializeToString()
 
 
 def read_filter(begin: wire.SubscribeRequest.Begin, known: KnownIds) -> Filter:

@@ -3,6 +3,8 @@
     first request: begin --> Subscribe --> cursor --> entries behind it --> is the mailbox in the audience? --> stream
     later requests: credit, acknowledged ---------------------------------> as much as there is credit for
 
+A gateway is told before an entry for whom it is, unless that is as of the entry before. So a response has one audience.
+
 An endpoint that takes nothing holds up nobody: it has its credit, and the rest waits in the log. Datagrams come between
 responses, whatever is still to be read of the log; of those that it does not take a few wait, the rest is dropped.
 What is acknowledged becomes durable in groups: the next acknowledgement goes when the last one is durable.
@@ -13,20 +15,19 @@ Source: delivery.md sections 9, 11, 16.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from delivery.datagrams import Shown
 from delivery.events import Acknowledge, DeliveryRefused, Start, StopListening, Subscribe, Subscribed
 from delivery.model import Filter, Position, PositionToken
 from delivery.reading import Standing
-from namegraph import Reason, RefusedError, refuse
+from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.endpoints import Endpoint, Endpoints
 from nameserver.deliveries.log_tail import LogEntry, LogTail
 from nameserver.deliveries.machine import DeliveryMachine
-from nameserver.wire import conversion
 from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import delivery_pb2 as wire
 
@@ -110,7 +111,7 @@ class SubscribeCalls:
     async def _begin(self, ticket: int, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Standing]:
         """The endpoint, and how far it has come."""
         machine = self._machine
-        process = conversion.read_id(begin.name, "name", self._known)
+        process = message_wire.read_reader(begin.name, "name", self._known)
         wanted = message_wire.read_filter(begin, self._known)
         start: Start | Position = Start.NOW if getattr(begin, "from") == wire.SubscribeRequest.FROM_NOW else Start.START
         if begin.position:
@@ -196,15 +197,17 @@ class SubscribeCalls:
                 continue
             handed_out = _HandedOut(endpoint, standing, gap, self._now_ms())
             for entry in entries:
-                if endpoint.key[0] in machine.audience(entry.audience) and _may_want(endpoint.wanted, entry):
+                if not (machine.is_for(entry.audience, endpoint.key[0]) and _may_want(endpoint.wanted, entry)):
+                    handed_out.pass_over(entry)
+                elif handed_out.names_recipients(entry, machine):
                     handed_out.add(entry)
                 else:
-                    handed_out.pass_over(entry)
+                    break
                 if handed_out.is_full:
                     break
             gap = handed_out.gap
-            if handed_out.chunks:
-                await context.write(b"".join(handed_out.chunks))
+            if handed_out.has_something:
+                await handed_out.write(context)
             elif entries:
                 await asyncio.sleep(0)
             else:
@@ -250,6 +253,32 @@ class _HandedOut:
         self._standing = standing
         self._now_ms = now_ms
         self._size = 0
+
+        self._names: Sequence[NodeId] = ()
+        """Whom a gateway is told before these."""
+
+    @property
+    def has_something(self) -> bool:
+        """Whether there is something to write."""
+        return bool(self.chunks or self._names)
+
+    async def write(self, context: Context) -> None:
+        """Send it; a gateway is told many names in several responses."""
+        *first, last = message_wire.tell_recipients(self._names) if self._names else [b""]
+        for response in first:
+            await context.write(response)
+        await context.write(b"".join((last, *self.chunks)))
+
+    def names_recipients(self, entry: LogEntry, machine: DeliveryMachine) -> bool:
+        """Have a gateway told for whom an entry is; False where others come before, whom that would be told of, too."""
+        recipients = machine.recipients(entry.audience, self._endpoint.key[0])
+        if recipients != self._endpoint.recipients:
+            if self.has_something:
+                return False
+            self._endpoint.recipients = recipients
+            # Named at once: while it is sent, the log may be cut, and numbers given to others.
+            self._names = machine.names(recipients)
+        return True
 
     @property
     def is_full(self) -> bool:

@@ -615,6 +615,10 @@ class Client:
         An `ephemeral` one begins now and ends with the stream: nothing of it is kept, and it needs no mailbox. When the
         stream breaks, the error is raised, and what comes until somebody listens again is not for it.
 
+        A pattern in place of a process is a *gateway*: ``*``, for all processes that the server asked delivers to, or
+        ``*@debian.org``, for those of one subnet. It is handed each message once, and ``message.recipients`` says for
+        whom. What is sent from its first time on is kept for it.
+
         With `groups` or `senders` only what was addressed to one of these (its first target), or is of one of these,
         is handed out. The rest counts as handed out: it does not come later, either.
         """

@@ -163,7 +163,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, begin: _Optional[_Union[SubscribeRequest.Begin, _Mapping]] = ..., acknowledged: _Optional[str] = ..., credit_messages: _Optional[int] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("position", "messages")
+    __slots__ = ("position", "messages", "recipients", "more_recipients")
     class Message(_message.Message):
         __slots__ = ("id", "group", "sender", "headers", "payload", "position", "sent_at_ms", "gap", "late", "quality")
         ID_FIELD_NUMBER: _ClassVar[int]
@@ -189,9 +189,13 @@ class SubscribeResponse(_message.Message):
         def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ..., late: _Optional[bool] = ..., quality: _Optional[_Union[Quality, str]] = ...) -> None: ...
     POSITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    RECIPIENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_RECIPIENTS_FIELD_NUMBER: _ClassVar[int]
     position: str
     messages: _containers.RepeatedCompositeFieldContainer[SubscribeResponse.Message]
-    def __init__(self, position: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[SubscribeResponse.Message, _Mapping]]] = ...) -> None: ...
+    recipients: _containers.RepeatedScalarFieldContainer[str]
+    more_recipients: bool
+    def __init__(self, position: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[SubscribeResponse.Message, _Mapping]]] = ..., recipients: _Optional[_Iterable[str]] = ..., more_recipients: _Optional[bool] = ...) -> None: ...
 
 class SetDeliveryRequest(_message.Message):
     __slots__ = ("group", "quality", "senders")

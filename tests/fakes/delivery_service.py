@@ -17,6 +17,7 @@ from typing import Any
 
 import grpc
 
+from delivery.model import is_pattern, serves
 from namegraph.model.names import InvalidNameError, parse_name, subnet_of
 from namegraph.model.refusals import Reason
 from shadowtree.v1 import delivery_pb2
@@ -32,6 +33,11 @@ CODES = {
     Reason.GROUP_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.WRONG_KIND: grpc.StatusCode.FAILED_PRECONDITION,
 }
+
+
+def _reader(text: str) -> str:
+    """The name of a process or a group, or the pattern of a gateway."""
+    return text if text == "*" else parse_name(text)
 
 
 @dataclass
@@ -51,6 +57,8 @@ class FakeMailbox:
     subscriptions: dict[str, FakeSubscription] = field(default_factory=dict)
     gap: int = 0
     """What is told as lost before the next message that is handed out."""
+    recipients: dict[int, list[str]] = field(default_factory=dict)
+    """Of a gateway: whom each entry is for."""
 
 
 @dataclass
@@ -152,7 +160,8 @@ class FakeDeliveryService(DeliveryServiceServicer):
             return
         yield wire.Answer(state=wire.STATE_ACCEPTED, id=message_id, is_repeated=is_repeated)
         if request.wait == delivery_pb2.SendRequest.WAIT_SETTLED and not log.breaks_before_settled:
-            mailboxes = sum(1 for process in self._audience(request) if process in log.mailboxes)
+            position = int(message_id.partition("@")[0]) - 1
+            mailboxes = sum(1 for mailbox in log.mailboxes.values() if position in mailbox.entries)
             yield wire.Answer(
                 state=wire.STATE_SETTLED,
                 id=message_id,
@@ -210,7 +219,10 @@ class FakeDeliveryService(DeliveryServiceServicer):
             log.by_request_id[request.request_id] = message_id
         audience = self._audience(request)
         for process, mailbox in (*log.mailboxes.items(), *log.ephemeral):
-            if process in audience:
+            served = sorted(one for one in audience - self._graph.groups if serves(process, one))
+            if is_pattern(process) and served:
+                mailbox.recipients[position] = served
+            if process in audience or position in mailbox.recipients:
                 mailbox.entries.append(position)
         log.changed.notify_all()
         return message_id, False
@@ -289,7 +301,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
 
         reader = threading.Thread(target=listen_to_requests, daemon=True)
         reader.start()
-        handed_out = 0
+        handed_out, named = 0, list[str]()
         while True:
             with log.changed:
                 log.changed.wait_for(
@@ -308,7 +320,8 @@ class FakeDeliveryService(DeliveryServiceServicer):
                     return
                 coming = deque(self._behind(place[0], mailbox, begin))
                 told = wire()
-                while coming and credit[0] > 0 and credit[1] > 0 and len(told.messages) < 3:
+                recipients = mailbox.recipients.get(coming[0], [])
+                while coming and credit[0] > 0 and credit[1] > 0 and len(told.messages) < (1 if recipients else 3):
                     place[0] = coming.popleft()
                     message = told.messages.add()
                     message.CopyFrom(log.messages[place[0]])
@@ -316,6 +329,12 @@ class FakeDeliveryService(DeliveryServiceServicer):
                     credit[0] -= 1
                     credit[1] -= len(message.payload)
                 log.note_credit(credit[0])
+            if recipients != named:
+                named = recipients
+                # As many at once as make two responses of three.
+                told.recipients.extend(named[2:] or named)
+                if named[2:]:
+                    yield wire(recipients=named[:2], more_recipients=True)
             yield told
             handed_out += len(told.messages)
             if log.break_listeners_after and handed_out >= log.break_listeners_after:
@@ -346,7 +365,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
             log.ephemeral.append((parse_name(begin.name), FakeMailbox()))
             log.changed.notify_all()
             return log.ephemeral[-1][1], FakeSubscription(len(log.messages) - 1)
-        mailbox = self._mailbox(parse_name(begin.name))
+        mailbox = self._mailbox(_reader(begin.name))
         is_now = getattr(begin, "from") == delivery_pb2.SubscribeRequest.FROM_NOW
         subscription = mailbox.subscriptions.setdefault(
             begin.subscription, FakeSubscription(len(log.messages) - 1 if is_now else -1)
@@ -360,7 +379,12 @@ class FakeDeliveryService(DeliveryServiceServicer):
 
     def _require_mailbox(self, begin: Any) -> None:
         """The archive of a group is not opened by listening."""
-        name = parse_name(begin.name)
+        try:
+            name = _reader(begin.name)
+        except InvalidNameError as error:
+            raise self._refused_error(Reason.INVALID_NAME, str(error)) from None
+        if is_pattern(name) and begin.ephemeral:
+            raise self._refused_error(Reason.INVALID_REQUEST, "a gateway is not ephemeral")
         if name in self._graph.groups and name not in self._log.mailboxes and not begin.ephemeral:
             raise self._refused_error(Reason.MAILBOX_NOT_FOUND, f"{name} has no mailbox", process=name, server="fake")
 
@@ -376,14 +400,14 @@ class FakeDeliveryService(DeliveryServiceServicer):
 
     def OpenMailbox(self, request: Any, context: Any) -> Any:
         with self._refusing(context):
-            process = parse_name(request.process)
+            process = _reader(request.process)
             is_new = process not in self._log.mailboxes
             self._mailbox(process)
             return self._told(process, is_new=is_new)
 
     def CloseMailbox(self, request: Any, context: Any) -> Any:
         with self._refusing(context):
-            process = parse_name(request.process)
+            process = _reader(request.process)
             if process not in self._log.mailboxes:
                 raise self._refused_error(
                     Reason.MAILBOX_NOT_FOUND, f"{process} has no mailbox", process=process, server="fake"

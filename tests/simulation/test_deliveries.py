@@ -11,7 +11,7 @@ from delivery.audiences import Audiences
 from delivery.core import DeliveryCore
 from delivery.datagrams import Datagrams, PeerDatagram
 from delivery.dead_letters import DeadLetters
-from delivery.gateways import Gateways
+from delivery.gateways import FIRST_RECIPIENT, Gateways
 from delivery.listeners import Listeners
 from delivery.model import Filter
 from delivery.origin import Origin
@@ -240,7 +240,8 @@ def test_a_recipient_that_is_forgotten_while_an_entry_is_for_it_is_missed(monkey
 
 
 def test_a_gateway_that_names_all_whom_it_serves_is_found(monkeypatch):
-    monkeypatch.setattr(Audiences, "recipients", lambda audiences, _, reader: audiences._gateways.served(reader))
+    everybody = pyroaring.BitMap(range(FIRST_RECIPIENT, FIRST_RECIPIENT + 1_000))
+    monkeypatch.setattr(Audiences, "recipients", lambda self, _, reader: self._gateways.recipients(reader, everybody))
     with pytest.raises(AssertionError, match="messages: P2: handed to who was never below"):
         run_seeds(faults=False, servers=3)
 

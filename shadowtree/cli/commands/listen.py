@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shadowtree.cli.render.first_few import first_few
 from shadowtree.cli.render.output import is_terminal, print_json_line, print_row, warn
 from shadowtree.cli.support.exit_codes import DONE
 from shadowtree.cli.support.options import Session, everywhere, in_session
@@ -51,6 +52,9 @@ def listen_command(
 
     PROCESS may be a group whose archive is open (`shadowtree mailbox open GROUP`).
 
+    PROCESS may be a pattern: '*', all processes that the server asked delivers to, or '*@SUBNET', those of one subnet.
+    Then each message comes once for all of them, and its line ends with who they are.
+
     With --group or --sender what is left out counts as acknowledged: it does not come the next time.
 
     With --ephemeral none of this is so: you see what comes while you listen, whoever else does, and nothing is left of
@@ -61,6 +65,7 @@ def listen_command(
       shadowtree listen ann@ubc.example
       shadowtree listen ann@ubc.example --subscription desk --count 1 --format json
       shadowtree listen ann@ubc.example --ephemeral
+      shadowtree listen '*@debian.org' --subscription mail --format json
     """
     if ephemeral and (subscription is not None or from_ is not None):
         raise click.UsageError("--ephemeral begins now and has no name: leave out --subscription and --from.")
@@ -87,9 +92,9 @@ def listen_command(
                 text = printable(message.payload.decode(errors="replace").rstrip("\r\n"))
                 columns = (message.group, message.sender, text)
                 if is_terminal():
-                    click.echo("  ".join(filter(None, columns)))
+                    click.echo("  ".join(filter(None, (*columns, ", ".join(first_few(message.recipients))))))
                 else:
-                    print_row(*columns)
+                    print_row(*columns, *message.recipients)
             if not no_acknowledge:
                 message.acknowledge()
             left = None if left is None else left - 1
@@ -116,4 +121,5 @@ def _as_json(message: Message) -> dict[str, Any]:
         "sent_at": message.sent_at,
         "gap": message.gap,
         "quality": message.quality,
+        "recipients": message.recipients,
     }

@@ -24,7 +24,8 @@ def mailbox_command() -> None:
     """Say for whom messages are kept.
 
     A process gets what comes after its mailbox was opened; the first `shadowtree listen` opens it, too. That of a group
-    is its archive: it has what is sent to the group itself, for whoever comes later.
+    is its archive: it has what is sent to the group itself, for whoever comes later. That of a pattern, '*' or
+    '*@SUBNET', is a gateway: it has what reaches any process here that matches, each message once.
     """
 
 
@@ -41,6 +42,7 @@ def open_command(session: Session, process: str) -> None:
     Examples:
       shadowtree mailbox open ann@ubc.example
       shadowtree mailbox open staff@ubc.example
+      shadowtree mailbox open '*@debian.org'
     """
     session.is_write = True
     with session.connect() as names:

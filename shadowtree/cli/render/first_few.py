@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-SUBNETS_SHOWN = 3
-"""Of a peer, where people read: a server may own hundreds. JSON has all."""
+SHOWN = 3
+"""Where people read: a server may own hundreds of subnets, and a message have thousands of recipients. JSON has all."""
 
 
-def first_few(subnets: tuple[str, ...]) -> tuple[str, ...]:
-    """The subnets of a peer as people are told: the first, and how many more there are."""
-    more = len(subnets) - SUBNETS_SHOWN
-    return (*subnets[:SUBNETS_SHOWN], f"... {more:,} more") if more > 0 else subnets
+def first_few(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names as people are told: the first, and how many more there are."""
+    more = len(names) - SHOWN
+    return (*names[:SHOWN], f"... {more:,} more") if more > 0 else names

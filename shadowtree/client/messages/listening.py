@@ -61,6 +61,12 @@ class Listening:
             senders=_several(senders, "senders"),
         )
         setattr(self._begin, "from", _STARTS[from_] if is_start else wire.SubscribeRequest.FROM_START)
+        self._recipients: list[MemberId] = []
+        """Of a gateway: for whom what comes is."""
+        self._are_more_recipients = False
+        """Whether the next response names more of them."""
+        self._told_recipients: tuple[MemberId, ...] = ()
+        """The same, once all are named."""
         self._pending: deque[tuple[Message, int]] = deque()
         """With the size of each."""
         self._has_begun = False
@@ -76,7 +82,8 @@ class Listening:
     def begin_stream(self) -> wire.SubscribeRequest:
         """The first request of a new stream. What came on the one before, and was not handed out, comes again."""
         self._pending.clear()
-        self._has_begun = self._is_acknowledging = False
+        self._has_begun = self._is_acknowledging = self._are_more_recipients = False
+        self._told_recipients = ()
         self._credit_messages = self._credit_bytes = 0
         return wire.SubscribeRequest(
             begin=self._begin,
@@ -91,10 +98,20 @@ class Listening:
             self._has_begun = True
             # What came after the user began must come after a break, too: also where nothing was handed out yet.
             self._note_handed_out(self._begin.handed_out or response.position)
-        elif not response.messages:
+        elif not (response.messages or response.recipients):
             raise ServerFault("the server sent nothing that can be handed out")
+        if response.recipients:
+            self._note_recipients(response)
         for told in response.messages:
             self._pending.append((self._read(told), _size(told)))
+
+    def _note_recipients(self, response: wire.SubscribeResponse) -> None:
+        if not self._are_more_recipients:
+            self._recipients = []
+        self._recipients += map(printable, response.recipients)
+        self._are_more_recipients = response.more_recipients
+        if not self._are_more_recipients:
+            self._told_recipients, self._recipients = tuple(self._recipients), []
 
     def take(self) -> Message | None:
         """The next message for the user; None where none is there."""
@@ -145,6 +162,7 @@ class Listening:
             late=told.late,
             gap=told.gap,
             quality=QUALITY_NAMES.get(told.quality, ""),
+            recipients=self._told_recipients,
             _acknowledge=self.acknowledge,
         )
 

@@ -227,6 +227,7 @@ def test_a_listener_prints_one_message_a_line_and_acknowledges_it(shadowtree, lo
         "sent_at": "2026-03-01T08:30:00.000Z",
         "gap": 0,
         "quality": "fifo",
+        "recipients": [],
     }
 
 
@@ -244,6 +245,20 @@ def test_a_listener_asks_for_some_groups_and_senders(shadowtree, log, ann):
     arguments = ("listen", ANN, "--count", "1", "--no-acknowledge")
     assert shadowtree(*arguments, "--sender", "b", "--group", STAFF, "--group", LAB).lines == [f"{STAFF}\tb\t2"]
     assert shadowtree(*arguments, "--group", ANN).lines == [f"{ANN}\tb\t3"]
+
+
+def test_a_gateway_prints_whom_each_message_is_for(shadowtree, log):
+    assert shadowtree("mailbox", "open", "*").lines == ["*\t-\t-1\taway"]
+    for target, text in ((STAFF, b"1"), (STAFF, b"2"), (LAB, b"3")):
+        shadowtree("send", target, stdin=text)
+    arguments = ("listen", "*", "--count", "3", "--no-acknowledge")
+    assert shadowtree(*arguments).lines == [
+        f"{STAFF}\t\t1\t{ANN}\t{BOB}",
+        f"{STAFF}\t\t2\t{ANN}\t{BOB}",
+        f"{LAB}\t\t3\t{BOB}",
+    ]
+    found = shadowtree("listen", "*", "--count", "1", "--format", "json")
+    assert found.json["recipients"] == [ANN, BOB]
 
 
 def test_an_ephemeral_listener_leaves_nothing_behind(shadowtree, log, monkeypatch):

@@ -486,6 +486,19 @@ def test_a_listener_may_want_some_groups_and_senders_alone(names, log):
     assert [one.payload for one in heard(names, 1, groups={STAFF}, senders=iter(["b"]))] == [b"b"]
 
 
+def test_a_gateway_is_told_whom_each_message_is_for_also_after_a_break(names, log, graph):
+    graph.arcs |= {(LAB, f"p{number}@x.example"): 2 for number in range(3)}
+    lab = (BOB, *(f"p{number}@x.example" for number in range(3)))
+    names.open_mailbox("*")
+    for target in (STAFF, ANN, LAB, LAB):
+        names.send(target, target.encode())
+    log.break_listeners_after = 3
+    with names.listen("*") as messages:
+        found = [next(messages) for _ in range(4)]
+    assert [message.payload for message in found] == [each.encode() for each in (STAFF, ANN, LAB, LAB)]
+    assert [message.recipients for message in found] == [(ANN, *lab), (ANN,), lab, lab]
+
+
 def test_an_ephemeral_listener_gets_what_comes_meanwhile_and_needs_no_mailbox(names, log):
     with names.listen(ANN, ephemeral=True) as one, names.listen(ANN, ephemeral=True) as other:
         names.send(STAFF, b"to both")

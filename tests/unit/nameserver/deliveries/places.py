@@ -169,8 +169,14 @@ class CoreMachine:
                 size += len(log[position].encoded)
         return found
 
-    def audience(self, number):
-        return self.core.audiences.bitmap(number)
+    def is_for(self, audience, mailbox):
+        return self.core.audiences.is_for(audience, mailbox)
+
+    def recipients(self, audience, gateway):
+        return self.core.audiences.recipients(audience, gateway)
+
+    def names(self, recipients):
+        return self.core.audiences.names(recipients)
 
     def _flush_soon(self):
         if not self._is_flushing:

@@ -8,13 +8,13 @@ import shadowtree
 from tests.fakes.name_service import FakeGraph, serve_fake
 from tests.unit.nameserver.deliveries.places import places
 
-STAFF, LAB, ANN, BOB = "staff@a.x", "lab@a.x", "ann@a.x", "bob@a.x"
+STAFF, LAB, ANN, BOB, EVE = "staff@a.x", "lab@a.x", "ann@a.x", "bob@a.x", "eve@debian.org"
 
 
 @contextlib.asynccontextmanager
 async def fake():
     graph = FakeGraph(subnets=("a.x",), groups={STAFF, LAB})
-    graph.arcs = {(STAFF, ANN): 2, (STAFF, LAB): 1, (LAB, BOB): 2}
+    graph.arcs = {(STAFF, ANN): 2, (STAFF, EVE): 2, (STAFF, LAB): 1, (LAB, BOB): 2}
     with serve_fake(graph) as address:
         yield address
 
@@ -23,14 +23,14 @@ async def fake():
 async def real():
     async with places("a.x") as (servers, (place,)):
         servers.create(STAFF, LAB)
-        for parent, child in ((STAFF, ANN), (STAFF, LAB), (LAB, BOB)):
+        for parent, child in ((STAFF, ANN), (STAFF, EVE), (STAFF, LAB), (LAB, BOB)):
             servers.join(parent, child)
         yield place.address
 
 
 @pytest.fixture(params=[fake, real], ids=["fake", "real"])
 async def names(request):
-    """Staff are ann and the lab, the lab is bob."""
+    """Staff are ann, eve and the lab, the lab is bob."""
     async with request.param() as address, shadowtree.aio.Client(address) as client:
         yield client
 
@@ -186,3 +186,61 @@ async def test_a_policy_for_or_with_a_group_that_is_not_there_is_an_error(names)
         with pytest.raises((shadowtree.InvalidRequest, shadowtree.InvalidName)):
             await names.set_delivery(STAFF, **wrong)
     assert (await names.delivery(STAFF)).senders == "anyone"
+
+
+async def served(names, count, pattern):
+    found = []
+    async with names.listen(pattern, subscription="mail") as messages:
+        while len(found) < count:
+            message = await anext(messages)
+            found.append((message.payload, sorted(message.recipients)))
+            message.acknowledge()
+    return found
+
+
+async def test_a_gateway_gets_each_message_once_with_all_whom_it_serves(names):
+    await names.open_mailbox("*")
+    for payload, target in ((b"1", STAFF), (b"2", STAFF), (b"3", LAB), (b"4", STAFF)):
+        await names.send(target, payload)
+    assert (await names.send(STAFF, b"5", wait="settled")).mailboxes == 1
+    everybody = [ANN, BOB, EVE]
+    assert await served(names, 3, "*") == [(b"1", everybody), (b"2", everybody), (b"3", [BOB])]
+    assert await served(names, 2, "*") == [(b"4", everybody), (b"5", everybody)]
+
+
+async def heard_of(names, pattern, **options):
+    async with names.listen(pattern, **options) as messages:
+        return await anext(messages)
+
+
+async def test_a_gateway_of_a_subnet_is_for_nobody_else_and_leaves_its_name_in_the_list(names):
+    await names.open_mailbox("*@debian.org")
+    await names.send(LAB, b"for bob")
+    await names.send(STAFF, b"for all")
+    message = await heard_of(names, "*@Debian.org")
+    assert (message.payload, message.recipients) == (b"for all", (EVE,))
+    assert [mailbox.process async for mailbox in names.mailboxes()] == ["*@debian.org"]
+    assert (await names.close_mailbox("*@debian.org")).process == "*@debian.org"
+    with pytest.raises(shadowtree.MailboxNotFound):
+        await names.close_mailbox("*@debian.org")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "error"),
+    [
+        ("ann@*", {}, shadowtree.InvalidName),
+        ("*@*.org", {}, shadowtree.InvalidName),
+        ("**", {}, shadowtree.InvalidName),
+        ("*", {"ephemeral": True}, shadowtree.InvalidRequest),
+    ],
+)
+async def test_a_wrong_pattern_is_an_error(names, pattern, options, error):
+    with pytest.raises(error):
+        await heard_of(names, pattern, **options)
+    assert [mailbox async for mailbox in names.mailboxes()] == []
+
+
+async def test_a_message_of_nobody_else_has_no_recipients(names):
+    await names.open_mailbox(ANN)
+    await names.send(STAFF, b"")
+    assert (await heard_of(names, ANN)).recipients == ()
