@@ -19,7 +19,7 @@ from pyroaring import BitMap
 from delivery.arrivals import Arrivals
 from delivery.audiences import Audiences
 from delivery.datagrams import Datagrams, Shown, Unkept, require_datagram
-from delivery.dead_letters import DeadLetters
+from delivery.dead_letters import DeadLetters, DeadReason
 from delivery.events import (
     Accepted,
     Acknowledge,
@@ -37,6 +37,8 @@ from delivery.events import (
     MailboxOpened,
     OpenMailbox,
     PolicySet,
+    QueuedEnded,
+    QueueMessage,
     ReplayDeadLetters,
     Request,
     Send,
@@ -62,6 +64,7 @@ from delivery.model import (
 from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting
 from delivery.policy import Policies
 from delivery.post import Post
+from delivery.queue import Queue, QueuedMessage
 from delivery.rates import Rates
 from delivery.reach import Reach
 from delivery.retention import Retention
@@ -124,12 +127,13 @@ class DeliveryCore:
         self.origin = Origin(durable, server, self.post)
         self.senders = Senders(durable)
         self.dead_letters = DeadLetters(durable)
+        self.queue = Queue(durable)
         self.policies = Policies(durable)
         self.rates = Rates()
         """Asked by the shell, before a step."""
         self.datagrams = Datagrams(server)
         self.running = RunningTime(durable)
-        self.giving_up = GivingUp(self.origin, self.post, self.dead_letters)
+        self.giving_up = GivingUp(self.origin, self.post, self.dead_letters, self.queue)
         self.subscriptions = Subscriptions(server, self.log, self.mailboxes, self.listeners)
         self._writer = LogWriter(self.log, self.audiences, self.running)
         self.arrivals = Arrivals(durable, server, post, self._writer)
@@ -218,8 +222,13 @@ class DeliveryCore:
         match event:
             case Send() | OpenMailbox() | CloseMailbox() | Subscribe() | SetPolicy():
                 self._answer(event)
-            case ReplayDeadLetters() | DropDeadLetters():
+            case QueueMessage() | ReplayDeadLetters() | DropDeadLetters():
                 self._answer(event)
+            case QueuedEnded(number, refusal):
+                queued = self.queue.end(number)
+                if queued is not None and refusal is not None:
+                    why = f"{refusal.reason.value}: {refusal.message}"
+                    self.dead_letters.add_queued(number, queued, DeadReason.REFUSED, why)
             case SendAll(sends):
                 for send in sends:
                     self._answer(send)
@@ -259,6 +268,8 @@ class DeliveryCore:
         match event:
             case Send():
                 self._send(event)
+            case QueueMessage():
+                self._answers.append(self.queue.take(event, self._reach, at=self.running.seconds))
             case OpenMailbox(ticket, process):
                 is_new = self.mailboxes.number_of(process) is None
                 number = self.subscriptions.mailbox_of(process, self._reach, opens_archive=True)
@@ -475,6 +486,8 @@ class DeliveryCore:
         for position in self.giving_up.advance(self.running.seconds, self._reach):
             self._rounds.pop(position, None)
             self._go_on(position)
+        if len(self.queue):
+            self.running.write()
 
     def _replay(self, event: ReplayDeadLetters) -> None:
         def may_post(server: ServerId, position: int) -> bool:
@@ -485,7 +498,13 @@ class DeliveryCore:
             self._letters.append(self.post.send_inline(server, encode(Probe(number))))
             return number
 
-        replayed, left = self.dead_letters.replay(event.numbers, may_post, probe)
+        def queue(message: QueuedMessage) -> bool:
+            can_wait = self._reach.home_of(message.addressed) is not None and self.queue.has_room_for(message)
+            if can_wait:
+                self.queue.keep(message, at=self.running.seconds)
+            return can_wait
+
+        replayed, left = self.dead_letters.replay(event.numbers, may_post, probe, queue)
         self._answers.append(DeadLettersReplayed(event.ticket, replayed, left))
 
     @property

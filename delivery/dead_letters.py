@@ -1,4 +1,5 @@
-"""What could not be delivered: parcels of this origin that were given up before a server had confirmed them.
+"""What could not be delivered: parcels of this origin that were given up before a server had confirmed them, and
+messages that were queued here for another origin and not accepted there.
 
     removed for good, --> dead letter --replay, once it is known--> asked --Probed--> under way --Confirm--> none
     or kept too long         |   ^                                    |                  |
@@ -12,6 +13,9 @@ answer comes behind all that it has confirmed.
 A dead letter is one parcel. Its number is the parcel's position in the log here, so no number comes twice. Replayed, it
 goes to the servers that lack it alone, with the ids its messages had, and is late there. One that is back after all may
 have had a parcel and not been heard: its confirmation comes then, and ends the dead letter, too.
+
+Or it is one queued message, with its number in the queue, which is put above all positions. Replayed, it is queued
+again, and no dead letter any more.
 
 What is lost for good is counted: what there was no room for here, and what went from the log before a mailbox had read
 it. Its text is nowhere any more.
@@ -28,13 +32,17 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct, msgpack, structs
 
+from delivery.queue import QueuedMessage
 from delivery.wire import Confirm, Parcel, decode_stored
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, NodeId, ServerId, packed
 
 DEAD_LETTERS_BYTES_LIMIT = 256 * 1024 * 1024
 """As large as what can wait for servers. They are in memory, too; beyond it the oldest go."""
+
+QUEUED_FROM = 10**15
+"""The numbers of queued messages begin behind this: no log has so many positions."""
 
 REPLAY_BYTES_LIMIT = 16 * 1024 * 1024
 """Of dead letters that are under way at once."""
@@ -45,7 +53,9 @@ class DeadReason(StrEnum):
 
     SERVER_REMOVED = "server removed"
     EXPIRED = "expired"
-    """It had waited for a server as long as parcels are kept."""
+    """It had waited for a server as long as parcels are kept, or as a queued message is good for."""
+    REFUSED = "refused"
+    """A queued message was refused by its origin."""
 
 
 class LossReason(StrEnum):
@@ -69,6 +79,9 @@ class Undelivered(NamedTuple):
     """In which they are kept; 0: they are lost."""
 
 
+WHY_LIMIT = 1_000
+"""Characters."""
+
 _LEFT, _POSTED = 0, -1
 
 _ParcelKey = tuple[int, int, int]
@@ -83,6 +96,10 @@ class _Row(Struct, array_like=True):
     """Whether it is under way to them again: `_LEFT`, `_POSTED`, or the number of the probe that is to be answered."""
     reason: DeadReason
     """Why the first of them lacks it."""
+    is_queued: bool = False
+    """Whether it is a `QueuedMessage`, and no parcel."""
+    why: str = ""
+    """Of one that was refused: in words."""
 
 
 class DeadLetter(NamedTuple):
@@ -90,7 +107,7 @@ class DeadLetter(NamedTuple):
 
     number: int
     first_id: str
-    """Of the first of its messages; the others have the serials that follow."""
+    """Of the first of its messages; the others have the serials that follow. Empty of a queued message: it has none."""
     messages: int
     size: int
     """In bytes."""
@@ -100,9 +117,11 @@ class DeadLetter(NamedTuple):
     replayed_to: tuple[ServerId, ...]
     """Of these, the ones to which it is under way; sorted."""
     sent_at_ms: int
-    """When the first of its messages was accepted, as in `Message`."""
+    """When the first of its messages was accepted, as in `Message`, or queued."""
     reason: DeadReason
     """Why the first of `servers` did not get it."""
+    why: str = ""
+    """The refusal, in words."""
 
 
 class DeadLetters:
@@ -126,21 +145,18 @@ class DeadLetters:
             self._learn(number, row)
 
     def _learn(self, number: int, row: _Row) -> None:
-        encoded = row.encoded
-        parcel = decode_stored(encoded)
-        self._numbers[parcel.sequence, parcel.start, parcel.first_serial] = number
-        self._told[number] = DeadLetter(
-            number,
-            parcel.message_id(0),
-            len(parcel.messages),
-            len(encoded),
-            parcel.targets[0].name,
-            (),
-            (),
-            parcel.messages[0].sent_at_ms,
-            row.reason,
-        )
-        self.size += len(encoded)
+        size = len(row.encoded)
+        if row.is_queued:
+            queued = _queued(row)
+            told = DeadLetter(number, "", 1, size, queued.addressed, (), (), queued.queued_at_ms, row.reason, row.why)
+        else:
+            parcel = decode_stored(row.encoded)
+            self._numbers[parcel.sequence, parcel.start, parcel.first_serial] = number
+            first, sent_at_ms = parcel.message_id(0), parcel.messages[0].sent_at_ms
+            addressed = parcel.targets[0].name
+            told = DeadLetter(number, first, len(parcel.messages), size, addressed, (), (), sent_at_ms, row.reason)
+        self._told[number] = told
+        self.size += size
         heapq.heappush(self._by_age, number)
         self._count(number, 1)
 
@@ -175,6 +191,16 @@ class DeadLetters:
             self._learn(position, self._rows[position])
         self._rows[position].lacking[server] = _LEFT
         self._rows.touch(position)
+        self._make_room()
+
+    def add_queued(self, number: int, message: QueuedMessage, reason: DeadReason, why: str = "") -> None:
+        """A queued message does not come to its origin. `number`: in the queue. `why`: the refusal, in words."""
+        row = _Row(msgpack.encode(message), {}, reason, is_queued=True, why=why[:WHY_LIMIT])
+        self._rows[QUEUED_FROM + number] = row
+        self._learn(QUEUED_FROM + number, row)
+        self._make_room()
+
+    def _make_room(self) -> None:
         while self.size > self.limit_bytes:
             oldest = self._oldest()
             self.lost(LossReason.NO_ROOM, self._told[oldest].messages)
@@ -189,8 +215,9 @@ class DeadLetters:
         row = self._rows.pop(number)
         self._count(number, -1)
         del self._told[number]
-        parcel = decode_stored(row.encoded)
-        del self._numbers[parcel.sequence, parcel.start, parcel.first_serial]
+        if not row.is_queued:
+            parcel = decode_stored(row.encoded)
+            del self._numbers[parcel.sequence, parcel.start, parcel.first_serial]
         self.size -= len(row.encoded)
 
     def confirmed(self, server: ServerId, confirm: Confirm) -> bool:
@@ -205,12 +232,17 @@ class DeadLetters:
         return True
 
     def replay(
-        self, numbers: Iterable[int] | None, may_post: Callable[[ServerId, int], bool], probe: Callable[[ServerId], int]
+        self,
+        numbers: Iterable[int] | None,
+        may_post: Callable[[ServerId, int], bool],
+        probe: Callable[[ServerId], int],
+        queue: Callable[[QueuedMessage], bool],
     ) -> tuple[int, int]:
         """Begin to send dead letters again; returns how many, and how many are left as they are.
 
         `numbers`: None, all of them; one that is not there is none. `may_post`: whether a number may go to a server.
-        `probe`: asks a server, and returns the number that its answer has. One that is under way is neither sent again
+        `probe`: asks a server, and returns the number that its answer has. `queue`: has a message wait
+        for its origin again, if it can. One that is under way is neither sent again
         nor left.
         """
         replayed = left = 0
@@ -218,6 +250,12 @@ class DeadLetters:
         under_way = sum(len(row.encoded) for row in self._rows.values() if any(row.lacking.values()))
         for number in self._chosen(numbers):
             row = self._rows[number]
+            if row.is_queued:
+                is_back = queue(_queued(row))
+                replayed, left = replayed + is_back, left + (not is_back)
+                if is_back:
+                    self._forget(number)
+                continue
             waiting = [server for server, state in row.lacking.items() if state == _LEFT]
             ready = [server for server in waiting if may_post(server, number)]
             if ready and (not under_way or under_way + len(row.encoded) <= self.replay_limit_bytes):
@@ -292,3 +330,7 @@ class DeadLetters:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+
+def _queued(row: _Row) -> QueuedMessage:
+    return msgpack.decode(row.encoded, type=QueuedMessage)

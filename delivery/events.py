@@ -53,6 +53,35 @@ class SendAll:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueMessage:
+    """A client sends a message whose origin is away: it is kept here until that is met again. Answered `Queued`."""
+
+    ticket: int
+    addressed: NodeId
+    """Its first target."""
+    encoded: bytes
+    """The message, as the shell passes it on."""
+    sender: str
+    number: int
+    """As of a `Send`; 0: it has a request id."""
+    request_id: str
+    deadline_ms: int = 0
+    """It is handed to nobody later than so long after `queued_at_ms`; 0: whenever."""
+    queued_at_ms: int = 0
+    """Milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedEnded:
+    """A message that was queued was passed on to its origin. Nobody is answered."""
+
+    number: int
+    """In the queue."""
+    refusal: Refusal | None = None
+    """None: it is accepted there."""
+
+
+@dataclass(frozen=True, slots=True)
 class CloseParcels:
     """Records are about to be written: messages that were accepted since become parcels, and go with them."""
 
@@ -151,12 +180,12 @@ class SetPolicy:
     """As in `Policy`. Of a group of another server, that one was asked whether it exists."""
 
 
-OwnRequest = OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters | SetPolicy
+OwnRequest = QueueMessage | OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters | SetPolicy
 """What a caller is answered, and a step takes by itself."""
 
 Request = Send | OwnRequest
 
-Notice = Acknowledge | StopListening
+Notice = Acknowledge | StopListening | QueuedEnded
 """What nobody is answered."""
 
 DeliveryEvent = Request | SendAll | CloseParcels | Notice | DatagramCame
@@ -169,6 +198,15 @@ class Accepted:
     ticket: int
     message_id: str
     is_repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A message is durable here, and goes to its origin when that is met again."""
+
+    ticket: int
+    is_repeated: bool = False
+    """Whether it was queued before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +302,7 @@ class DeliveryRefused:
 
 Answer = (
     Accepted
+    | Queued
     | DatagramSent
     | Settled
     | MailboxOpened

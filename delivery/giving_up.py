@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from delivery.dead_letters import DeadLetters, DeadReason
 from delivery.origin import Origin
 from delivery.post import Post
+from delivery.queue import Queue
 from delivery.reach import Reach
 from namegraph import ServerId
 
@@ -40,20 +41,23 @@ class _Left:
 class GivingUp:
     """What is to be given up, and how far that is."""
 
-    def __init__(self, origin: Origin, post: Post, dead_letters: DeadLetters) -> None:
-        self._origin, self._post, self._dead_letters = origin, post, dead_letters
+    def __init__(self, origin: Origin, post: Post, dead_letters: DeadLetters, queue: Queue) -> None:
+        self._origin, self._post, self._dead_letters, self._queue = origin, post, dead_letters, queue
         self._left: dict[ServerId, _Left] = {}
         self._has_expired = False
+        self._has_homeless = False
+        """Whether messages may be queued whose home was removed."""
         self.limit_seconds = BACKLOG_SECONDS_LIMIT
         self.slice_parcels = SLICE_PARCELS
 
     @property
     def has_more(self) -> bool:
         """Whether the next step is to go on."""
-        return bool(self._left) or self._has_expired
+        return bool(self._left) or self._has_expired or self._has_homeless
 
     def look(self, reach: Reach) -> None:
         """Find the servers that are not known any more: they are gone for good, and nothing waits for them."""
+        self._has_homeless = True
         for server in sorted({*self._origin.posted_to(), *self._post.receivers()}):
             if server not in self._left and not reach.is_known(server):
                 self._dead_letters.begin_again(server)
@@ -63,6 +67,7 @@ class GivingUp:
     def advance(self, at: float, reach: Reach) -> Iterator[int]:
         """Give up a slice; yields parcels that may be settled by that, each right then. `at`: the running time."""
         budget = self.slice_parcels
+        budget = self._give_up_queued(at, reach, budget)
         for server, left in list(self._left.items()):
             if reach.is_known(server):
                 # It is back; what was not given up yet, it gets.
@@ -87,6 +92,19 @@ class GivingUp:
             for server in self._origin.expire(position):
                 self._give_up(position, server, DeadReason.EXPIRED)
             yield position
+
+    def _give_up_queued(self, at: float, reach: Reach, budget: int) -> int:
+        """The same of what is queued here; returns what is left of the budget."""
+        if self._has_homeless:
+            homeless = list(self._queue.homeless(reach, at_most=budget))
+            self._has_homeless = len(homeless) == budget
+            budget -= len(homeless)
+            for number, message in homeless:
+                self._dead_letters.add_queued(number, message, DeadReason.SERVER_REMOVED)
+        for number, message in self._queue.expired(at, self.limit_seconds, at_most=budget):
+            budget -= 1
+            self._dead_letters.add_queued(number, message, DeadReason.EXPIRED)
+        return budget
 
     def _give_up(self, position: int, server: ServerId, reason: DeadReason) -> None:
         undelivered = self._origin.give_up(position, server)

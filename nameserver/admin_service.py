@@ -87,6 +87,7 @@ class AdminCalls:
                 for found in delivery.dead_letters.undelivered()
                 if found.messages
             ],
+            messages_queued=len(delivery.queue),
             revision=core.revision,
             database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],

@@ -46,6 +46,7 @@ from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.port_check import ListenError, check_address
 from nameserver.config.settings import DAY_SECONDS, MessageLimits, Settings, SettingsError
 from nameserver.deliveries.desk import Desk
+from nameserver.deliveries.queue_sending import QueueSending
 from nameserver.delivery_service import (
     DELIVERY_SERVICE,
     PATIENT_METHODS,
@@ -61,6 +62,8 @@ from nameserver.driver.run_loop import RunLoop
 from nameserver.driver.start_number import start_number
 from nameserver.name_service import CheckHere, check_here, name_service_handlers
 from nameserver.reads.peer_queries import peer_question_handlers
+from nameserver.routing.forwarding import Forwarder
+from nameserver.routing.ownership import Routing
 from nameserver.routing.planned_restarts import COMES_BACK
 from nameserver.telemetry.calls_under_way import CallsUnderWay
 from nameserver.telemetry.clock_watch import ClockWatch
@@ -250,7 +253,9 @@ async def _serve(
     transport = PeerTransport(core=core, run_loop=run_loop, say=_complain, limits=settings.detector)
     filling = AncestryFilling(core=reads, run_loop=run_loop)
     with ExitStack() as telemetry:
-        clocks = _open(telemetry, servers, settings, core, reads, run_loop, transport, health, filling, planned_end)
+        clocks, queue = _open(
+            telemetry, servers, settings, core, reads, run_loop, transport, health, filling, planned_end
+        )
         tune_collector()
         sys.setswitchinterval(SWITCH_SECONDS)
         health.report(serving=True)
@@ -259,7 +264,13 @@ async def _serve(
         ended = asyncio.ensure_future(planned_end.until_begun())
         others = [
             asyncio.ensure_future(forever)
-            for forever in (transport.run(), filling.fill_forever(), clocks.watch_forever(), _let_time_pass(run_loop))
+            for forever in (
+                transport.run(),
+                filling.fill_forever(),
+                clocks.watch_forever(),
+                _let_time_pass(run_loop),
+                queue.run(),
+            )
         ]
         try:
             await servers.start()
@@ -296,7 +307,7 @@ def _open(
     health: Health,
     filling: AncestryFilling,
     planned_end: PlannedEnd,
-) -> ClockWatch:
+) -> tuple[ClockWatch, QueueSending]:
     """Give the server its services, each call of which is told; returns what watches the clocks."""
     directory = PeerDirectory(core=core, transport=transport)
     resolver = MembershipResolver(reads, unheard=directory.unheard)
@@ -313,6 +324,7 @@ def _open(
             calls=calls,
             rates=core.delivery.rates,
             undelivered=core.delivery.dead_letters.undelivered,
+            messages_queued=core.delivery.queue.__len__,
         )
     except TelemetryError as error:
         raise StartError(str(error)) from None
@@ -352,7 +364,8 @@ def _open(
         add(server, reflection.SERVICE_NAME, reflection_handlers(services), REFLECTION_CALLS_AT_ONCE)
     if servers.admin is not None:
         add(servers.admin, ADMIN_SERVICE, admin.anywhere, ADMIN_CALLS_AT_ONCE)
-    return clocks
+    routing, forwarder = Routing(known=reads, directory=directory), Forwarder(server=core.server, directory=directory)
+    return clocks, QueueSending(machine=desk, routing=routing, forwarder=forwarder)
 
 
 async def _drain(

@@ -26,7 +26,7 @@ class Sent:
     """How many servers have some of these; of a datagram, to how many it was sent beside the home of its first target,
     whose own listeners are counted nowhere."""
     pending: tuple[str, ...] = ()
-    """Servers below that have not confirmed it yet: each gets it when it is back."""
+    """Servers below that have not confirmed it yet: each gets it when it is back. Of one that is queued: its origin."""
     unreachable: tuple[str, ...] = ()
     """Servers that are said to be below and do not get it: they were never met, or were removed before they had it.
     Of a datagram also those that are out of reach."""
@@ -112,7 +112,7 @@ class DeadLetter:
     number: int
     """Names it at the server that keeps it."""
     id: MessageId
-    """Of the first of its messages; the others have the serials that follow."""
+    """Of the first of its messages; the others have the serials that follow. Empty of one that was never accepted."""
     messages: int
     """How many there are."""
     bytes: int
@@ -125,7 +125,9 @@ class DeadLetter:
     replayed_to: tuple[str, ...] = ()
     """Of these, the ones to which they are under way again."""
     sent_at: str = ""
-    """When the first of them was accepted, as of a `Message`."""
+    """When the first of them was accepted, as of a `Message`; or queued."""
+    why: str = ""
+    """Of one that was refused: the reason, and one line for a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -404,7 +404,8 @@ class Undelivered:
     """How many messages did not reach somebody, for one reason."""
 
     reason: str
-    """``server removed``, ``expired``: kept as dead letters. ``no room``, ``overrun``, ``kept too long``: lost."""
+    """``server removed``, ``expired``, ``refused``: kept as dead letters. ``no room``, ``overrun``, ``kept too
+    long``: lost."""
     messages: int
     """Of the last two reasons, each counts once for every mailbox that lost it."""
     dead_letters: int
@@ -452,6 +453,8 @@ class ServerStatus:
     """Copies and hand-overs that were dropped, since there was no room, or no way to the other server."""
     undelivered: tuple[Undelivered, ...] = ()
     """What did not reach somebody, by reason; reasons that there are none of are left out."""
+    messages_queued: int = 0
+    """Messages that wait here until the home of their first target is met again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ Quality: TypeAlias = Literal["fifo", "datagram"]
 
 Wait: TypeAlias = Literal["accepted", "settled"]
 
-SendState: TypeAlias = Literal["accepted", "settled"]
+SendState: TypeAlias = Literal["accepted", "settled", "queued"]
 
 MessageId: TypeAlias = str
 """Opaque; the same at all servers."""

@@ -93,6 +93,7 @@ def _chosen(request: wire.ReplayDeadLettersRequest | wire.DropDeadLettersRequest
 _REASONS: Final = {
     DeadReason.SERVER_REMOVED: wire.DeadLetter.REASON_SERVER_REMOVED,
     DeadReason.EXPIRED: wire.DeadLetter.REASON_EXPIRED,
+    DeadReason.REFUSED: wire.DeadLetter.REASON_REFUSED,
 }
 
 
@@ -107,4 +108,5 @@ def _told(letter: DeadLetter) -> wire.DeadLetter:
         servers=letter.servers,
         replayed_to=letter.replayed_to,
         sent_at_ms=letter.sent_at_ms,
+        why=letter.why,
     )

@@ -15,8 +15,9 @@ from delivery.dead_letters import DeadLetter
 from delivery.events import Answer, Notice, OwnRequest, Send, SendAll, Settled
 from delivery.gateways import Recipients
 from delivery.policy import Policy
+from delivery.queue import Due
 from delivery.server import Server
-from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, refuse
+from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse
 from nameserver.deliveries.machine import MailboxState, Progress
 from nameserver.driver.run_loop import DatagramCounts, RunLoop
 from storage.store import LogWanted
@@ -131,6 +132,18 @@ class Desk:
         """The number that the next message of a sender to this first target has, as far as that is durable."""
         await self.until_durable()
         return self._core.delivery.senders.next_number((sender, addressed))
+
+    def queued_subnets(self) -> list[Subnet]:
+        """For whose homes anything waits here; sorted."""
+        return self._core.delivery.queue.subnets()
+
+    def queue_waits_for(self, addressed: NodeId) -> bool:
+        """Whether something waits here for the home of a name."""
+        return self._core.delivery.queue.waits_for(addressed)
+
+    def due(self, subnet: Subnet) -> Due | None:
+        """The oldest message that waits here for the home of a subnet."""
+        return self._core.delivery.queue.due(subnet, at=self._core.delivery.running.seconds)
 
     def policy_of(self, name: NodeId) -> Policy:
         """What holds for messages to a group of this server; the default for anything else."""

@@ -13,7 +13,8 @@ from delivery.events import Answer, Notice, OwnRequest, Send, Settled
 from delivery.gateways import Recipients
 from delivery.model import Position
 from delivery.policy import Policy
-from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId
+from delivery.queue import Due
+from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId, Subnet
 from nameserver.driver.run_loop import DatagramCounts
 
 
@@ -88,6 +89,15 @@ class DeliveryMachine(Protocol):
 
     async def next_number(self, sender: str, addressed: NodeId) -> int:
         """The number that the next message of a sender to this first target has, as far as that is durable."""
+
+    def queued_subnets(self) -> list[Subnet]:
+        """For whose homes messages wait here; sorted."""
+
+    def queue_waits_for(self, addressed: NodeId) -> bool:
+        """Whether a message waits here for the home of a name: what is sent after that goes behind it."""
+
+    def due(self, subnet: Subnet) -> Due | None:
+        """The oldest message that waits here for the home of a subnet."""
 
     def policy_of(self, name: NodeId) -> Policy:
         """What holds for messages to a group of this server; the default for anything else."""

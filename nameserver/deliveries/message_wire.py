@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from delivery.events import Accepted, DatagramSent, Settled
+from delivery.events import Accepted, Answer, DatagramSent, Queued, Settled
 from delivery.model import EVERYBODY, Filter, Message, Position, PositionToken, Quality, Target, TargetSet
 from delivery.wire import SENDER_ID_LIMIT, Datagram
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
@@ -159,6 +159,16 @@ def accepted(number: int, answer: Accepted) -> wire.SendResponse.Answer:
     )
 
 
+def queued(number: int, answer: Answer, home: ServerId) -> wire.SendResponse.Answer:
+    """A message waits here for its origin."""
+    return wire.SendResponse.Answer(
+        message=number,
+        state=wire.SendResponse.STATE_QUEUED,
+        is_repeated=isinstance(answer, Queued) and answer.is_repeated,
+        pending=[home],
+    )
+
+
 def datagram_sent(
     number: int, answer: DatagramSent, is_in_reach: Callable[[ServerId], bool]
 ) -> wire.SendResponse.Answer:
@@ -213,6 +223,12 @@ def refused(number: int, refusal: Refusal) -> wire.SendResponse.Answer:
             facts=[wire.Refused.Fact(name=name, value=value) for name, value in refusal.facts.items()],
         ),
     )
+
+
+def read_refused(told: wire.Refused) -> Refusal:
+    """Why another server refused a message; one whose reason is not known here is final, as far as can be told."""
+    reason = Reason.__members__.get(told.reason, Reason.INVALID_REQUEST)
+    return Refusal(reason, told.message, {fact.name: fact.value for fact in told.facts})
 
 
 def refused_by(number: int, error: RefusedError) -> wire.SendResponse.Answer:

@@ -16,13 +16,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, Send, Settled
 from delivery.model import TargetSet
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context
-from nameserver.deliveries import message_wire
+from nameserver.deliveries import message_wire, queue_sending
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.deliveries.send_lanes import HomeLane
 from nameserver.deliveries.who_may_send import WhoMaySend
@@ -41,6 +41,9 @@ STEP_MESSAGES_LIMIT: Final = 200
 
 LOOK_SECONDS: Final = 0.5
 """How often it is looked whether all that a message waits for is out of reach."""
+
+
+_Result = TypeVar("_Result")
 
 
 class SendCalls:
@@ -106,7 +109,9 @@ class _SendStream:
         """Answers that messages are settled, to be told."""
         self._waiting = 0
         """Messages that are not settled, and whose caller waits for it."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._queueing: asyncio.Task[wire.SendResponse.Answer] | None = None
+        """The last message of this stream that may be queued."""
         self._lanes: dict[ServerId, HomeLane] = {}
         self._count = 0
         self._ending: RefusedError | None = None
@@ -227,6 +232,16 @@ class _SendStream:
         if self._is_forwarded:
             raise not_owned_here(first, routing.server)
         home = await routing.home_of(first)
+        if message.queue and not message.asks_number:
+            queue_sending.prepare(message, self._calls.known)
+            self._queueing = self._begin(self._pass_on_or_queue(message, first, home, number, self._queueing))
+            return self._queueing
+        return await self._pass_on(message, home, number)
+
+    async def _pass_on(
+        self, message: wire.SendRequest.Message, home: ServerId, number: int
+    ) -> asyncio.Future[wire.SendResponse.Answer]:
+        """Say a message to its home; raises `RefusedError`."""
         lane = self._lanes.get(home)
         if lane is None or lane.is_over:
             await self._calls.forwarder.require_reachable(home)
@@ -235,6 +250,34 @@ class _SendStream:
         if message.wait == wire.SendRequest.WAIT_SETTLED:
             self._waiting += 1
         return lane.say(message, on_settled=partial(self._settled, number), on_unsettled=self._not_settled)
+
+    async def _pass_on_or_queue(
+        self,
+        message: wire.SendRequest.Message,
+        first: NodeId,
+        home: ServerId,
+        number: int,
+        before: asyncio.Task[wire.SendResponse.Answer] | None,
+    ) -> wire.SendResponse.Answer:
+        """Say a message to its home, or queue it where that is away. Not before the one before it, for their order."""
+        machine = self._machine
+        if before is not None:
+            await asyncio.wait((before,))
+        try:
+            if not machine.queue_waits_for(first):
+                try:
+                    answer = await (await self._pass_on(message, home, number))
+                except RefusedError as error:
+                    answer = message_wire.refused_by(number, error)
+                if not answer.HasField("refused"):
+                    return answer
+                if not queue_sending.is_not_heard(message_wire.read_refused(answer.refused)):
+                    return answer
+            return await queue_sending.queue(
+                message, number, home=home, machine=machine, known=self._calls.known, at_ms=self._calls.now_ms()
+            )
+        except RefusedError as error:
+            return message_wire.refused_by(number, error)
 
     def _next_number(
         self, message: wire.SendRequest.Message, first: NodeId, number: int
@@ -364,7 +407,7 @@ class _SendStream:
         self._waiting -= 1
         self._changed.set()
 
-    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(self, coroutine: Coroutine[Any, Any, _Result]) -> asyncio.Task[_Result]:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(lambda _: self._changed.set())

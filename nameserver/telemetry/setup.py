@@ -39,6 +39,7 @@ def observe(
     calls: CallsUnderWay,
     rates: Rates,
     undelivered: Callable[[], Sequence[Undelivered]],
+    messages_queued: Callable[[], int],
 ) -> ClockWatch:
     """Watch a server until `ending` is closed. Returns what its owner lets watch as long.
 
@@ -69,6 +70,7 @@ def observe(
             plans_kept=lambda: plans.weight,
             messages_refused_by_rate=lambda: rates.refused,
             undelivered=undelivered,
+            messages_queued=messages_queued,
         )
     )
     try:

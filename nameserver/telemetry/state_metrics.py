@@ -75,6 +75,7 @@ class StateCollector(Collector):
         plans_kept: Callable[[], int],
         messages_refused_by_rate: Callable[[], int],
         undelivered: Callable[[], Sequence[Undelivered]],
+        messages_queued: Callable[[], int],
     ) -> None:
         self._core = core
         self._census = census
@@ -84,6 +85,7 @@ class StateCollector(Collector):
         self._plans_kept = plans_kept
         self._messages_refused_by_rate = messages_refused_by_rate
         self._undelivered = undelivered
+        self._messages_queued = messages_queued
         self._event_loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterable[Metric]:
@@ -136,6 +138,7 @@ class StateCollector(Collector):
             _gauge("overdue_servers", "Servers away for too long: nothing is kept for them.", len(core.overdue)),
             _gauge("node_numbers", "Numbers that nodes have, the free ones included.", len(core.graph.ids)),
             _gauge("free_node_numbers", "Numbers that the next new names get.", core.graph.free_count),
+            _gauge("messages_queued", "Messages that wait here for their origin.", self._messages_queued()),
             _gauge("calls_under_way", "Calls that are being carried out.", self._calls_under_way()),
             _gauge("updates_waiting", "Callers whose update is under way.", run_loop.callers_waiting),
             phases,

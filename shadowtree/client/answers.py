@@ -196,6 +196,7 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         datagrams_sent=message.datagrams_sent,
         datagrams_handed=message.datagrams_handed,
         datagrams_dropped=message.datagrams_dropped,
+        messages_queued=message.messages_queued,
         undelivered=tuple(
             results.Undelivered(found.reason, found.messages, found.dead_letters) for found in message.undelivered
         ),

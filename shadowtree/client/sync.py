@@ -555,6 +555,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         as_: MemberId | None = None,
         request_id: RequestId | None = None,
+        queue: bool = False,
         timeout: Seconds | None = None,
     ) -> Sent:
         """Send a message to everybody below a group, or several; less who is below one of `excluding`.
@@ -563,12 +564,13 @@ class Client:
         longer than the timeout, or servers are away, what is returned says how far it came. `deadline`: after so many
         seconds it is handed to nobody any more. `as_`: the process that sends, where a group says who may; it is
         believed, for nobody is authenticated. Of `quality` ``datagram`` it goes to those alone who listen now: it is
-        never settled, and raises `OutcomeUnknown` where it may have left.
+        never settled, and raises `OutcomeUnknown` where it may have left. `queue`: where the home of the first target
+        is away, the server that is asked keeps the message for it (`queued`), and sends it when that is back.
         """
         message = sending.message_request(
             targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers, as_=as_
         )
-        request, request_id = sending.single_request(message, wait=wait, request_id=request_id)
+        request, request_id = sending.single_request(message, wait=wait, request_id=request_id, queue=queue)
         answer = sending.SingleAnswer()
 
         def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:

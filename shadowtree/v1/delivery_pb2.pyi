@@ -40,7 +40,7 @@ class SendRequest(_message.Message):
         excluding: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, name: _Optional[str] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
     class Message(_message.Message):
-        __slots__ = ("sender", "number", "request_id", "targets", "excluding", "payload", "headers", "quality", "deadline_ms", "wait", "asks_number", "as_process")
+        __slots__ = ("sender", "number", "request_id", "targets", "excluding", "payload", "headers", "quality", "deadline_ms", "wait", "asks_number", "as_process", "queue")
         SENDER_FIELD_NUMBER: _ClassVar[int]
         NUMBER_FIELD_NUMBER: _ClassVar[int]
         REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class SendRequest(_message.Message):
         WAIT_FIELD_NUMBER: _ClassVar[int]
         ASKS_NUMBER_FIELD_NUMBER: _ClassVar[int]
         AS_PROCESS_FIELD_NUMBER: _ClassVar[int]
+        QUEUE_FIELD_NUMBER: _ClassVar[int]
         sender: str
         number: int
         request_id: str
@@ -65,7 +66,8 @@ class SendRequest(_message.Message):
         wait: SendRequest.Wait
         asks_number: bool
         as_process: str
-        def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., asks_number: _Optional[bool] = ..., as_process: _Optional[str] = ...) -> None: ...
+        queue: bool
+        def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., asks_number: _Optional[bool] = ..., as_process: _Optional[str] = ..., queue: _Optional[bool] = ...) -> None: ...
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[SendRequest.Message]
     def __init__(self, messages: _Optional[_Iterable[_Union[SendRequest.Message, _Mapping]]] = ...) -> None: ...
@@ -77,9 +79,11 @@ class SendResponse(_message.Message):
         STATE_UNSPECIFIED: _ClassVar[SendResponse.State]
         STATE_ACCEPTED: _ClassVar[SendResponse.State]
         STATE_SETTLED: _ClassVar[SendResponse.State]
+        STATE_QUEUED: _ClassVar[SendResponse.State]
     STATE_UNSPECIFIED: SendResponse.State
     STATE_ACCEPTED: SendResponse.State
     STATE_SETTLED: SendResponse.State
+    STATE_QUEUED: SendResponse.State
     class Answer(_message.Message):
         __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused")
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -275,15 +279,17 @@ class ListMailboxesResponse(_message.Message):
     def __init__(self, mailboxes: _Optional[_Iterable[_Union[Mailbox, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class DeadLetter(_message.Message):
-    __slots__ = ("number", "id", "messages", "bytes", "group", "reason", "servers", "replayed_to", "sent_at_ms")
+    __slots__ = ("number", "id", "messages", "bytes", "group", "reason", "servers", "replayed_to", "sent_at_ms", "why")
     class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         REASON_UNSPECIFIED: _ClassVar[DeadLetter.Reason]
         REASON_SERVER_REMOVED: _ClassVar[DeadLetter.Reason]
         REASON_EXPIRED: _ClassVar[DeadLetter.Reason]
+        REASON_REFUSED: _ClassVar[DeadLetter.Reason]
     REASON_UNSPECIFIED: DeadLetter.Reason
     REASON_SERVER_REMOVED: DeadLetter.Reason
     REASON_EXPIRED: DeadLetter.Reason
+    REASON_REFUSED: DeadLetter.Reason
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -293,6 +299,7 @@ class DeadLetter(_message.Message):
     SERVERS_FIELD_NUMBER: _ClassVar[int]
     REPLAYED_TO_FIELD_NUMBER: _ClassVar[int]
     SENT_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
     number: int
     id: str
     messages: int
@@ -302,7 +309,8 @@ class DeadLetter(_message.Message):
     servers: _containers.RepeatedScalarFieldContainer[str]
     replayed_to: _containers.RepeatedScalarFieldContainer[str]
     sent_at_ms: int
-    def __init__(self, number: _Optional[int] = ..., id: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., group: _Optional[str] = ..., reason: _Optional[_Union[DeadLetter.Reason, str]] = ..., servers: _Optional[_Iterable[str]] = ..., replayed_to: _Optional[_Iterable[str]] = ..., sent_at_ms: _Optional[int] = ...) -> None: ...
+    why: str
+    def __init__(self, number: _Optional[int] = ..., id: _Optional[str] = ..., messages: _Optional[int] = ..., bytes: _Optional[int] = ..., group: _Optional[str] = ..., reason: _Optional[_Union[DeadLetter.Reason, str]] = ..., servers: _Optional[_Iterable[str]] = ..., replayed_to: _Optional[_Iterable[str]] = ..., sent_at_ms: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class ListDeadLettersRequest(_message.Message):
     __slots__ = ("subnet", "page_size", "page_token")

@@ -81,6 +81,8 @@ class FakeLog:
     """By group: who may send, where that is not anyone."""
     pending: list[str] = field(default_factory=list)
     """Servers that confirm nothing."""
+    queued_for: str = ""
+    """The home that is away: what may be queued is queued for it. Empty: it is there."""
     breaks_before_settled: bool = False
     """Streams break once a message is accepted."""
     break_sends_after: int = 0
@@ -153,6 +155,9 @@ class FakeDeliveryService(DeliveryServiceServicer):
             key = (request.sender, first)
             if request.asks_number:
                 yield wire.Answer(next_number=log.numbers.get(key, 0) + 1)
+                return
+            if request.queue and log.queued_for:
+                yield wire.Answer(state=wire.STATE_QUEUED, pending=[log.queued_for])
                 return
             message_id, is_repeated = self._accept(request, first, key)
         except (self._refused_error, InvalidNameError) as error:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @click.group("dead-letters")
 @everywhere()
 def dead_letters_command() -> None:
-    """Messages that servers did not get, since they were removed for good before.
+    """Messages that servers did not get, since they were removed for good before, or were away for too long.
 
-    The home of the group that they were sent to keeps them.
+    The home of the group that they were sent to keeps them; of those that were queued, the server that queued them.
     """
 
 
@@ -49,10 +49,19 @@ def list_command(session: Session, subnet: str | None) -> None:
         return
     for letter in found:
         print_row(
-            letter.number, letter.id, letter.messages, letter.group, letter.reason or "-", ",".join(_shown(letter))
+            letter.number,
+            letter.id or "-",
+            letter.messages,
+            letter.group,
+            _reason(letter),
+            ",".join(_shown(letter)) or "-",
         )
     if found.messages_lost:
         warn(f"there was no room for the dead letters of {found.messages_lost} messages: they are gone")
+
+
+def _reason(letter: DeadLetter) -> str:
+    return f"{letter.reason}: {letter.why}" if letter.why else letter.reason or "-"
 
 
 def _shown(letter: DeadLetter) -> list[str]:

@@ -57,6 +57,11 @@ NOT_KNOWN = "-"
     help="The process that sends, where a group says who may. It is believed: nobody is authenticated.",
 )
 @click.option("--sender", metavar="ID", help="Number the messages under this id, which nobody else uses.")
+@click.option(
+    "--queue",
+    is_flag=True,
+    help="If the home of the first TARGET is away, let the server that is asked keep the message until that is back.",
+)
 @request_id_option
 @everywhere()
 @in_session
@@ -71,6 +76,7 @@ def send_command(
     deadline: float | None,
     as_: str | None,
     sender: str | None,
+    queue: bool,
     request_id: str | None,
 ) -> int:
     """Send a message to everybody below the groups, or to the processes, TARGET: each gets it once.
@@ -79,6 +85,8 @@ def send_command(
     with --wait settled also how many mailboxes get it, and on how many servers, which is not known before. Of a
     datagram it prints to how many servers it was sent beside that of the first TARGET, whose own listeners get it from
     there. With --lines, how many messages were accepted.
+
+    With --queue, a message to a home that is away is kept by the server that is asked: it is queued, and has no id yet.
 
     With --wait settled, exits with status 3 if servers are away, which get it when they are back, or if the time is up.
     A sender's messages are numbered, so that none is accepted twice, whatever breaks.
@@ -89,12 +97,12 @@ def send_command(
       shadowtree send orders@shop.example --lines --file orders.jsonl --sender nightly
     """
     if quality == "datagram":
-        _require_datagram(sender, request_id, wait)
+        _require_datagram(sender, request_id, wait, queue=queue)
     if lines and quality == "datagram":
         return _send_datagrams(session, targets, _lines_of(file), excluding, deadline, as_)
     if lines or sender is not None:
-        if request_id is not None or wait == "settled":
-            raise click.UsageError("--request-id and --wait settled are for one message that is not numbered")
+        if request_id is not None or wait == "settled" or queue:
+            raise click.UsageError("--request-id, --wait settled and --queue are for one message that is not numbered")
         payloads = _lines_of(file) if lines else [file.read()]
         # Somebody who chose no id will not come back for the rest.
         own_sender = sender or f"shadowtree send {os.urandom(8).hex()}"
@@ -109,17 +117,20 @@ def send_command(
             deadline=deadline,
             as_=as_,
             request_id=request_id,
+            queue=queue,
         )
     _print_sent(sent, session, is_datagram=quality == "datagram")
     return DONE if wait != "settled" else _tell_what_is_missing(sent)
 
 
-def _require_datagram(sender: str | None, request_id: str | None, wait: Wait | None) -> None:
+def _require_datagram(sender: str | None, request_id: str | None, wait: Wait | None, *, queue: bool) -> None:
     """Raise `UsageError` where more is asked for than a datagram has."""
     if sender is not None or request_id is not None:
         raise click.UsageError("a datagram has no number and no request id: nothing remembers that it was sent")
     if wait == "settled":
         raise click.UsageError("a datagram is never settled, for nobody says that it came")
+    if queue:
+        raise click.UsageError("a datagram is not queued: it is for who listens now")
 
 
 def _send_datagrams(
@@ -183,12 +194,14 @@ def _lines_of(file: BinaryIO) -> Iterable[bytes]:
 
 def _print_sent(sent: Sent, session: Session, *, is_datagram: bool) -> None:
     # Of a message that is accepted, nobody has said yet who gets it; of a datagram nobody ever does.
-    is_counted = sent.state == "settled" or bool(sent.pending)
+    is_counted = sent.state == "settled" or (bool(sent.pending) and sent.state != "queued")
     if session.is_json:
         print_json(sent)
     elif not is_terminal():
         mailboxes = sent.mailboxes if is_counted and not is_datagram else NOT_KNOWN
-        print_row(sent.id, sent.state, mailboxes, sent.servers if is_counted or is_datagram else NOT_KNOWN)
+        print_row(sent.id or NOT_KNOWN, sent.state, mailboxes, sent.servers if is_counted or is_datagram else NOT_KNOWN)
+    elif sent.state == "queued":
+        click.echo(f"queued until {', '.join(sent.pending)} is back")
     elif sent.state == "settled":
         click.echo(f"{sent.id} settled (mailboxes: {sent.mailboxes:,}, servers: {sent.servers:,})")
     elif is_datagram:
@@ -200,6 +213,9 @@ def _print_sent(sent: Sent, session: Session, *, is_datagram: bool) -> None:
 def _tell_what_is_missing(sent: Sent) -> int:
     if sent.is_settled_everywhere:
         return DONE
+    if sent.state == "queued":
+        warn(f"its origin is away, and gets it when it is back: {', '.join(sent.pending)}")
+        return UNCERTAIN
     if sent.pending:
         warn(f"not everybody has it yet: these servers get it when they are back: {', '.join(sent.pending)}")
     if sent.unreachable:

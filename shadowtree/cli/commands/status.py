@@ -58,6 +58,7 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     yield "parcels_unsettled", found.parcels_unsettled
     for pending in found.parcels_pending:
         yield "parcels_pending", pending.server, pending.parcels
+    yield "messages_queued", found.messages_queued
     yield "messages_refused_by_rate", found.messages_refused_by_rate
     yield "datagrams_sent", found.datagrams_sent
     yield "datagrams_handed", found.datagrams_handed

@@ -87,6 +87,7 @@ _COUNTS = (
     "log_entries",
     "log_bytes",
     "parcels_unsettled",
+    "messages_queued",
     "messages_refused_by_rate",
 )
 

@@ -92,6 +92,7 @@ def read_mailbox(told: wire.Mailbox) -> Mailbox:
 _REASONS: Final[dict[int, str]] = {
     wire.DeadLetter.REASON_SERVER_REMOVED: "server removed",
     wire.DeadLetter.REASON_EXPIRED: "expired",
+    wire.DeadLetter.REASON_REFUSED: "refused",
 }
 
 
@@ -139,5 +140,6 @@ def read_dead_letter(told: wire.DeadLetter) -> DeadLetter:
         servers=tuple(sorted(told.servers)),
         replayed_to=tuple(sorted(told.replayed_to)),
         sent_at=shown_time(told.sent_at_ms),
+        why=told.why,
     )
     return cleaned(found)

@@ -44,6 +44,7 @@ _WAITS: Final = {"accepted": wire.SendRequest.WAIT_ACCEPTED, "settled": wire.Sen
 _STATES: Final[dict[int, SendState]] = {
     wire.SendResponse.STATE_ACCEPTED: "accepted",
     wire.SendResponse.STATE_SETTLED: "settled",
+    wire.SendResponse.STATE_QUEUED: "queued",
 }
 
 
@@ -84,15 +85,19 @@ def message_request(
 
 
 def single_request(
-    request: wire.SendRequest.Message, *, wait: Wait, request_id: RequestId | None
+    request: wire.SendRequest.Message, *, wait: Wait, request_id: RequestId | None, queue: bool
 ) -> tuple[wire.SendRequest, RequestId | None]:
     """A message that is sent alone: by its request id, which is returned too, it is accepted once.
 
     A datagram has none, and is not sent again where it may have been sent.
     """
+    if queue and request.quality == wire.QUALITY_DATAGRAM:
+        raise InvalidRequest("a datagram is not queued: it is for who listens now", {"field": "queue"})
     if request.quality != wire.QUALITY_DATAGRAM:
         request_id = request_id or new_request_id()
-    own = message_of(wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id or "")
+    own = message_of(
+        wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id or "", queue=queue
+    )
     request.MergeFrom(own)
     return wire.SendRequest(messages=[request]), request_id
 

@@ -49,6 +49,7 @@ KEYS = {
         "datagrams_handed",
         "datagrams_dropped",
         "undelivered",
+        "messages_queued",
     ],
     "peers": ["peers", "strangers", "unknown", "memberships_ended"],
     "peer": [

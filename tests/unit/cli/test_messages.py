@@ -34,6 +34,25 @@ def test_a_message_is_what_standard_input_holds(shadowtree, log, ann):
     assert payloads(log) == [b"hello\n", b"\xff"]
 
 
+def test_a_message_to_a_home_that_is_away_is_queued_where_that_is_asked_for(shadowtree, log):
+    log.queued_for = "y.example"
+    queued = shadowtree("send", STAFF, "--queue", stdin=b"hello")
+    assert (queued.status, queued.out, queued.err) == (0, "-\tqueued\t-\t-\n", "")
+    told = shadowtree("send", STAFF, "--queue", "--format", "json", stdin=b"hello").json
+    assert (told["state"], told["id"], told["pending"]) == ("queued", "", ["y.example"])
+    waiting = shadowtree("send", STAFF, "--queue", "--wait", "settled", stdin=b"hello")
+    assert waiting.status == 3 and "its origin is away" in waiting.err
+    assert shadowtree("send", STAFF, stdin=b"hello").out.split("\t")[1] == "accepted"
+    log.queued_for = ""
+    assert shadowtree("send", STAFF, "--queue", stdin=b"hello").out.split("\t")[1] == "accepted"
+
+
+@pytest.mark.parametrize("other", [("--lines",), ("--sender", "ann"), ("--quality", "datagram")])
+def test_what_cannot_be_queued_is_said_before_anything_is_sent(shadowtree, log, other):
+    refused = shadowtree("send", STAFF, "--queue", *other, stdin=b"hello")
+    assert refused.status == 2 and "queue" in refused.err and not log.messages
+
+
 def test_a_message_is_what_a_file_holds(shadowtree, log, tmp_path):
     file = tmp_path / "message"
     file.write_bytes(b"one\ntwo\n")
@@ -358,6 +377,7 @@ def test_dead_letters_are_listed_with_who_lacks_them(shadowtree, log, dead):
         "servers": ["y.example", "z.example"],
         "replayed_to": [],
         "sent_at": "",
+        "why": "",
     }
     assert "no room for the dead letters of 4 messages" in shadowtree("dead-letters", "list").err
 

@@ -49,6 +49,15 @@ def numbers(count):
     return [b"%d" % number for number in range(count)]
 
 
+def test_a_message_is_queued_where_its_home_is_away_and_that_is_asked_for(names, log):
+    log.queued_for = "y.example"
+    sent = names.send(STAFF, b"hello", queue=True)
+    assert sent == shadowtree.Sent("", "queued", pending=("y.example",)) and not sent.is_settled_everywhere
+    assert names.send(STAFF, b"hello").state == "accepted"
+    with pytest.raises(shadowtree.InvalidRequest, match="a datagram is not queued"):
+        names.send(STAFF, b"hello", quality="datagram", queue=True)
+
+
 def test_a_message_reaches_everybody_below_less_the_exceptions(names, log):
     names.open_mailbox(ANN)
     names.open_mailbox(BOB)

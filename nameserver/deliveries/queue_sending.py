@@ -1,0 +1,160 @@
+"""Passes on what is queued here, once its origin is in reach: one message of each queue at a time, so in order.
+
+    queue --the oldest, as an ordinary Send--> origin --accepted--> it waits no longer
+      ^                                          |---- refused ---> it waits no longer: a dead letter
+      '------------- tried again <---------------'---- not now, or not heard of
+
+Source: delivery.md section 5, item 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Final, Protocol
+
+from delivery.events import Answer, DeliveryRefused, Notice, OwnRequest, QueuedEnded, QueueMessage
+from delivery.queue import Due
+from namegraph import NodeId, Reason, Refusal, ServerId, Subnet, refuse
+from nameserver.deliveries import message_wire
+from nameserver.deliveries.send_lanes import HomeLane
+from nameserver.routing.forwarding import Forwarder
+from nameserver.routing.ownership import Routing
+from nameserver.wire.conversion import KnownIds
+from shadowtree.v1 import delivery_pb2 as wire
+
+LOOK_SECONDS: Final = 1.0
+"""How often it is looked whether something can be passed on."""
+
+REQUEST_ID_BYTES: Final = 16
+
+NOT_HEARD: Final = frozenset({Reason.UNAVAILABLE, Reason.OUTCOME_UNKNOWN, Reason.DEADLINE_EXCEEDED})
+"""Why a message is queued that was to be passed on at once."""
+
+NOT_NOW: Final = NOT_HEARD | {Reason.BACKLOG_FULL, Reason.RATE_EXCEEDED}
+"""Why one that is queued stays there."""
+
+
+class QueueMachine(Protocol):
+    """The queue of this server, driven by the run loop."""
+
+    def is_in_reach(self, server: ServerId) -> bool:
+        """Whether another server is connected, directly or through others."""
+
+    def new_ticket(self) -> int:
+        """A number for one event, never used again."""
+
+    def carry_out_delivery(self, event: OwnRequest) -> asyncio.Future[Answer]:
+        """As of any machine."""
+
+    def notice(self, event: Notice) -> None:
+        """As of any machine."""
+
+    def queued_subnets(self) -> list[Subnet]:
+        """For whose homes anything waits; sorted."""
+
+    def queue_waits_for(self, addressed: NodeId) -> bool:
+        """Whether something waits for the home of a name."""
+
+    def due(self, subnet: Subnet) -> Due | None:
+        """The oldest message that waits for the home of a subnet."""
+
+
+class QueueSending:
+    """What is queued, and passed on as long as `run` lasts."""
+
+    def __init__(
+        self, *, machine: QueueMachine, routing: Routing, forwarder: Forwarder, look_seconds: float = LOOK_SECONDS
+    ) -> None:
+        self._machine = machine
+        self._routing = routing
+        self._forwarder = forwarder
+        self._look_seconds = look_seconds
+        self._passing: dict[Subnet, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Pass on what can be, until it is cancelled; raises what goes wrong here."""
+        try:
+            while True:
+                for subnet in self._machine.queued_subnets():
+                    if subnet not in self._passing:
+                        self._passing[subnet] = asyncio.create_task(self._pass_on(subnet))
+                await asyncio.sleep(self._look_seconds)
+                for subnet in [subnet for subnet, task in self._passing.items() if task.done()]:
+                    await self._passing.pop(subnet)
+        finally:
+            for task in self._passing.values():
+                task.cancel()
+            await asyncio.gather(*self._passing.values(), return_exceptions=True)
+
+    async def _pass_on(self, subnet: Subnet) -> None:
+        """Pass on what waits for the home of a subnet, as far as it is there."""
+        home = self._routing.known_home(subnet)
+        if home is None or not self._machine.is_in_reach(home):
+            return
+        lane = HomeLane(self._forwarder, home, seconds=None)
+        try:
+            while not lane.is_over and (due := self._machine.due(subnet)) is not None:
+                message = wire.SendRequest.Message.FromString(due.encoded)
+                message.deadline_ms = due.deadline_ms
+                answer = await lane.say(message, on_settled=_nobody_waits, on_unsettled=_nobody_is_told)
+                refusal = message_wire.read_refused(answer.refused) if answer.HasField("refused") else None
+                if refusal is not None and refusal.reason in NOT_NOW:
+                    return
+                self._machine.notice(QueuedEnded(due.number, refusal))
+        finally:
+            lane.cancel()
+
+
+def _nobody_waits(_answer: wire.SendResponse.Answer) -> None:
+    pass
+
+
+def _nobody_is_told() -> None:
+    pass
+
+
+async def queue(
+    message: wire.SendRequest.Message,
+    number: int,
+    *,
+    home: ServerId,
+    machine: QueueMachine,
+    known: KnownIds,
+    at_ms: int,
+) -> wire.SendResponse.Answer:
+    """Queue a message for its origin; returns what its caller is told. `number`: in its stream."""
+    targets = message_wire.read_targets(message, known)
+    kept = wire.SendRequest.Message()
+    kept.CopyFrom(message)
+    kept.queue, kept.wait = False, wire.SendRequest.WAIT_ACCEPTED
+    event = QueueMessage(
+        machine.new_ticket(),
+        targets[0].name,
+        kept.SerializeToString(),
+        message.sender,
+        message.number,
+        message.request_id,
+        message.deadline_ms,
+        at_ms,
+    )
+    answer = await machine.carry_out_delivery(event)
+    if isinstance(answer, DeliveryRefused):
+        return message_wire.refused(number, answer.refusal)
+    return message_wire.queued(number, answer, home)
+
+
+def prepare(message: wire.SendRequest.Message, known: KnownIds) -> None:
+    """Let a message that may be queued be known by something; raises `RefusedError` where it cannot be queued."""
+    if message.quality == wire.QUALITY_DATAGRAM:
+        raise refuse(Reason.INVALID_REQUEST, "a datagram is not queued: it is for who listens now", field="queue")
+    message_wire.read_quality(message.quality)
+    message_wire.read_targets(message, known)
+    message_wire.read_message(message, sent_at_ms=0)
+    if not message.number and not message.request_id:
+        message.request_id = secrets.token_hex(REQUEST_ID_BYTES)
+
+
+def is_not_heard(refusal: Refusal) -> bool:
+    """Whether a message that its origin did not take for this reason is queued, if it may be."""
+    return refusal.reason in NOT_HEARD
