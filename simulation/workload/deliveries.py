@@ -62,12 +62,14 @@ from delivery.properties import check
 from delivery.reading import Item, gap, read
 from delivery.server import Server, ServerEffects
 from delivery.wire import decode_stored
-from namegraph import NodeId, ServerCore, ServerId, subnet_of
+from namegraph import NodeId, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
 from simulation.cluster.networks import Errand
 from simulation.oracle.serial_model import TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
+from simulation.workload import known_members
 from simulation.workload.clients import FOREIGN, Population
+from simulation.workload.known_members import KnownMembers
 from simulation.workload.offline_joins import nobody_of
 
 FIRST_TICKET = 10_000_000
@@ -89,13 +91,6 @@ EXCEPTIONS_SHARE = 0.3
 
 SETS_AT_MOST = 4
 """Of targets: few, so that sequences are long."""
-
-CUT_OFF_IS_OWED = False
-"""Whether it is judged, too, that who is below by arcs that are suspended while servers are apart gets a message later.
-
-More is owed to nobody than P2 says: who is below in every state of its home. A few seeds in a thousand fail the
-stricter judgement.
-"""
 
 VANISHES_SHARE = 0.1
 """Of times that an endpoint has read, those after which it is gone for a while."""
@@ -171,6 +166,7 @@ class Deliveries(Watcher):
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
         self._cluster = cluster
+        self._members_known = KnownMembers(cluster)
         self._population = population
         self._chance = chance
         self._history: list[history.Happening] = []
@@ -532,14 +528,14 @@ class Deliveries(Watcher):
             return
         self._seen = (state, len(self._sets))
         for targets in self._sets:
-            known = self._known_below(targets)
+            known = self._members_known.below(targets)
             for server, core in cores.items():
                 for process, reader, is_below in self._readers(server, targets):
                     is_cut_off = not is_below and (core.is_parted or not core.is_steady)
                     # A process that was made a group keeps its mailbox, and gets nothing while it is one.
                     is_process = core.graph.group(process) is None
-                    is_owed = is_below or (is_cut_off and is_process and CUT_OFF_IS_OWED)
-                    found = (is_below or is_cut_off, is_owed and self._is_known(process, known, server))
+                    is_owed = is_below or (is_cut_off and is_process and known_members.CUT_OFF_IS_OWED)
+                    found = (is_below or is_cut_off, is_owed and self._members_known.is_so_at(process, known, server))
                     if self._members.get((server, reader, targets)) != found:
                         self._members[server, reader, targets] = found
                         self._note(history.Membership(self._at, server, reader, targets, *found))
@@ -575,64 +571,6 @@ class Deliveries(Watcher):
         if not is_pattern(pattern):
             return [subscription]
         return [subscription._replace(process=_served_by(pattern, process)) for process in self._served(pattern)]
-
-    def _is_known(self, process: NodeId, known: set[NodeId], server: ServerId) -> bool:
-        """Whether who is below by arcs that both their homes know is so at this server: a foreign one is at several."""
-        if process not in known or ServerId(subnet_of(process)) in self._cluster.servers:
-            return process in known
-        own = [parent for parent in known if ServerId(subnet_of(parent)) == server]
-        return any(process in self._known_children(parent) for parent in own)
-
-    def _known_below(self, targets: TargetSet) -> set[NodeId]:
-        """Who is below a target set by arcs that both their homes know; suspended ones count where more is owed."""
-        found: set[NodeId] = set()
-        for target in targets:
-            reached = self._known_from(target.name)
-            for name in target.excluding:
-                reached -= self._known_from(name)
-            found |= reached
-        return found
-
-    def _known_from(self, start: NodeId) -> set[NodeId]:
-        found, pending = {start}, [start]
-        while pending:
-            for child in self._known_children(pending.pop()):
-                # An update that joins the start above this child may be applied at its home last of all.
-                if child not in found and (CUT_OFF_IS_OWED or self._is_below(start, child)):
-                    found.add(child)
-                    pending.append(child)
-        return found
-
-    def _is_below(self, start: NodeId, child: NodeId) -> bool:
-        """Whether the home of a child knows that it is below a node."""
-        home = self._cluster.servers.get(ServerId(subnet_of(child)))
-        if home is None:
-            return True
-        index = home.graph.index
-        return start in index and child in index and index[start] in home.graph.ancestors([index[child]])
-
-    def _known_children(self, parent: NodeId) -> list[NodeId]:
-        home = self._cluster.servers.get(ServerId(subnet_of(parent)))
-        node = None if home is None else home.graph.index.get(parent)
-        if home is None or node is None:
-            return []
-        children = [home.graph.ids[child] for child in (*home.graph.children[node], *home.suspended_children(node))]
-        return [child for child in children if self._is_known_below(child, parent, home)]
-
-    def _is_known_below(self, child: NodeId, parent: NodeId, home: ServerCore) -> bool:
-        below = self._cluster.servers.get(ServerId(subnet_of(child)), home)
-        node, above = below.graph.index.get(child), below.graph.index.get(parent)
-        if node is None or above is None:
-            return False
-        # While an update is under way, a server may have the record of a node that is ahead of the arc, or behind it.
-        if above in below.graph.parents[node] and all(_has_child(end, parent, child) for end in (home, below)):
-            return True
-        are_apart = not (_is_settled(home, below) and _is_settled(below, home))
-        return (
-            CUT_OFF_IS_OWED
-            and are_apart
-            and (above in below.graph.parents[node] or above in below.suspended_parents(node))
-        )
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """What a step changed became durable."""
@@ -802,13 +740,3 @@ class Deliveries(Watcher):
 def _served_by(pattern: NodeId, process: NodeId) -> NodeId:
     """The reader as which the history of one whom a gateway serves is kept."""
     return NodeId(f"{pattern} for {process}")
-
-
-def _has_child(home: ServerCore, parent: NodeId, child: NodeId) -> bool:
-    index = home.graph.index
-    return parent in index and child in index and index[child] in home.graph.children[index[parent]]
-
-
-def _is_settled(one: ServerCore, other: ServerCore) -> bool:
-    """Whether a server takes all between it and another one for settled."""
-    return one.is_steady and one.is_in_view(other.server)

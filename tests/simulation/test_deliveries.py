@@ -108,13 +108,13 @@ def test_seeds_with_messages_that_failed_once(seed):
     ],
 )
 def test_who_was_cut_off_gets_it_later(seed, monkeypatch):
-    monkeypatch.setattr("simulation.workload.deliveries.CUT_OFF_IS_OWED", True)
+    monkeypatch.setattr("simulation.workload.known_members.CUT_OFF_IS_OWED", True)
     run_seed(seed, faults=True, messages=True)
 
 
 @pytest.mark.usefixtures("as_before")
 def test_a_process_that_was_made_a_group_is_owed_nothing_while_it_is_cut_off(monkeypatch):
-    monkeypatch.setattr("simulation.workload.deliveries.CUT_OFF_IS_OWED", True)
+    monkeypatch.setattr("simulation.workload.known_members.CUT_OFF_IS_OWED", True)
     run_seed(54, servers=5, updates=60, faults=True, messages=True)
 
 
@@ -184,7 +184,7 @@ def test_ephemeral_listeners_that_are_in_no_audience_are_found(monkeypatch):
 @pytest.mark.parametrize("rule", WITHOUT)
 def test_members_miss_messages_or_get_them_twice_without(rule, monkeypatch):
     has_faults, known = WITHOUT[rule]
-    monkeypatch.setattr("simulation.workload.deliveries.CUT_OFF_IS_OWED", has_faults)
+    monkeypatch.setattr("simulation.workload.known_members.CUT_OFF_IS_OWED", has_faults)
     with without(rule), pytest.raises(AssertionError, match="messages: P"):
         run_seeds(known, faults=has_faults)
 
