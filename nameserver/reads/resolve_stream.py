@@ -138,7 +138,11 @@ class StreamCalls:
     async def _homes(self, names: Sequence[NodeId]) -> tuple[dict[NodeId, ServerId], dict[ServerId, RefusedError]]:
         """The home of each name; a subnet in its place where that was never met, and why it cannot be asked."""
         subnets = list(dict.fromkeys(map(subnet_of, names)))
-        found = dict(zip(subnets, await asyncio.gather(*map(self._home_of, subnets)), strict=True))
+        found: dict[Subnet, ServerId | RefusedError | None] = {}
+        for subnet in subnets:
+            found[subnet] = self._routing.known_home(subnet)
+        unknown = [subnet for subnet in subnets if found[subnet] is None]
+        found.update(zip(unknown, await asyncio.gather(*map(self._home_of, unknown)), strict=True))
         never_met = {ServerId(subnet): why for subnet, why in found.items() if isinstance(why, RefusedError)}
         homes = {}
         for name in names:
