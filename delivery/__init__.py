@@ -9,6 +9,7 @@ Pure, beside the name graph: no I/O and no clock.
     arrivals    what comes over it: each parcel is logged once
     log         parcels in the order in which a server got them; audiences say who gets each; retention cuts it
     mailboxes   who reads the log, and how far; reading says what each is handed
+    gateways    who is served by a mailbox for all that match a pattern
     listeners   who reads it for the time of a stream alone
     subscriptions   how these begin
     senders     what is sent twice is accepted once
