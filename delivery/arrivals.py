@@ -2,6 +2,8 @@
 
     post --> waits --in the order of its lane, a parcel once this server is settled with its origin--> taken
     parcel --> log, for the mailboxes that it reaches and that have not got it --> Confirm
+    stub --nobody here gets it--> Confirm, as of a parcel
+         '-somebody does--> Want: the parcel comes
 
 A parcel that was logged while servers were away is remembered, with who got it, until its origin says that it is over:
 it may be posted once more, for those who could not be reached.
@@ -16,12 +18,13 @@ from collections.abc import Collection, Iterator
 from msgspec import Struct
 from pyroaring import BitMap
 
+from delivery.audiences import NOBODY
 from delivery.log_writer import LogWriter
 from delivery.origin import servers_apart
 from delivery.post import Post
 from delivery.reach import Reach
 from delivery.servers_below import is_home, onward
-from delivery.wire import LARGEST_PARCEL_BYTES, Confirm, NotAPostError, Over, Parcel, PostMessage, decode
+from delivery.wire import LARGEST_PARCEL_BYTES, Confirm, NotAPostError, Over, Parcel, PostMessage, Stub, Want, decode
 from namegraph import DurableMap, DurableState, KeyForm, PeerFault, PeerMessage, ServerId, packed
 
 WAITING_BYTES_LIMIT = 8 * 1024 * 1024 + 2 * LARGEST_PARCEL_BYTES
@@ -84,7 +87,7 @@ class Arrivals:
     def take(self, reach: Reach) -> Iterator[tuple[ServerId, PostMessage, bytes]]:
         """The posts whose turn has come, in order, with their bytes; each counts as handled when it is told.
 
-        A parcel waits while servers part or heal: the graph here is to be such that it finds its members.
+        A parcel or a stub waits while servers part or heal: the graph here is to be such that it finds its members.
         """
         for sender in [sender for sender, waiting in self._waiting.items() if waiting]:
             waiting = self._waiting[sender]
@@ -96,7 +99,7 @@ class Arrivals:
                     self._post.faults[sender, PeerFault.UNREADABLE] += 1
                     self._pass(sender, number)
                     continue
-                if isinstance(message, Parcel) and not reach.is_settled_with(sender):
+                if isinstance(message, Parcel | Stub) and not reach.is_settled_with(sender):
                     break
                 self._pass(sender, number)
                 yield sender, message, encoded
@@ -113,15 +116,31 @@ class Arrivals:
         key = (sender, parcel.sequence, parcel.start, parcel.first_serial)
         is_again = parcel.round and key in self._remembered
         audience = self._log_again(key, parcel, reach) if is_again else self._log_first(key, parcel, encoded, reach)
+        return self._confirm(sender, parcel, self._writer.count(audience), reach)
+
+    def answer_stub(self, sender: ServerId, stub: Stub, reach: Reach) -> Confirm | Want | None:
+        """What the origin of a stub is to be told, None if it is none."""
+        if not is_home(sender, stub.targets, reach):
+            self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
+            return None
+        if self._writer.audience(stub.targets, reach):
+            return Want(stub.sequence, stub.start, stub.first_serial)
+        if reach.is_parted():
+            self._remembered[sender, stub.sequence, stub.start, stub.first_serial] = NOBODY
+        return self._confirm(sender, stub, 0, reach)
+
+    def _confirm(self, sender: ServerId, taken: Parcel | Stub, mailboxes: int, reach: Reach) -> Confirm:
         return Confirm(
-            parcel.sequence,
-            parcel.start,
-            parcel.first_serial,
-            self._writer.count(audience),
-            tuple(server for server in onward(parcel.targets, reach) if server != self._server),
-            parcel.round,
-            servers_apart(parcel.targets, reach),
-            key in self._remembered,
+            taken.sequence,
+            taken.start,
+            taken.first_serial,
+            mailboxes,
+            tuple(server for server in onward(taken.targets, reach) if server != self._server),
+            taken.round if isinstance(taken, Parcel) else 0,
+            servers_apart(taken.targets, reach),
+            (sender, taken.sequence, taken.start, taken.first_serial) in self._remembered,
+            takes_stubs=True,
+            is_of_stub=isinstance(taken, Stub),
         )
 
     def _log_first(self, key: _ParcelKey, parcel: Parcel, encoded: bytes, reach: Reach) -> BitMap:

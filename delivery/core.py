@@ -83,6 +83,8 @@ from delivery.wire import (
     PostMessage,
     Probe,
     Probed,
+    Stub,
+    Want,
     decode_datagram,
     decode_stored,
     encode,
@@ -446,8 +448,14 @@ class DeliveryCore:
                 confirm = self.arrivals.log(sender, message, encoded, self._reach)
                 if confirm is not None:
                     self._letters.append(self.post.send_inline(sender, encode(confirm)))
+            case Stub():
+                answer = self.arrivals.answer_stub(sender, message, self._reach)
+                if answer is not None:
+                    self._letters.append(self.post.send_inline(sender, encode(answer)))
             case Confirm():
                 self._confirmed(sender, message)
+            case Want():
+                self._wanted(sender, message)
             case Probe(asked):
                 self._letters.append(self.post.send_inline(sender, encode(Probed(asked))))
             case Probed(answered):
@@ -467,6 +475,12 @@ class DeliveryCore:
         self._letters += letters
         if position is not None:
             self._go_on(position)
+
+    def _wanted(self, sender: ServerId, want: Want) -> None:
+        is_ours, letters = self.origin.want(sender, want)
+        if not is_ours:
+            self.post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+        self._letters += letters
 
     def _begin_again(self, peer: ServerId) -> None:
         """The lanes to and from a server have begun again."""

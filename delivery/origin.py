@@ -9,6 +9,10 @@ Which servers are below, nobody knows at once: this server knows those of the me
 those tells the next ones as it confirms. On the way from the target to a member, the first server that was not posted
 to has one before it that names it. So a parcel that is settled has reached all, whatever changes meanwhile.
 
+A server that had nobody for a parcel is posted the stub of each later one of the sequence, until it wants one. Before
+it is posted anything whole again, it is posted whole all of which it has the stub and has not confirmed it. So nothing
+overtakes what it wants. What it says of a stub counts only until the parcel itself was posted.
+
 The home of the addressed group is the origin, so all that is sent to one target set is one sequence: its serials rise
 by one, and every lane is in order.
 
@@ -36,6 +40,8 @@ from delivery.wire import (
     Confirm,
     Over,
     Parcel,
+    Stub,
+    Want,
     decode_stored,
     encode,
     message_id,
@@ -54,6 +60,8 @@ START_CHANCES = 2**16
 UNCONFIRMED = -1
 UNCONFIRMED_AGAIN = -2
 """It has the parcel, and has not confirmed it in this round yet."""
+STUB = -3
+"""It was posted the stub alone, and has not confirmed it."""
 
 
 class _SequenceRow(Struct, array_like=True):
@@ -153,6 +161,8 @@ class _Sequence:
     """Servers to which all that is not settled was posted."""
     named: set[ServerId] = field(default_factory=set)
     """Servers that all that is not settled names as unknown."""
+    stubs: set[ServerId] = field(default_factory=set)
+    """Servers that are posted stubs: they had nobody for a parcel, and have wanted none since."""
 
     def begin(self, position: int, servers: Iterable[ServerId]) -> None:
         """A parcel more, for which these servers are about to be found."""
@@ -215,6 +225,8 @@ class Origin:
             self._sequences[row.sequence].unsettled.append(position)
             if row.is_settled:
                 self._sequences[row.sequence].settled.add(position)
+            # Else something newer would overtake what they want of these.
+            self._sequences[row.sequence].stubs |= {server for server, count in row.posted.items() if count == STUB}
             self._by_serial[row.sequence, row.start, row.first_serial] = position
 
     @property
@@ -307,7 +319,9 @@ class Origin:
             for position in sequence.lacking(server, sequence.posted if is_known else sequence.named):
                 row = self._parcels[position]
                 if is_known and server not in row.posted:
-                    row.posted[server] = UNCONFIRMED
+                    if row.round:
+                        leaving += self._end_stubs(server, sequence)
+                    row.posted[server] = STUB if server in sequence.stubs else UNCONFIRMED
                     row.unknown = tuple(other for other in row.unknown if other != server)
                     self._parcels.touch(position)
                     leaving.append(self._posted(server, position))
@@ -317,8 +331,13 @@ class Origin:
         return leaving
 
     def _posted(self, server: ServerId, position: int) -> PeerLetter:
-        """Post a parcel as it is in the present round."""
-        number = self._parcels[position].round
+        """Post a parcel as it is in the present round, or its stub."""
+        row = self._parcels[position]
+        number = row.round
+        if row.posted[server] == STUB:
+            of = self._rows[row.sequence]
+            stub = Stub(row.sequence, row.start, row.first_serial, of.targets, of.quality, row.messages)
+            return self._post.send_inline(server, encode(stub))
         if not number:
             return self._post.send_parcel(server, position)
         parcel = decode_stored(self._post.parcels[position])
@@ -339,8 +358,11 @@ class Origin:
         row = self._parcels[position]
         if sender not in row.posted:
             return False, None, []
-        if row.posted[sender] < 0 and confirm.round == row.round:
+        count = row.posted[sender]
+        if count < 0 and confirm.round == row.round and confirm.is_of_stub == (count == STUB):
             row.posted[sender] = confirm.mailboxes
+            if confirm.takes_stubs and not confirm.mailboxes:
+                sequence.stubs.add(sender)
             if not row.is_of_copy:
                 # A server that was removed here is waited for by nobody here, whatever others still have of it.
                 row.is_apart |= any(map(reach.is_known, confirm.apart))
@@ -357,6 +379,34 @@ class Origin:
             confirm.sequence, [*confirm.onward, *own_onward(targets, reach, here=self._server)], reach
         )
         return True, position, letters
+
+    def want(self, sender: ServerId, want: Want) -> tuple[bool, list[PeerLetter]]:
+        """A server has somebody for a parcel of which it was posted the stub.
+
+        Returns whether that can be so, and what is to leave now: also all later ones of which it has the stub alone.
+        """
+        sequence = self._sequences.get(want.sequence)
+        if sequence is None:
+            return False, []
+        position = self._by_serial.get((want.sequence, want.start, want.first_serial))
+        if position is None or self._parcels[position].posted.get(sender) != STUB:
+            # Given up for it, or posted whole since.
+            return True, []
+        return True, self._end_stubs(sender, sequence)
+
+    def _end_stubs(self, server: ServerId, sequence: _Sequence) -> list[PeerLetter]:
+        """Post whole from now on, and first of all the parcels of which a server has the stub alone, unconfirmed."""
+        if server not in sequence.stubs:
+            return []
+        sequence.stubs.discard(server)
+        leaving: list[PeerLetter] = []
+        for position in sequence.unsettled:
+            row = self._parcels[position]
+            if row.posted.get(server) == STUB:
+                row.posted[server] = UNCONFIRMED
+                self._parcels.touch(position)
+                leaving.append(self._posted(server, position))
+        return leaving
 
     def needs_round(self, position: int) -> bool:
         """Whether all have confirmed a parcel, and it is to be posted once more."""
@@ -375,8 +425,12 @@ class Origin:
         again = filter(reach.is_known, row.posted)
         row.posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(again, UNCONFIRMED_AGAIN)
         self._parcels.touch(position)
-        encoded = encode(parcel)
-        return [self._post.send_inline(server, encoded) for server in row.posted]
+        encoded, sequence = encode(parcel), self._sequences[row.sequence]
+        leaving: list[PeerLetter] = []
+        for server in row.posted:
+            leaving += self._end_stubs(server, sequence)
+            leaving.append(self._post.send_inline(server, encoded))
+        return leaving
 
     def state_of(self, position: int) -> tuple[bytes, int, int]:
         """Of a parcel that is not settled: its bytes, the number of its audience here, and the next round."""
@@ -497,7 +551,7 @@ class Origin:
         """
         row = self._parcels[position]
         self._parcels.touch(position)
-        if row.posted.pop(server) != UNCONFIRMED:
+        if row.posted.pop(server) not in (UNCONFIRMED, STUB):
             return None
         row.unknown = tuple(sorted({*row.unknown, server}))
         return self._post.parcels[position]
@@ -554,6 +608,8 @@ class Origin:
     def begin_again(self, server: ServerId) -> list[PeerLetter]:
         """The lane to a server begins anew: post to it again what is not settled, and what waits for that, in order."""
         leaving: list[PeerLetter] = []
+        for sequence in self._sequences.values():
+            sequence.stubs.discard(server)
         for position, row in sorted(self._parcels.items()):
             if server in row.posted:
                 if position not in self._sequences[row.sequence].settled:

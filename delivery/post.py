@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from delivery.wire import Over, Parcel, decode_stored_post, encode
+from delivery.wire import Over, Parcel, Stub, decode_stored_post, encode
 from namegraph import Channels, DurableState, Lane, PeerLetter, ServerId
 
 _PARCEL, _INLINE = b"p", b"i"
@@ -73,14 +73,14 @@ class Post(Channels):
                 self._outbox[receiver, number] = _BLANK
 
     def blank_inline(self, receiver: ServerId, *, after: int, at_most: int) -> int | None:
-        """The same for parcels that are in no log, among so many posts behind a number; returns how far it came.
+        """The same for stubs, and parcels that are in no log, among so many posts behind a number; returns how far.
 
         None: these were the last.
         """
         for letter in islice(super().kept(receiver, after=after), at_most):
             after = letter.number
             kind, rest = letter.encoded[:1], letter.encoded[1:]
-            if kind == _INLINE and isinstance(decode_stored_post(rest), Parcel):
+            if kind == _INLINE and isinstance(decode_stored_post(rest), Parcel | Stub):
                 self._outbox[receiver, letter.number] = _BLANK
         return after if max(after, self.forgotten_through(receiver)) < self.sent_through(receiver) else None
 

@@ -1,6 +1,7 @@
 """What servers tell one another of messages: parcels, and what becomes of them. Encoded in the MessagePack format.
 
     origin --Parcel--> each server below --Confirm--> origin --Over--> those that remember who got it
+    origin --Stub--> a server that had nobody for what was sent last --Confirm, or Want--> origin --Parcel--> it
     origin --Datagram--> each server below --Onward--> origin       these two are in no lane: they may be lost
     origin --Probe--> a server that may have had what is to be sent again --Probed, behind its Confirms--> origin
 
@@ -82,6 +83,33 @@ class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
     """Of `onward`, those that are out of reach, behind suspended arcs below its targets, as the graph here says."""
     is_remembered: bool = False
     """Whether it is remembered here who got it: until `Over`."""
+    takes_stubs: bool = False
+    """Whether a stub can be read here: servers of before cannot."""
+    is_of_stub: bool = False
+    """Whether its stub alone has come: nobody here gets it."""
+
+
+class Stub(Struct, frozen=True, array_like=True, tag="stub"):
+    """A parcel without its messages, for a server that had nobody for what was sent last.
+
+    Whoever has nobody for it confirms it like the parcel. Whoever has somebody wants the parcel.
+    """
+
+    sequence: int
+    start: int
+    first_serial: int
+    targets: TargetSet
+    quality: Quality
+    messages: int
+    """How many there are."""
+
+
+class Want(Struct, frozen=True, array_like=True, tag="want"):
+    """Somebody here gets a parcel of which a stub has come. Until the parcel comes, nothing of it is known here."""
+
+    sequence: int
+    start: int
+    first_serial: int
 
 
 class Over(Struct, frozen=True, array_like=True, tag="over"):
@@ -133,7 +161,7 @@ class Probed(Struct, frozen=True, array_like=True, tag="probed"):
     number: int
 
 
-PostMessage = Parcel | Confirm | Over | Probe | Probed
+PostMessage = Parcel | Stub | Confirm | Want | Over | Probe | Probed
 
 _DECODER = msgspec.msgpack.Decoder(PostMessage)
 _DATAGRAMS_DECODER = msgspec.msgpack.Decoder(Datagram | Onward)
@@ -165,6 +193,10 @@ def decode(encoded: bytes) -> PostMessage:
         raise NotAPostError("an impossible number")
     if isinstance(message, Parcel):
         _require_possible(message)
+    elif isinstance(message, Stub):
+        _require_possible_targets(message.targets)
+        if not 0 < message.messages <= PARCEL_MESSAGES_LIMIT:
+            raise NotAPostError("no message, or too many")
     elif isinstance(message, Confirm) and (
         max(len(message.onward), len(message.apart)) > ONWARD_LIMIT or message.mailboxes < 0
     ):

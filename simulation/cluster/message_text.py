@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from delivery.wire import Confirm, Over, Parcel, PostMessage, Probe, Probed, decode_stored_post
+from delivery.wire import Confirm, Over, Parcel, PostMessage, Probe, Probed, Stub, Want, decode_stored_post
 from namegraph import ArcId, Priority, UpdateId
 from namegraph.wire.codec import Message, decode_outcome
 from namegraph.wire.columns import nodes_in, unpack_arcs
@@ -58,7 +58,9 @@ def _describe_post(post: PostMessage) -> str:
             further = f", further below: {' '.join(post.onward)}" if post.onward else ""
             apart = f", apart: {' '.join(post.apart)}" if post.apart else ""
             return f"serial {post.first_serial}, {post.mailboxes} mailboxes{further}{apart}"
-        case Over():
+        case Stub():
+            return f"serial {post.first_serial}, {post.messages} messages"
+        case Want() | Over():
             return f"serial {post.first_serial}"
         case Probe() | Probed():
             return f"number {post.number}"

@@ -16,7 +16,8 @@
     hold a>b Order 1                       the Order of update 1 from a to b waits, with all that comes after it there;
     hold b>c Commit                        any Commit from b to c;
     hold c>a                               anything from c to a
-    hold a>c Parcel                        posts are named by their kind alone: Parcel, Confirm, Over, Probe, Probed
+    hold a>c Parcel                        posts are named by their kind alone: Parcel, Stub, Confirm, Want, Over,
+                                           Probe, Probed
     run                                    all else arrives, what was sent first comes first
     release a>b Order 1                    lets go what was held by the very same words; alone, it lets go everything
     deliver c>a Vote 2                     what waits from c to a arrives now, through the Vote of update 2; held or not

@@ -132,6 +132,12 @@ HAS_GATEWAYS = True
 GATEWAY_SHARE = 0.3
 """Of servers in a burst, those where an endpoint of a gateway comes."""
 
+RESTLESS_SHARE = 0.3
+"""Of runs, those in which mailboxes are closed and opened all the time."""
+
+RESTLESS_TIMES = 3
+"""How often each in a burst."""
+
 
 @dataclass(slots=True)
 class _Sender:
@@ -205,6 +211,7 @@ class Deliveries(Watcher):
         self._backlog_seconds, self._log_seconds = chance.choice(KEPT_SECONDS), chance.choice(KEPT_SECONDS)
         for core in cluster.servers.values():
             self.starts(core)
+        self._are_restless = HAS_OTHER_LISTENERS and chance.random() < RESTLESS_SHARE
         self._settle_people()
 
     def starts(self, core: Server) -> None:
@@ -240,6 +247,9 @@ class Deliveries(Watcher):
             if HAS_OTHER_LISTENERS and chance.random() < EPHEMERAL_SHARE:
                 self._later(partial(self._listen, process), spread)
             if process in self._open_processes() and chance.random() < CLOSES_SHARE:
+                self._later(partial(self._close, process), spread)
+            for _ in range(RESTLESS_TIMES if self._are_restless else 0):
+                self._later(partial(self._subscribe, process, ""), spread)
                 self._later(partial(self._close, process), spread)
         for server in self._cluster.servers if HAS_GATEWAYS else ():
             self._open_gateway(server, spread)

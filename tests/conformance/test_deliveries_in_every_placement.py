@@ -1,6 +1,7 @@
 """Wherever groups live, the same members get a message: after each step of each experiment, one to every group.
 
-Who is below a group, the expected states of the experiments say. Each group has a member of its own, at its server.
+Who is below a group, the expected states of the experiments say. Each group has a member of its own, at its server,
+with a mailbox or without.
 """
 
 import pytest
@@ -18,7 +19,8 @@ def server_of(name):
 class Experiment:
     """One experiment in one placement."""
 
-    def __init__(self, experiment, placement):
+    def __init__(self, experiment, placement, without_mailbox=frozenset()):
+        """`without_mailbox`: servers whose members have none."""
         self.groups = groups_of(experiment)
         self.ids = placement.place(self.groups)
         self.servers = Servers(*placement.subnets(self.groups))
@@ -26,6 +28,8 @@ class Experiment:
         self.members = {name: f"member-of-{self.ids[name]}" for name in self.groups}
         for name, member in self.members.items():
             self.servers.join(self.ids[name], member)
+        self.listening = {name: one for name, one in self.members.items() if server_of(one) not in without_mailbox}
+        for member in self.listening.values():
             self.servers.listen(member)
         self._posted = []
         step = self.servers.step
@@ -43,7 +47,7 @@ class Experiment:
         copies = [event for event in copies if payload in event.encoded]
         got = {
             other: self.servers.log_of(member).count(payload)
-            for other, member in self.members.items()
+            for other, member in self.listening.items()
             if payload in self.servers.log_of(member)
         }
         return got, copies
@@ -68,3 +72,22 @@ def test_after_every_step_every_member_below_gets_a_message_once_and_each_server
             assert got == dict.fromkeys(below, 1), place
             assert len(copies) == len(servers), place
             before[name] = servers
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment["experiment"])
+def test_a_server_without_a_mailbox_below_gets_no_copy_and_all_others_get_one(experiment, placement):
+    ids = placement.place(groups_of(experiment))
+    run = Experiment(experiment, placement, without_mailbox={*sorted(set(map(server_of, ids.values())))[::2]})
+    for step in experiment["steps"]:
+        run.carry_out(step)
+        for name in run.groups:
+            below = {name, *step["reaches"].get(name, ())} & run.listening.keys()
+            servers = {server_of(run.ids[other]) for other in below} - {server_of(run.ids[name])}
+            place = f"to {name} after step {step['step']}"
+            got, _ = run.send(name, f"<{place}, first>".encode())
+            assert got == dict.fromkeys(below, 1), place
+            # Who had nobody for the first one is sent the second without its messages.
+            got, copies = run.send(name, f"<{place}, second>".encode())
+            assert got == dict.fromkeys(below, 1), place
+            assert len(copies) == len(servers), place

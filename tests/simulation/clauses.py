@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from delivery.origin import Origin
+from delivery.arrivals import Arrivals
+from delivery.origin import STUB, UNCONFIRMED, Origin
 from delivery.senders import Senders
 from namegraph.graph.controlled_sinks import Sinks
 from namegraph.graph.name_graph import NameGraph
@@ -82,6 +83,23 @@ def _newest_alone(origin, number, servers, reach):
         sequence.unsettled = all_unsettled
 
 
+def _end_stubs_with_the_oldest(origin, server, sequence):
+    """Of what a server has the stub alone, it is posted the oldest parcel, and others when it wants them."""
+    sequence.stubs.discard(server)
+    for position in sequence.unsettled:
+        row = origin._parcels[position]
+        if row.posted.get(server) == STUB:
+            row.posted[server] = UNCONFIRMED
+            origin._parcels.touch(position)
+            return [origin._posted(server, position)]
+    return []
+
+
+def _nobody_here(arrivals, sender, stub, reach):
+    """Stubs are confirmed, whoever is there."""
+    return arrivals._confirm(sender, stub, 0, reach)
+
+
 def _nobody_named(origin, sender, confirm, reach):
     return _CONFIRM(origin, sender, msgspec.structs.replace(confirm, onward=()), reach)
 
@@ -112,6 +130,8 @@ CLAUSES = {
     "votes say which entry nodes are covered": (Entries, "cover_entered", lambda *_: ()),
     "who is found late is posted all that is not settled": (Origin, "_found", _newest_alone),
     "who confirms names the servers further below": (Origin, "confirm", _nobody_named),
+    "who has somebody for a stub wants the parcel": (Arrivals, "answer_stub", _nobody_here),
+    "what a server has stubs of comes before anything newer": (Origin, "_end_stubs", _end_stubs_with_the_oldest),
     "what was apart is posted once more": (Origin, "needs_round", _settle_though_apart),
     "senders number their messages": (Senders, "first_answer", lambda *_: None),
     "parcels wait until servers are healed": (GraphReach, "is_settled_with", lambda *_: True),

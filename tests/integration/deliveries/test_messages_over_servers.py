@@ -56,6 +56,28 @@ def test_listeners_that_are_there_get_what_comes_and_so_do_two_of_one_process(se
             assert {message.gap for message in ear.heard} == {0}
 
 
+def test_whoever_opens_the_first_mailbox_of_a_server_gets_a_run_of_all_that_follows(servers):
+    client, theirs, group = servers.clients[0], servers.clients[2], "rare@a.x"
+    client.create_group(group)
+    for process in ("ann@a.x", "dee@c.x"):
+        client.join(group, process)
+    for payload in numbered(3):
+        sent = client.send(group, payload, wait="settled")
+        assert (sent.mailboxes, sent.servers) == (1, 1)
+    after = numbered(200, begin=100)
+    with client.sender("steady") as out:
+        for payload in numbered(97, begin=3):
+            out.send(group, payload)
+        theirs.open_mailbox("dee@c.x")
+        for payload in after:
+            out.send(group, payload)
+    assert client.send(group, LAST, wait="settled").servers == 2
+    heard = until_last(theirs, "dee@c.x")
+    assert_in_sequence(heard)
+    assert payloads(heard)[-len(after) - 1 :] == [*after, LAST]
+    assert payloads(until_last(client, "ann@a.x")) == [*numbered(300), LAST]
+
+
 def wait_for_all(ear, wanted):
     wait_until(lambda: ear.wrong or wanted <= set(ear.payloads), f"all messages at {ear.process}")
     assert ear.wrong is None
