@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from delivery.dead_letters import Undelivered
 from namegraph import CoreQueries
 from nameserver.detector.liveness import Life
+from nameserver.driver.run_loop import DatagramCounts
 from nameserver.reads.counting import counted
 from nameserver.transport.peer_report import PeerReport
 from resolver.census import Census
@@ -49,6 +50,10 @@ class Driver(Protocol):
     @property
     def rows_waiting(self) -> int:
         """How much there is to write after what is being written."""
+
+    @property
+    def datagrams(self) -> DatagramCounts:
+        """What became of datagrams since the server started."""
 
 
 class Peers(Protocol):
@@ -129,6 +134,11 @@ class StateCollector(Collector):
         )
         for found in self._undelivered():
             undelivered.add_metric([found.reason.replace(" ", "_")], found.messages)
+        datagrams = CounterMetricFamily(
+            "shadowtree_datagrams", "Copies of datagrams to servers, and to listeners, by outcome.", labels=["outcome"]
+        )
+        for outcome in ("sent", "handed", "dropped"):
+            datagrams.add_metric([outcome], getattr(run_loop.datagrams, outcome))
         return [
             _gauge("groups", "Groups of this server.", counts.groups),
             _gauge("processes", "Processes of this server.", counts.processes),
@@ -158,6 +168,7 @@ class StateCollector(Collector):
             suspended,
             lives,
             undelivered,
+            datagrams,
             *_of_peers(reports, self._peers.faults_of_strangers()),
         ]
 

@@ -73,6 +73,23 @@ def test_what_a_server_holds_is_read_when_it_is_asked_for(measured):
     assert value(after, "process_resident_memory_bytes") > 10e6
 
 
+def test_datagrams_are_counted_by_what_became_of_them(measured):
+    servers, address = measured
+    a, name = servers.clients[0], "shadowtree_datagrams_total"
+    assert {(name, (("outcome", outcome),)) for outcome in ("sent", "handed", "dropped")} <= scraped(address).keys()
+    a.create_group(TOP)
+    for member in ("ann@a.x", "bob@b.x"):
+        a.join(TOP, member)
+    with a.listen("ann@a.x", ephemeral=True) as messages:
+        a.send(TOP, b"tick", quality="datagram")
+        assert next(messages).payload == b"tick"
+    samples = scraped(address)
+    assert [value(samples, name, outcome=each) for each in ("sent", "handed", "dropped")] == [1, 1, 0]
+    servers.kill(1)
+    wait_until(lambda: a.send(TOP, b"tock", quality="datagram").unreachable, "the word that b.x is away")
+    assert value(scraped(address), name, outcome="dropped") >= 1
+
+
 def test_a_peer_that_is_lost_is_told_by_metrics_and_by_the_log(measured):
     servers, address = measured
     a = servers.clients[0]
