@@ -322,7 +322,12 @@ class SeedRun:
         troubles.tally["servers that were gone"] += 1
         if not never_back.is_back_at_last:
             state = self._compare_without(never_back)
+            rejected = {
+                (arc.parent, arc.child) for core in never_back.others().values() for arc, _ in core.suspended_arcs()
+            }
             never_back.retire(self._watch)
+            # What was rejected is compared again when the others meet anew, and what its child is may be known by then.
+            agree_on(never_back.others(), state.arcs, never_back.arcs_without(rejected))
             never_back.check(state)
             if self._deliveries is not None:
                 self._deliveries.check(TrueGraph({arc: state.arcs[arc] for arc in never_back.arcs_without(state.arcs)}))
