@@ -144,6 +144,10 @@ class Queue:
             self.size -= len(message.encoded)
         return message
 
+    def messages(self) -> list[QueuedMessage]:
+        """All that wait, in order."""
+        return [self._rows[number] for number in sorted(self._rows)]
+
     def subnets(self) -> list[Subnet]:
         """For whose homes anything waits; sorted."""
         return sorted(self._of)

@@ -71,6 +71,7 @@ from simulation.workload import known_members
 from simulation.workload.clients import FOREIGN, Population
 from simulation.workload.known_members import KnownMembers
 from simulation.workload.offline_joins import nobody_of
+from simulation.workload.queueing import Queueing
 
 FIRST_TICKET = 10_000_000
 """Above all tickets of updates and reads."""
@@ -125,6 +126,12 @@ EPHEMERAL_SHARE = 0.3
 
 CLOSES_SHARE = 0.05
 """Of mailboxes in a burst, those that are closed."""
+
+HAS_QUEUES = True
+"""The same of messages that are queued at servers which are not their origins."""
+
+QUEUED_AT_MOST = 4
+"""In a burst."""
 
 HAS_GATEWAYS = True
 """Whether some servers have a gateway. Without them, a seed runs as it did before there were any."""
@@ -206,6 +213,9 @@ class Deliveries(Watcher):
         self._numbers: dict[tuple[ServerId, NodeId], int] = {}
         """Of mailboxes, as far as they are durable."""
         self.tally: Counter[str] = Counter()
+        self._queueing = Queueing(
+            cluster, chance, send=self._pass_on, later=self._later, new_ticket=self._new_ticket, tally=self.tally
+        )
         cluster.watcher = self
         self._are_short_lived = chance.random() < SHORT_LIVED_SHARE
         self._backlog_seconds, self._log_seconds = chance.choice(KEPT_SECONDS), chance.choice(KEPT_SECONDS)
@@ -241,6 +251,8 @@ class Deliveries(Watcher):
         chance = self._chance
         self._choose_sets()
         spread = chance.choice(SPREADS)
+        for _ in range(chance.randint(0, QUEUED_AT_MOST) if HAS_QUEUES and self._sets else 0):
+            self._later(partial(self._queueing.submit, chance.choice(self._sets)), spread)
         for process in self._people:
             if chance.random() < 0.8:
                 self._later(partial(self._subscribe, process, chance.choice(["", "desk"])), spread)
@@ -317,6 +329,10 @@ class Deliveries(Watcher):
         """A message comes to its origin, even to one that nobody has told yet that it has gone back."""
         self._cluster.network.put(origin, send, delay=0.0)
         self._close_parcels_soon(origin)
+
+    def _pass_on(self, origin: ServerId, send: Send) -> None:
+        self._sends[send.ticket] = send
+        self._reach_origin(origin, send)
 
     def _send_again(self, sender: _Sender, ticket: int) -> None:
         if sender.ticket == ticket and ticket in self._senders:
@@ -463,6 +479,7 @@ class Deliveries(Watcher):
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
         """What servers answer senders and endpoints."""
         for answer in answers:
+            self._queueing.answered(answer)
             match answer:
                 case Accepted(ticket):
                     sender = self._senders.pop(ticket, None)
@@ -586,6 +603,7 @@ class Deliveries(Watcher):
         """What a step changed became durable."""
         if not (effects.records.protocol or effects.records.log or effects.answers):
             return
+        self._queueing.written(server, effects.records.protocol)
         known = self._known.setdefault(server, {})
         settled = [int(key) for part, key, value in effects.records.protocol if part == "parcel" and value is None]
         for record in effects.records.log:
@@ -695,6 +713,7 @@ class Deliveries(Watcher):
             if origin in self._cluster.gone and message_id not in self._settled:
                 self._note(history.DeadLettered(self._at, message_id, "its origin is gone for good"))
         self._check_listeners()
+        self._queueing.check()
         violations = check(History.gathered(self._history), is_at_rest=True)
         if violations:
             raise InvariantViolatedError(f"messages: {violations[0]}")

@@ -32,6 +32,7 @@ def as_before(monkeypatch):
     """Seeds that were found before there were other listeners run as they did then."""
     monkeypatch.setattr("simulation.workload.deliveries.HAS_OTHER_LISTENERS", False)
     monkeypatch.setattr("simulation.workload.deliveries.HAS_GATEWAYS", False)
+    monkeypatch.setattr("simulation.workload.deliveries.HAS_QUEUES", False)
 
 
 def test_every_member_gets_every_message_once_and_in_sequence():

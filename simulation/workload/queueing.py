@@ -1,0 +1,160 @@
+"""Clients that have messages queued at servers that are not their origins, and what passes these on.
+
+    client --QueueMessage--> some server --the oldest, as a Send--> origin --Accepted, or refused--> QueuedEnded there
+
+What is passed on may be lost on its way, and so may its answer. Who passes on begins anew with its server.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from delivery.dead_letters import QUEUED_FROM
+from delivery.events import Accepted, Answer, DeliveryRefused, Queued, QueuedEnded, QueueMessage, Send
+from delivery.model import Message, TargetSet
+from delivery.queue import QueuedMessage
+from delivery.server import Server
+from namegraph import ProtocolRow, Refusal, ServerId, Subnet, subnet_of
+from simulation.cluster.cluster import Cluster
+from simulation.cluster.networks import Arrival
+from simulation.oracle.violation import InvariantViolatedError
+
+LOOKED_AFTER = 10.0
+"""Mean time until it is looked again whether something can be passed on."""
+
+TRIES_LIMIT = 60
+"""Of looking, for one message."""
+
+LOST_SHARE = 0.1
+"""Of what is passed on, and of the answers."""
+
+
+class _Passed(NamedTuple):
+    """One message that is on its way to its origin."""
+
+    server: ServerId
+    core: Server
+    number: int
+    payload: bytes
+
+
+class Queueing:
+    """All that is queued in a cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        chance: Random,
+        *,
+        send: Callable[[ServerId, Send], None],
+        later: Callable[[partial[None], float], None],
+        new_ticket: Callable[[], int],
+        tally: Counter[str],
+    ) -> None:
+        """`send`: has a message come to its origin."""
+        self._cluster, self._chance, self._tally = cluster, chance, tally
+        self._send, self._later, self._new_ticket = send, later, new_ticket
+        self._targets: dict[bytes, TargetSet] = {}
+        self._asked: dict[int, tuple[ServerId, bytes]] = {}
+        self._passed: dict[int, _Passed] = {}
+        self._told: list[tuple[ServerId, bytes]] = []
+        """What clients were told is queued."""
+        self._payloads: dict[tuple[ServerId, int], bytes] = {}
+        self._dead: set[bytes] = set()
+        self._accepted: dict[bytes, set[str]] = defaultdict(set)
+        self._last: dict[tuple[ServerId, Subnet], int] = {}
+        """The highest number that was accepted, of what waited at a server for the home of a subnet."""
+
+    def submit(self, targets: TargetSet) -> None:
+        """A client has a message queued somewhere."""
+        subnet = subnet_of(targets[0].name)
+        others = [
+            server
+            for server in self._cluster.servers
+            if server != ServerId(subnet) and server not in self._cluster.gone
+        ]
+        if not others:
+            return
+        server, ticket = self._chance.choice(others), self._new_ticket()
+        payload = f"queued {ticket}".encode()
+        self._targets[payload] = targets
+        self._asked[ticket] = server, payload
+        event = QueueMessage(ticket, targets[0].name, payload, "", 0, payload.decode())
+        self._cluster.network.put(server, event, delay=self._chance.expovariate(1.0))
+        self._later(partial(self._pass_on, server, subnet, 0), LOOKED_AFTER)
+
+    def _pass_on(self, server: ServerId, subnet: Subnet, tries: int) -> None:
+        """Pass on the oldest, if both servers are there; look again in any case."""
+        if tries == TRIES_LIMIT or server in self._cluster.gone:
+            return
+        self._later(partial(self._pass_on, server, subnet, tries + 1), LOOKED_AFTER)
+        core, home = self._cluster.servers[server], ServerId(subnet)
+        if server in self._cluster.down or home in self._cluster.down or self._chance.random() < LOST_SHARE:
+            return
+        due = core.delivery.queue.due(subnet, at=core.delivery.running.seconds)
+        if due is not None and home not in self._cluster.gone:
+            ticket = self._new_ticket()
+            self._passed[ticket] = _Passed(server, core, due.number, due.encoded)
+            message = Message(due.encoded)
+            self._send(home, Send(ticket, self._targets[due.encoded], message, request_id=due.encoded.decode()))
+
+    def answered(self, answer: Answer) -> None:
+        """What servers answer clients, and who passes on."""
+        match answer:
+            case Queued(ticket):
+                self._tally["queued"] += 1
+                self._told.append(self._asked[ticket])
+            case Accepted(ticket, message_id) if ticket in self._passed:
+                passed = self._passed.pop(ticket)
+                self._note_accepted(passed, message_id, is_repeated=answer.is_repeated)
+                self._ended(passed, None)
+            case DeliveryRefused(ticket, refusal) if ticket in self._passed:
+                self._ended(self._passed.pop(ticket), refusal)
+            case _:
+                pass
+
+    def _note_accepted(self, passed: _Passed, message_id: str, *, is_repeated: bool) -> None:
+        payload = passed.payload
+        self._tally["accepted of what was queued"] += not is_repeated
+        self._accepted[payload].add(message_id)
+        key = passed.server, subnet_of(self._targets[payload][0].name)
+        if not is_repeated and not self._cluster.on_old_disks:
+            if passed.number < self._last.get(key, 0):
+                raise InvariantViolatedError(f"queue: {payload!r} is accepted after what was queued behind it")
+            self._last[key] = passed.number
+
+    def _ended(self, passed: _Passed, refusal: Refusal | None) -> None:
+        """Tell the server that passed it on, unless that has started again since."""
+        cluster = self._cluster
+        if cluster.servers[passed.server] is passed.core and self._chance.random() >= LOST_SHARE:
+            event = QueuedEnded(passed.number, refusal)
+            cluster.take(Arrival(cluster.now, passed.server, event, None))
+
+    def written(self, server: ServerId, rows: list[ProtocolRow]) -> None:
+        """What became durable."""
+        for part, key, value in rows:
+            if part == "queued message" and value is not None:
+                self._payloads[server, int(key)] = msgspec.msgpack.decode(value, type=QueuedMessage).encoded
+            elif part == "dead letter" and value is not None and int(key) > QUEUED_FROM:
+                self._tally["dead letters of what was queued"] += 1
+                self._dead.add(self._payloads[server, int(key) - QUEUED_FROM])
+
+    def check(self) -> None:
+        """Nothing that a client was told is queued is lost, and nothing of it is accepted twice."""
+        cluster = self._cluster
+        if cluster.on_old_disks:
+            return
+        waiting = {message.encoded for core in cluster.servers.values() for message in core.delivery.queue.messages()}
+        for payload, ids in self._accepted.items():
+            if len(ids) > 1:
+                raise InvariantViolatedError(f"queue: {payload!r} is accepted as {', '.join(sorted(ids))}")
+        for server, payload in self._told:
+            is_there = payload in self._accepted or payload in self._dead or payload in waiting
+            if not is_there and server not in cluster.gone:
+                raise InvariantViolatedError(f"queue: {server} has lost {payload!r}")

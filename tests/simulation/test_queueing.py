@@ -1,0 +1,69 @@
+"""Messages that are queued while their origin is away, in clusters under a seed; what goes wrong without each rule."""
+
+from collections import Counter
+
+import pytest
+
+from delivery.queue import Queue
+from delivery.senders import Senders
+from simulation.run import run_seed
+from simulation.workload.queueing import Queueing
+
+SEEDS_ENOUGH_TO_GO_WRONG = 60
+
+
+def run_seeds(*, faults):
+    for seed in range(SEEDS_ENOUGH_TO_GO_WRONG):
+        run_seed(seed, servers=3, faults=faults, messages=True)
+
+
+def test_what_is_queued_is_accepted_once_and_in_order_or_is_a_dead_letter():
+    tally = Counter()
+    for seed in range(15):
+        tally += run_seed(seed, servers=3, faults=True, messages=True).deliveries
+    assert tally["queued"] > 50 and tally["accepted of what was queued"] > 50
+
+
+def test_without_order_what_is_queued_overtakes(monkeypatch):
+    def newest_first(queue, subnet, *, at):
+        of = queue._of.get(subnet, {})
+        queue._of[subnet] = dict(reversed(of.items()))
+        try:
+            return DUE(queue, subnet, at=at)
+        finally:
+            queue._of[subnet] = of
+            if not of:
+                del queue._of[subnet]
+
+    monkeypatch.setattr(Queue, "due", newest_first)
+    with pytest.raises(AssertionError, match=r"queue: .* is accepted after what was queued behind it"):
+        run_seeds(faults=False)
+
+
+def test_what_is_forgotten_when_it_is_passed_on_is_lost(monkeypatch):
+    def due_once(queue, subnet, *, at):
+        found = DUE(queue, subnet, at=at)
+        if found is not None:
+            queue.end(found.number)
+        return found
+
+    monkeypatch.setattr(Queue, "due", due_once)
+    with pytest.raises(AssertionError, match=r"queue: .* has lost"):
+        run_seeds(faults=True)
+
+
+def test_without_request_ids_it_is_accepted_twice(monkeypatch):
+    def first_answer(senders, numbering, number, request_id):
+        return FIRST_ANSWER(senders, numbering, number, "")
+
+    monkeypatch.setattr(Senders, "first_answer", first_answer)
+    monkeypatch.setattr(Queueing, "_note_accepted", _without_order)
+    with pytest.raises(AssertionError, match=r"queue: .* is accepted as "):
+        run_seeds(faults=False)
+
+
+def _without_order(queueing, passed, message_id, *, is_repeated):
+    NOTE_ACCEPTED(queueing, passed, message_id, is_repeated=True)
+
+
+DUE, FIRST_ANSWER, NOTE_ACCEPTED = Queue.due, Senders.first_answer, Queueing._note_accepted
