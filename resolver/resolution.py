@@ -126,15 +126,16 @@ class Resolution:
         """The servers that could not be asked, and why."""
         return self._failed
 
-    def begin(self) -> Ask:
-        """Begin the first walk, or the next one after `WalkAgain`."""
+    def begin(self) -> Step:
+        """Begin the first walk, or the next one after `WalkAgain`. It is over at once where no home can be asked."""
         assert self._resolved is None, "the resolution is over"
         assert not self._awaited, "a walk is under way"
         self.walks += 1
         self._asked = {}
         self._doubts = {}
         self._is_new = False
-        return self._ask_reached()
+        asked = self._ask_reached()
+        return asked if asked.requests else self._go_on()
 
     def answer(self, server: ServerId, answer: PartAnswer) -> Step:
         """Take the answer of a server; one that is not awaited (any more) changes nothing."""

@@ -432,3 +432,19 @@ def test_who_does_not_know_all_that_was_done_apart_leaves_the_whole_set_unreacha
     resolution.answer(AT_R, part_of_set("r1"))
     resolved = resolution.expire()
     assert (resolved.processes, resolved.unreachable) == ((ANN,), (P, Q, R))
+
+
+def test_a_walk_for_which_no_home_is_left_to_be_asked_is_over_at_once():
+    targets = (Target(P, (P,)),)
+    resolution = Resolution(targets, root=HOME, homes={P: AT_P})
+    resolution.begin()
+    resolution.answer(AT_P, part_of_set("p1", onward=(onward(AT_Q), onward(AT_R))))
+    resolution.answer(AT_Q, part_of_set("q1"))
+    assert resolution.answer(AT_R, part_of_set("r1")) == WalkAgain(False)
+    resolution.begin()
+    resolution.answer(AT_Q, part_of_set("q2"))
+    resolution.answer(AT_R, Unchanged())
+    assert resolution.failed(AT_P, "no answer") == WalkAgain(False)
+    resolved = resolution.begin()
+    assert isinstance(resolved, Resolved)
+    assert (resolved.processes, resolved.unreachable) == ((), (P,))
