@@ -128,7 +128,8 @@ def _tell_what_is_missing(found: Resolution) -> int:
         warn(f"{hidden.count} members of {hidden.group} are hidden from you")
     if found.unreachable:
         warn_unreachable(found.unreachable)
-    for why in found.why_unreachable:
+    for why in found.why_unreachable if found.targets else ():
+        # Servers of the last release know of no sets: what is out of reach does not say so.
         warn(why)
     if found.in_transition:
         warn("an update was under way for as long as you gave; the answer may mix before and after")

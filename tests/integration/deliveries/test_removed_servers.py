@@ -81,10 +81,9 @@ def test_what_it_did_not_get_is_listed_replayed_once_it_is_back_and_dropped(cut_
         wait_until(lambda: len(here.dead_letters().dead_letters) == 1, "the confirmation")
         with client.listen(ANN, timeout=30) as messages:
             heard = [next(messages), next(messages)]
-        assert [(message.payload, message.late, message.id) for message in heard] == [
-            (b"2", False, f"3@{TOP}#0"),
-            (b"1", True, second.id),
-        ]
+        assert [(message.payload, message.late) for message in heard] == [(b"2", False), (b"1", True)]
+        assert heard[0].id.startswith(f"3@{TOP}#")
+        assert heard[1].id == second.id
         # Asked through the other server.
         assert [letter.number for letter in client.dead_letters(HERE)] == [first.number]
         assert client.drop([first.number], subnet=HERE) == 1

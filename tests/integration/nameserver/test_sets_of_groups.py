@@ -63,6 +63,9 @@ def test_what_is_of_one_group_alone_is_wrong_usage_with_several(servers, option)
 
 def test_an_exception_on_a_killed_server_is_named_and_the_status_says_that_the_answer_is_incomplete(servers):
     servers.kill(2)
+    for client in servers.clients[:2]:
+        # While servers agree on a view, more may be missing.
+        wait_until(lambda client=client: len(client.status().view) == 2, "a view without the one that was killed")
     found = command(servers, 1, ALL, LAB, "--except", MUTED)
     assert found.returncode == 3
     assert f"incomplete: out of reach: {MUTED}" in found.stderr
