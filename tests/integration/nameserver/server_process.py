@@ -55,7 +55,7 @@ class ServerProcess:
         usual = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
         # As `shadowtree serve` has it: gRPC says nothing of its own about peers that end.
         usual["GRPC_VERBOSITY"] = "NONE"
-        if environment is None:
+        if not environment:
             self.process = WarmProcess(PROGRAM, [json.dumps(values)], usual)
         else:
             self.process = subprocess.Popen(
