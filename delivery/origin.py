@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct, structs
@@ -175,10 +176,10 @@ class _Sequence:
 
         Thousands may wait for a server that is away, and each is confirmed by all others.
         """
-        if server in found:
-            return (self.unsettled[-1],) if self.unsettled else ()
+        newest = islice(reversed(self.unsettled), 1)
+        candidates = newest if server in found else self.unsettled
         found.add(server)
-        return [position for position in self.unsettled if position not in self.settled]
+        return [position for position in candidates if position not in self.settled]
 
 
 @dataclass(slots=True)
