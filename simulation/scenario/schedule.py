@@ -46,7 +46,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never, get_args
 
-from delivery.model import TargetSet, target_set
+from delivery.model import target_set
 from delivery.wire import PostMessage
 from namegraph import (
     ArcId,
@@ -61,6 +61,7 @@ from namegraph import (
     Reason,
     ServerId,
     Subnet,
+    TargetSet,
     parse_name,
     parse_subnet,
     subnet_of,

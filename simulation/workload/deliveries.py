@@ -46,23 +46,12 @@ from delivery.events import (
 )
 from delivery.history import History, SubscriptionId
 from delivery.mailboxes import Cursor, Mailbox
-from delivery.model import (
-    EVERYBODY,
-    EVERYTHING,
-    Filter,
-    Message,
-    Position,
-    Quality,
-    TargetSet,
-    is_pattern,
-    serves,
-    target_set,
-)
+from delivery.model import EVERYBODY, EVERYTHING, Filter, Message, Position, Quality, is_pattern, serves, target_set
 from delivery.properties import check
 from delivery.reading import Item, gap, read
 from delivery.server import Server, ServerEffects
 from delivery.wire import decode_stored
-from namegraph import NodeId, ServerId, subnet_of
+from namegraph import NodeId, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
 from simulation.cluster.networks import Errand
 from simulation.oracle.serial_model import TrueGraph
@@ -180,6 +169,7 @@ class Deliveries(Watcher):
     def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
         self._cluster = cluster
         self._members_known = KnownMembers(cluster)
+        self._served_by_pattern: dict[NodeId, list[NodeId]] = {}
         self._population = population
         self._chance = chance
         self._history: list[history.Happening] = []
@@ -557,8 +547,9 @@ class Deliveries(Watcher):
         for targets in self._sets:
             known = self._members_known.below(targets)
             for server, core in cores.items():
+                may_be_cut_off = core.is_parted or not core.is_steady
                 for process, reader, is_below in self._readers(server, targets):
-                    is_cut_off = not is_below and (core.is_parted or not core.is_steady)
+                    is_cut_off = not is_below and may_be_cut_off
                     # A process that was made a group keeps its mailbox, and gets nothing while it is one.
                     is_process = core.graph.group(process) is None
                     is_owed = is_below or (is_cut_off and is_process and known_members.CUT_OFF_IS_OWED)
@@ -587,10 +578,12 @@ class Deliveries(Watcher):
 
     def _served(self, pattern: NodeId) -> list[NodeId]:
         """All whom a gateway may serve at some time."""
-        population = self._population
-        others = map(nobody_of, self._cluster.servers)
-        names = dict.fromkeys((*population.processes, *population.groups, *population.spare_groups, *others))
-        return [name for name in names if serves(pattern, name)]
+        if pattern not in self._served_by_pattern:
+            population = self._population
+            others = map(nobody_of, self._cluster.servers)
+            names = dict.fromkeys((*population.processes, *population.groups, *population.spare_groups, *others))
+            self._served_by_pattern[pattern] = [name for name in names if serves(pattern, name)]
+        return self._served_by_pattern[pattern]
 
     def _read_by(self, subscription: SubscriptionId) -> list[SubscriptionId]:
         """Whose history a subscription is: of a gateway, that of each whom it may serve."""

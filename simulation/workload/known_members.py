@@ -6,8 +6,7 @@ other one not.
 
 from __future__ import annotations
 
-from delivery.model import TargetSet
-from namegraph import NodeId, ServerCore, ServerId, subnet_of
+from namegraph import NodeId, ServerCore, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 
 CUT_OFF_IS_OWED = False

@@ -17,10 +17,10 @@ import msgspec
 
 from delivery.dead_letters import QUEUED_FROM
 from delivery.events import Accepted, Answer, DeliveryRefused, Queued, QueuedEnded, QueueMessage, Send
-from delivery.model import Message, TargetSet
+from delivery.model import Message
 from delivery.queue import QueuedMessage
 from delivery.server import Server
-from namegraph import ProtocolRow, Refusal, ServerId, Subnet, subnet_of
+from namegraph import ProtocolRow, Refusal, ServerId, Subnet, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import Arrival
 from simulation.oracle.violation import InvariantViolatedError
