@@ -5,6 +5,7 @@ Pure, beside the name graph: no I/O and no clock.
     server      both halves of a server: one event is one step
     core        which part takes which event
     origin      messages are accepted, numbered, posted to every server below, and settled
+    unsettled   what it keeps of them until then
     post        the numbered lane of parcels between two servers
     arrivals    what comes over it: each parcel is logged once
     log         parcels in the order in which a server got them; audiences say who gets each; retention cuts it

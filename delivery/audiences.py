@@ -18,9 +18,8 @@ from pyroaring import BitMap
 from delivery.gateways import FIRST_RECIPIENT, NUMBERS_END, Gateways, Recipients
 from delivery.listeners import Listeners
 from delivery.mailboxes import Mailboxes
-from delivery.model import TargetSet
 from delivery.reach import Reach
-from namegraph import BYTES, NUMBERS, TEXTS, DurableMap, DurableState, NodeId, packed
+from namegraph import BYTES, NUMBERS, TEXTS, DurableMap, DurableState, NodeId, TargetSet, packed
 
 NOBODY = 0
 """The number of the empty audience, which is not stored."""

@@ -53,14 +53,7 @@ from delivery.listeners import Listeners
 from delivery.log import Log
 from delivery.log_writer import LogWriter
 from delivery.mailboxes import Mailboxes
-from delivery.model import (
-    HEADERS_BYTES_LIMIT,
-    PAYLOAD_BYTES_LIMIT,
-    TARGETS_LIMIT,
-    Quality,
-    TargetSet,
-    target_not_found,
-)
+from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Quality, target_not_found
 from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting
 from delivery.policy import Policies
 from delivery.post import Post
@@ -105,6 +98,7 @@ from namegraph import (
     RemovePeer,
     Restored,
     ServerId,
+    TargetSet,
     Tick,
     refuse,
 )
@@ -500,7 +494,7 @@ class DeliveryCore:
         for position in self.giving_up.advance(self.running.seconds, self._reach):
             self._rounds.pop(position, None)
             self._go_on(position)
-        if len(self.queue):
+        if self.queue:
             self.running.write()
 
     def _replay(self, event: ReplayDeadLetters) -> None:

@@ -24,11 +24,11 @@ from msgspec import structs
 from pyroaring import BitMap
 
 from delivery.events import DatagramSent, Send
-from delivery.model import DATAGRAM_BYTES_LIMIT, Message, TargetSet
+from delivery.model import DATAGRAM_BYTES_LIMIT, Message
 from delivery.reach import Reach
 from delivery.servers_below import onward, servers_below
 from delivery.wire import Datagram, Onward, encode
-from namegraph import Reason, ServerId, refuse
+from namegraph import Reason, ServerId, TargetSet, refuse
 
 KEPT_BYTES_LIMIT = 8 * 1024 * 1024
 """Of what is known of target sets in use, with the newest datagram of each; those used longest ago are forgotten."""

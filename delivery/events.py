@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from delivery.model import Message, Position, Quality, TargetSet
+from delivery.model import Message, Position, Quality
 from delivery.policy import Policy
-from namegraph import NodeId, Refusal, ServerId
+from namegraph import NodeId, Refusal, ServerId, TargetSet
 
 
 @dataclass(frozen=True, slots=True)

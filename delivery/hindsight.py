@@ -52,8 +52,8 @@ from delivery.history import (
     SubscriptionId,
     WentBack,
 )
-from delivery.model import Filter, Position, TargetSet
-from namegraph import NodeId, ServerId
+from delivery.model import Filter, Position
+from namegraph import NodeId, ServerId, TargetSet
 
 NOTHING = Position(-1, -1)
 """Before all positions of a log."""

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from delivery.model import EVERYTHING, Filter, Position, TargetSet
-from namegraph import NodeId, ServerId
+from delivery.model import EVERYTHING, Filter, Position
+from namegraph import NodeId, ServerId, TargetSet
 
 
 class SubscriptionId(NamedTuple):

@@ -9,10 +9,10 @@ from pyroaring import BitMap
 
 from delivery.audiences import Audiences
 from delivery.log import Log
-from delivery.model import TargetSet
 from delivery.reach import Reach
 from delivery.running_time import RunningTime
 from delivery.wire import Parcel, encode
+from namegraph import TargetSet
 
 
 class LogWriter:

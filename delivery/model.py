@@ -10,9 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
-from namegraph import Target as Target  # noqa: PLC0414
-from namegraph import TargetSet as TargetSet  # noqa: PLC0414
+from namegraph import NodeId, Reason, RefusedError, ServerId, Target, TargetSet, refuse
 
 PAYLOAD_BYTES_LIMIT = 1024 * 1024
 """Of one message."""

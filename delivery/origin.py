@@ -21,20 +21,18 @@ Source: delivery.md sections 4 and 5; K6 section 6.6.1 (a centralised algorithm,
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from msgspec import Struct, structs
 
 from delivery.events import Answer, Send, Settled
-from delivery.model import Quality, TargetSet
+from delivery.model import Quality
 from delivery.post import Post
 from delivery.reach import Reach
 from delivery.servers_below import own_onward, servers_below
-from delivery.snapshot import UnsettledParcel
+from delivery.unsettled import STUB, UNCONFIRMED, UNCONFIRMED_AGAIN, ParcelRow, Progress, Sequence
 from delivery.wire import (
     PARCEL_BYTES_LIMIT,
     PARCEL_MESSAGES_LIMIT,
@@ -47,7 +45,7 @@ from delivery.wire import (
     encode,
     message_id,
 )
-from namegraph import NUMBERS, DurableMap, DurableState, PeerLetter, ServerId, packed
+from namegraph import NUMBERS, DurableMap, DurableState, PeerLetter, ServerId, TargetSet, packed
 
 BACKLOG_BYTES_LIMIT = 256 * 1024 * 1024
 """Of parcels that are not settled: they are kept in memory, too."""
@@ -57,12 +55,6 @@ OPEN_BYTES_LIMIT = 8 * 1024 * 1024
 
 START_CHANCES = 2**16
 """Among so many values what is random in the number of a start is drawn: its last bits."""
-
-UNCONFIRMED = -1
-UNCONFIRMED_AGAIN = -2
-"""It has the parcel, and has not confirmed it in this round yet."""
-STUB = -3
-"""It was posted the stub alone, and has not confirmed it."""
 
 
 class _SequenceRow(Struct, array_like=True):
@@ -74,112 +66,6 @@ class _SequenceRow(Struct, array_like=True):
     """The serial of the next message."""
     start: int = 0
     """In which the last one was accepted."""
-
-
-class Progress(NamedTuple):
-    """How far a message is."""
-
-    mailboxes: int
-    """How many get it, as far as servers have confirmed it."""
-    servers: int
-    """How many servers have some of these."""
-    pending: tuple[ServerId, ...]
-    """Servers that have not confirmed it; sorted."""
-
-
-class _ParcelRow(Struct, array_like=True):
-    """A parcel that is not settled. Its row is its place in the log of this server."""
-
-    sequence: int
-    start: int
-    first_serial: int
-    messages: int
-    audience: int
-    """The number of the mailboxes that got it at this server."""
-    mailboxes: int
-    """How many these are."""
-    posted: dict[ServerId, int]
-    """To whom it was posted, with how many get it there; negative where that one has not said so yet."""
-    unknown: tuple[ServerId, ...] = ()
-    """Servers that others name as further below and that are not known here, or not any more. Sorted."""
-    round: int = 0
-    """How often it was posted once more."""
-    is_apart: bool = False
-    """Whether something below was behind suspended arcs in this round: another one follows."""
-    remembering: tuple[ServerId, ...] = ()
-    """Servers that remember who got it there. Sorted."""
-    view: str = ""
-    """In which this round was begun."""
-    accepted_at: float = 0.0
-    """In running time."""
-    is_of_copy: bool = False
-    """This server has gone back to an older copy of its database, and the parcel is of that. It may have been settled
-    since, and forgotten by those who have it: so it is posted once more to nobody."""
-
-    @property
-    def is_confirmed(self) -> bool:
-        """Whether all to whom it was posted have confirmed it in this round."""
-        return all(count >= 0 for count in self.posted.values())
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether all have it whom it is to reach."""
-        return self.is_confirmed and not self.is_apart
-
-    def told(self) -> UnsettledParcel:
-        """As snapshots have it."""
-        posted = tuple(sorted(self.posted))
-        return UnsettledParcel(
-            self.sequence,
-            self.start,
-            self.first_serial,
-            self.messages,
-            self.round,
-            posted,
-            tuple(server for server in posted if self.posted[server] >= 0),
-            tuple(server for server in posted if self.posted[server] > 0),
-        )
-
-    @property
-    def progress(self) -> Progress:
-        """How far it is."""
-        served = [count for count in (self.mailboxes, *self.posted.values()) if count > 0]
-        pending = sorted(server for server, count in self.posted.items() if count < 0)
-        return Progress(sum(served), len(served), tuple(pending))
-
-
-@dataclass(slots=True)
-class _Sequence:
-    """What is in memory of a sequence."""
-
-    unsettled: deque[int] = field(default_factory=deque)
-    """Positions, from the oldest parcel on that is not settled. Later ones may be."""
-    settled: set[int] = field(default_factory=set)
-    """These later ones: callers were told, so nobody gets them who is found only now."""
-    onward: dict[ServerId, tuple[ServerId, ...]] = field(default_factory=dict)
-    """What each server has said last of who is further below."""
-    posted: set[ServerId] = field(default_factory=set)
-    """Servers to which all that is not settled was posted."""
-    named: set[ServerId] = field(default_factory=set)
-    """Servers that all that is not settled names as unknown."""
-    stubs: set[ServerId] = field(default_factory=set)
-    """Servers that are posted stubs: they had nobody for a parcel, and have wanted none since."""
-
-    def begin(self, position: int, servers: Iterable[ServerId]) -> None:
-        """A parcel more, for which these servers are about to be found."""
-        self.unsettled.append(position)
-        self.posted.intersection_update(servers)
-        self.named.intersection_update(servers)
-
-    def lacking(self, server: ServerId, found: set[ServerId]) -> Iterable[int]:
-        """The parcels for which a server may not have been found, sorted; all of them once it was not `found` before.
-
-        Thousands may wait for a server that is away, and each is confirmed by all others.
-        """
-        newest = islice(reversed(self.unsettled), 1)
-        candidates = newest if server in found else self.unsettled
-        found.add(server)
-        return [position for position in candidates if position not in self.settled]
 
 
 @dataclass(slots=True)
@@ -206,9 +92,9 @@ class Origin:
         self._server = server
         self._post = post
         self._rows = DurableMap(durable, "sequence", NUMBERS, packed(_SequenceRow))
-        self._parcels = DurableMap(durable, "parcel", NUMBERS, packed(_ParcelRow))
+        self._parcels = DurableMap(durable, "parcel", NUMBERS, packed(ParcelRow))
         self._numbers = {(row.targets, row.quality): number for number, row in self._rows.items()}
-        self._sequences = {number: _Sequence() for number in self._rows}
+        self._sequences = {number: Sequence() for number in self._rows}
         self._by_serial: dict[tuple[int, int, int], int] = {}
         """Positions by sequence, start and first serial."""
         self._open: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
@@ -269,7 +155,7 @@ class Origin:
             if number is None:
                 number = self._numbers[key] = max(self._rows, default=0) + 1
                 self._rows[number] = _SequenceRow(*key, next_serial=1)
-                self._sequences[number] = _Sequence()
+                self._sequences[number] = Sequence()
             row = self._rows[number]
             for together in _cut_up(all_waiting):
                 messages = tuple(waiting.send.message for waiting in together)
@@ -298,7 +184,7 @@ class Origin:
         at: float,
     ) -> list[PeerLetter]:
         """Post a parcel that is in the log; returns what is to leave. `at`: the running time."""
-        row = _ParcelRow(parcel.sequence, parcel.start, parcel.first_serial, len(together), audience, mailboxes, {})
+        row = ParcelRow(parcel.sequence, parcel.start, parcel.first_serial, len(together), audience, mailboxes, {})
         row.is_apart, row.view, row.accepted_at = is_apart(parcel.targets, reach), reach.view(), at
         self._parcels[position] = row
         self._by_serial[row.sequence, row.start, row.first_serial] = position
@@ -395,7 +281,7 @@ class Origin:
             return True, []
         return True, self._end_stubs(sender, sequence)
 
-    def _end_stubs(self, server: ServerId, sequence: _Sequence) -> list[PeerLetter]:
+    def _end_stubs(self, server: ServerId, sequence: Sequence) -> list[PeerLetter]:
         """Post whole from now on, and first of all the parcels of which a server has the stub alone, unconfirmed."""
         if server not in sequence.stubs:
             return []

@@ -20,8 +20,8 @@ from itertools import pairwise
 
 from delivery.hindsight import NOTHING, First, Hindsight, Mailbox, Reached, Reading, Runs, Sent, is_wanted
 from delivery.history import Acknowledged, GapTold, Handed, History, Sizes, StreamBegan, SubscriptionId
-from delivery.model import Position, TargetSet
-from namegraph import ServerId
+from delivery.model import Position
+from namegraph import ServerId, TargetSet
 
 
 class Property(StrEnum):

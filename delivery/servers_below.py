@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from delivery.model import TargetSet
 from delivery.reach import Reach
-from namegraph import ServerId
+from namegraph import ServerId, TargetSet
 
 
 def onward(targets: TargetSet, reach: Reach) -> list[ServerId]:

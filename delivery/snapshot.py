@@ -22,9 +22,9 @@ from pyroaring import BitMap
 from delivery.audiences import without_recipients
 from delivery.log import Log
 from delivery.mailboxes import Cursor, Mailbox, Mailboxes
-from delivery.model import Position, TargetSet
+from delivery.model import Position
 from delivery.wire import decode_stored
-from namegraph import DurableState, LogRecord, NodeId, ProtocolRow, Records, ServerId
+from namegraph import DurableState, LogRecord, NodeId, ProtocolRow, Records, ServerId, TargetSet
 
 PIECE_ROWS = 150
 """Rows of a piece: a millisecond of work, after which others get their turn."""

@@ -20,9 +20,8 @@ from delivery.model import (
     TARGETS_LIMIT,
     Message,
     Quality,
-    TargetSet,
 )
-from namegraph import NodeId, ServerId, are_canonical
+from namegraph import NodeId, ServerId, TargetSet, are_canonical
 
 PARCEL_MESSAGES_LIMIT = 1_000
 """A parcel is handled in one step."""

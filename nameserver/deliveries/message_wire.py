@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from delivery.events import Accepted, Answer, DatagramSent, Queued, Settled
-from delivery.model import EVERYBODY, Filter, Message, Position, PositionToken, Quality, Target, TargetSet
+from delivery.model import EVERYBODY, Filter, Message, Position, PositionToken, Quality
 from delivery.wire import SENDER_ID_LIMIT, Datagram
-from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
+from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Target, TargetSet, refuse
 from nameserver.deliveries.endpoints import ShownDatagram
 from nameserver.wire import conversion
 from nameserver.wire.conversion import KnownIds

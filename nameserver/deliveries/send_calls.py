@@ -19,8 +19,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, Send, Settled
-from delivery.model import TargetSet
-from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
+from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire, queue_sending
 from nameserver.deliveries.machine import DeliveryMachine

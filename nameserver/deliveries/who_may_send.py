@@ -18,9 +18,9 @@ from typing import Final
 
 import grpc
 
-from delivery.model import TARGETS_LIMIT, TargetSet, target_not_found
+from delivery.model import TARGETS_LIMIT, target_not_found
 from delivery.policy import Policy
-from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, refuse
+from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context, Method
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.deliveries.machine import DeliveryMachine
