@@ -13,7 +13,6 @@ Source: delivery.md sections 3 to 5, 9.
 
 from __future__ import annotations
 
-from msgspec import structs
 from pyroaring import BitMap
 
 from delivery.arrivals import Arrivals
@@ -21,7 +20,6 @@ from delivery.audiences import Audiences
 from delivery.datagrams import Datagrams, Shown, Unkept, require_datagram
 from delivery.dead_letters import DeadLetters, DeadReason
 from delivery.events import (
-    Accepted,
     Acknowledge,
     Answer,
     CloseMailbox,
@@ -54,7 +52,7 @@ from delivery.log import Log
 from delivery.log_writer import LogWriter
 from delivery.mailboxes import Mailboxes
 from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Quality, target_not_found
-from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin, Waiting
+from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin
 from delivery.policy import Policies
 from delivery.post import Post
 from delivery.queue import Queue, QueuedMessage
@@ -64,22 +62,15 @@ from delivery.retention import Retention
 from delivery.running_time import RunningTime
 from delivery.senders import Senders
 from delivery.servers_below import is_home
+from delivery.spreading import Spreading
 from delivery.subscriptions import Subscriptions
 from delivery.wire import (
     SENDER_ID_LIMIT,
-    Confirm,
     Datagram,
     NotAPostError,
     Onward,
-    Over,
-    Parcel,
-    PostMessage,
     Probe,
-    Probed,
-    Stub,
-    Want,
     decode_datagram,
-    decode_stored,
     encode,
 )
 from namegraph import (
@@ -133,6 +124,15 @@ class DeliveryCore:
         self.subscriptions = Subscriptions(server, self.log, self.mailboxes, self.listeners)
         self._writer = LogWriter(self.log, self.audiences, self.running)
         self.arrivals = Arrivals(durable, server, post, self._writer)
+        self.spreading = Spreading(
+            origin=self.origin,
+            post=post,
+            arrivals=self.arrivals,
+            writer=self._writer,
+            audiences=self.audiences,
+            senders=self.senders,
+            dead_letters=self.dead_letters,
+        )
         self._retention = Retention(
             self.log,
             self.audiences,
@@ -144,15 +144,8 @@ class DeliveryCore:
         )
         self.reach: Reach | None = None
         """Set before the first step."""
-        self._open: dict[tuple[str, str, int | str], Waiting] = {}
-        """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
-        self._rounds = dict.fromkeys(
-            position for position in self.origin.unsettled if self.origin.needs_round(position)
-        )
-        """Parcels that are to be posted once more, as soon as the view is healed."""
         self._has_started = False
         """Whether a step has looked for what was removed before this server started."""
-        self._letters: list[PeerLetter] = []
         self._answers: list[Answer] = []
         self._shown: list[Shown] = []
         self._sent: list[DatagramSent] = []
@@ -177,12 +170,9 @@ class DeliveryCore:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
         self.running.step(now)
         self._take(event)
-        for sender, message, encoded in self.arrivals.take(self._reach):
-            self._take_post(sender, message, encoded)
+        self.spreading.take_posts(self._reach)
         self.policies.forget_deleted(records, self._reach.is_group)
-        if self._rounds and self._reach.is_steady():
-            for position in list(self._rounds):
-                self._go_on(position)
+        self.spreading.begin_rounds(self._reach)
         if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived | RemovePeer | Tick):
             # An update that is refused leaves no trace of this kind either.
             self._give_up()
@@ -193,8 +183,9 @@ class DeliveryCore:
         records.log += new
         if cut is not None:
             records.cut_log_through = cut
-        letters, self._letters = self._letters, []
-        answers, self._answers = self._answers, []
+        letters, self.spreading.letters = self.spreading.letters, []
+        answers = [*self._answers, *self.spreading.answers]
+        self._answers, self.spreading.answers = [], []
         return letters, answers
 
     def take_unkept(self) -> list[Unkept]:
@@ -231,7 +222,7 @@ class DeliveryCore:
             case DatagramCame(sender, encoded):
                 self._take_datagram(sender, encoded)
             case CloseParcels():
-                self._close_parcels()
+                self.spreading.close(self._reach, at=self.running.seconds)
             case Acknowledge(number, name, epoch, through):
                 if through <= self.log.end():
                     self.mailboxes.acknowledge((number, name), through, epoch=epoch)
@@ -248,9 +239,7 @@ class DeliveryCore:
                 for peer in sorted({*self.origin.posted_to(), *self.dead_letters.replayed_to()}):
                     self._begin_again(peer)
                 self.arrivals.go_back()
-                rounds, self._rounds = self._rounds, {}
-                for position in rounds:
-                    self._go_on(position)
+                self.spreading.go_back(self._reach)
             case _:
                 pass
 
@@ -286,7 +275,7 @@ class DeliveryCore:
     # -- sending
 
     def _send(self, send: Send) -> None:
-        message, senders = send.message, self.senders
+        message = send.message
         if max(len(message.sender), len(send.request_id)) > SENDER_ID_LIMIT:
             raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
         if send.quality is Quality.DATAGRAM:
@@ -294,25 +283,13 @@ class DeliveryCore:
                 raise RefusedError(send.objection)
             self._send_datagram(send)
             return
-        numbering = (message.sender, send.targets[0].name)
-        key = (*numbering, send.number) if send.number else ("", "", send.request_id)
-        if key in self._open:
-            self._open[key].also_for(send)
-            return
-        first = senders.first_answer(numbering, send.number, send.request_id)
-        if first is not None:
-            self._answers.append(Accepted(send.ticket, first, is_repeated=True))
-            if send.wants_settled:
-                self._answers += self.origin.wait(send.ticket, first, self.dead_letters.lacking(first))
+        if self.spreading.is_known(send):
             return
         if send.objection is not None:
             raise RefusedError(send.objection)
         self._require_possible(send)
         self._require_room()
-        waiting = self.origin.take(send)
-        senders.begin(numbering, send.number)
-        if send.number or send.request_id:
-            self._open[key] = waiting
+        self.spreading.take(send)
 
     def _require_possible(self, send: Send) -> None:
         message, reach = send.message, self._reach
@@ -381,106 +358,13 @@ class DeliveryCore:
         """Whether a process has a mailbox here, or somebody listens for it without one."""
         return name in self.mailboxes.numbers or name in self.listeners.numbers
 
-    def _close_parcels(self) -> None:
-        origin, reach = self.origin, self._reach
-        self._open.clear()
-        for parcel, together in origin.close():
-            for index, waiting in enumerate(together):
-                name, send = parcel.message_id(index), waiting.send
-                numbering = (send.message.sender, send.targets[0].name)
-                self.senders.remember(numbering, send.number, send.request_id, name, sent_at_ms=send.message.sent_at_ms)
-                self._answers += [Accepted(ticket, name) for ticket in waiting.tickets]
-            audience = self._writer.audience(parcel.targets, reach)
-            servers = origin.servers_below(parcel, reach)
-            if not audience and not servers:
-                self._answers += origin.settled_at_once(parcel, together)
-                continue
-            encoded = encode(parcel)
-            # It is in the log, though nobody here gets it, as long as it must be kept for others.
-            position = self._writer.append(audience, encoded, len(parcel.messages))
-            origin.keep(position, encoded)
-            number = self.audiences.number_of(audience)
-            self._letters += origin.begin(
-                parcel,
-                together,
-                servers,
-                reach,
-                position=position,
-                audience=number,
-                mailboxes=self._writer.count(audience),
-                at=self.running.seconds,
-            )
-            self._go_on(position)
-
-    def _go_on(self, position: int) -> None:
-        """A parcel of this server may be settled, or is to be posted once more."""
-        origin = self.origin
-        if origin.needs_round(position):
-            if not self._reach.is_steady():
-                self._rounds[position] = None
-                return
-            self._rounds.pop(position, None)
-            encoded, before, number = origin.state_of(position)
-            parcel = structs.replace(decode_stored(encoded), round=number)
-            audience = self._writer.append_late(parcel, before, self._reach)
-            self._letters += origin.begin_round(
-                position,
-                parcel,
-                self._reach,
-                audience=self.audiences.number_of(audience),
-                mailboxes=self._writer.count(audience),
-            )
-        answers, letters = origin.settle(position)
-        self._answers += answers
-        self._letters += letters
-
-    # -- what other servers post
-
-    def _take_post(self, sender: ServerId, message: PostMessage, encoded: bytes) -> None:
-        match message:
-            case Parcel():
-                confirm = self.arrivals.log(sender, message, encoded, self._reach)
-                if confirm is not None:
-                    self._letters.append(self.post.send_inline(sender, encode(confirm)))
-            case Stub():
-                answer = self.arrivals.answer_stub(sender, message, self._reach)
-                if answer is not None:
-                    self._letters.append(self.post.send_inline(sender, encode(answer)))
-            case Confirm():
-                self._confirmed(sender, message)
-            case Want():
-                self._wanted(sender, message)
-            case Probe(asked):
-                self._letters.append(self.post.send_inline(sender, encode(Probed(asked))))
-            case Probed(answered):
-                for parcel in self.dead_letters.probed(sender, answered):
-                    self._letters.append(self.post.send_inline(sender, encode(parcel)))
-            case Over():
-                self.arrivals.over(sender, message)
-
-    def _confirmed(self, sender: ServerId, confirm: Confirm) -> None:
-        was_lacking = self.dead_letters.confirmed(sender, confirm)
-        is_ours, position, letters = self.origin.confirm(sender, confirm, self._reach)
-        if was_lacking and confirm.is_remembered:
-            over = Over(confirm.sequence, confirm.start, confirm.first_serial)
-            self._letters.append(self.post.send_inline(sender, encode(over)))
-        if not is_ours and not was_lacking:
-            self.post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
-        self._letters += letters
-        if position is not None:
-            self._go_on(position)
-
-    def _wanted(self, sender: ServerId, want: Want) -> None:
-        is_ours, letters = self.origin.want(sender, want)
-        if not is_ours:
-            self.post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
-        self._letters += letters
+    # -- other servers
 
     def _begin_again(self, peer: ServerId) -> None:
         """The lanes to and from a server have begun again."""
         self.arrivals.begin_again(peer)
         self.dead_letters.begin_again(peer)
-        self._letters += self.origin.begin_again(peer)
+        self.spreading.letters += self.origin.begin_again(peer)
 
     def _look_for_removed(self) -> None:
         """Servers that are not known any more are gone for good: nothing waits for them, nor anything of theirs."""
@@ -492,8 +376,7 @@ class DeliveryCore:
             self._has_started = True
             self.giving_up.look(self._reach)
         for position in self.giving_up.advance(self.running.seconds, self._reach):
-            self._rounds.pop(position, None)
-            self._go_on(position)
+            self.spreading.end_round(position, self._reach)
         if self.queue:
             self.running.write()
 
@@ -503,7 +386,7 @@ class DeliveryCore:
 
         def probe(server: ServerId) -> int:
             number = self.post.sent_through(server) + 1
-            self._letters.append(self.post.send_inline(server, encode(Probe(number))))
+            self.spreading.letters.append(self.post.send_inline(server, encode(Probe(number))))
             return number
 
         def queue(message: QueuedMessage) -> bool:

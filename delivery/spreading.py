@@ -1,0 +1,205 @@
+"""From messages that are accepted to the logs of all servers below: one machinery, for each way of keeping them.
+
+    take --> [ open ] --close--> origin --> log here, and posts to other servers
+    posts of others --> wait until settled with the sender --> log here --> Confirm
+
+Its parts are given: what they write to, and what their posts travel in, is all that tells one way of keeping from
+another.
+
+Source: delivery.md sections 3 to 5.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from delivery.arrivals import Arrivals
+from delivery.audiences import Audiences
+from delivery.dead_letters import DeadLetters
+from delivery.events import Accepted, Answer, Send
+from delivery.log_writer import LogWriter
+from delivery.origin import Origin, Waiting
+from delivery.post import Post
+from delivery.reach import Reach
+from delivery.senders import Senders
+from delivery.wire import Confirm, Over, Parcel, PostMessage, Probe, Probed, Stub, Want, decode_stored, encode
+from namegraph import PeerFault, PeerLetter, ServerId
+
+
+class Spreading:
+    """All that is sent from this server, and what others post, kept in one way."""
+
+    def __init__(
+        self,
+        *,
+        origin: Origin,
+        post: Post,
+        arrivals: Arrivals,
+        writer: LogWriter,
+        audiences: Audiences,
+        senders: Senders,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._origin, self._post, self._arrivals = origin, post, arrivals
+        self._writer, self._audiences = writer, audiences
+        self._senders, self._dead_letters = senders, dead_letters
+        self._open: dict[tuple[str, str, int | str], Waiting] = {}
+        """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
+        self._rounds = dict.fromkeys(position for position in origin.unsettled if origin.needs_round(position))
+        """Parcels that are to be posted once more, as soon as the view is healed."""
+        self.letters: list[PeerLetter] = []
+        """What the step posts; whoever carries it out takes them."""
+        self.answers: list[Answer] = []
+        """What it tells callers; the same."""
+
+    # -- sending
+
+    def is_known(self, send: Send) -> bool:
+        """Have a message that was accepted before, or waits, answered as then; whether it was. Raises `RefusedError`.
+
+        It is refused where its number is out of sequence.
+        """
+        numbering = (send.message.sender, send.targets[0].name)
+        key = _key_of(send)
+        if key in self._open:
+            self._open[key].also_for(send)
+            return True
+        first = self._senders.first_answer(numbering, send.number, send.request_id)
+        if first is None:
+            return False
+        self.answers.append(Accepted(send.ticket, first, is_repeated=True))
+        if send.wants_settled:
+            self.answers += self._origin.wait(send.ticket, first, self._dead_letters.lacking(first))
+        return True
+
+    def take(self, send: Send) -> None:
+        """Let a message, which is not known yet and may be sent, wait for the next parcel."""
+        waiting = self._origin.take(send)
+        self._senders.begin((send.message.sender, send.targets[0].name), send.number)
+        if send.number or send.request_id:
+            self._open[_key_of(send)] = waiting
+
+    def close(self, reach: Reach, *, at: float) -> None:
+        """Make parcels of all that waits, log them here and post them. `at`: the running time."""
+        origin = self._origin
+        self._open.clear()
+        for parcel, together in origin.close():
+            for index, waiting in enumerate(together):
+                name, send = parcel.message_id(index), waiting.send
+                numbering = (send.message.sender, send.targets[0].name)
+                sent_at_ms = send.message.sent_at_ms
+                self._senders.remember(numbering, send.number, send.request_id, name, sent_at_ms=sent_at_ms)
+                self.answers += [Accepted(ticket, name) for ticket in waiting.tickets]
+            audience = self._writer.audience(parcel.targets, reach)
+            servers = origin.servers_below(parcel, reach)
+            if not audience and not servers:
+                self.answers += origin.settled_at_once(parcel, together)
+                continue
+            encoded = encode(parcel)
+            # It is in the log, though nobody here gets it, as long as it must be kept for others.
+            position = self._writer.append(audience, encoded, len(parcel.messages))
+            origin.keep(position, encoded)
+            self.letters += origin.begin(
+                parcel,
+                together,
+                servers,
+                reach,
+                position=position,
+                audience=self._audiences.number_of(audience),
+                mailboxes=self._writer.count(audience),
+                at=at,
+            )
+            self.go_on(position, reach)
+
+    def go_on(self, position: int, reach: Reach) -> None:
+        """A parcel of this server may be settled, or is to be posted once more."""
+        origin = self._origin
+        if origin.needs_round(position):
+            if not reach.is_steady():
+                self._rounds[position] = None
+                return
+            self._rounds.pop(position, None)
+            encoded, before, number = origin.state_of(position)
+            parcel = structs.replace(decode_stored(encoded), round=number)
+            audience = self._writer.append_late(parcel, before, reach)
+            self.letters += origin.begin_round(
+                position,
+                parcel,
+                reach,
+                audience=self._audiences.number_of(audience),
+                mailboxes=self._writer.count(audience),
+            )
+        answers, letters = origin.settle(position)
+        self.answers += answers
+        self.letters += letters
+
+    def begin_rounds(self, reach: Reach) -> None:
+        """Post once more what waited until the view is healed, if it is."""
+        if self._rounds and reach.is_steady():
+            for position in list(self._rounds):
+                self.go_on(position, reach)
+
+    def end_round(self, position: int, reach: Reach) -> None:
+        """A parcel is posted once more to nobody."""
+        self._rounds.pop(position, None)
+        self.go_on(position, reach)
+
+    def go_back(self, reach: Reach) -> None:
+        """This server goes on from an older copy of its database: no round goes on that was to begin."""
+        rounds, self._rounds = self._rounds, {}
+        for position in rounds:
+            self.go_on(position, reach)
+
+    # -- what other servers post
+
+    def take_posts(self, reach: Reach) -> None:
+        """Take what has come, and can be taken."""
+        for sender, message, encoded in self._arrivals.take(reach):
+            self._take_post(sender, message, encoded, reach)
+
+    def _take_post(self, sender: ServerId, message: PostMessage, encoded: bytes, reach: Reach) -> None:
+        match message:
+            case Parcel():
+                confirm = self._arrivals.log(sender, message, encoded, reach)
+                if confirm is not None:
+                    self._answer_post(sender, confirm)
+            case Stub():
+                answer = self._arrivals.answer_stub(sender, message, reach)
+                if answer is not None:
+                    self._answer_post(sender, answer)
+            case Confirm():
+                self._confirmed(sender, message, reach)
+            case Want():
+                self._wanted(sender, message)
+            case Probe(asked):
+                self._answer_post(sender, Probed(asked))
+            case Probed(answered):
+                for parcel in self._dead_letters.probed(sender, answered):
+                    self._answer_post(sender, parcel)
+            case Over():
+                self._arrivals.over(sender, message)
+
+    def _answer_post(self, sender: ServerId, message: PostMessage) -> None:
+        self.letters.append(self._post.send_inline(sender, encode(message)))
+
+    def _confirmed(self, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
+        was_lacking = self._dead_letters.confirmed(sender, confirm)
+        is_ours, position, letters = self._origin.confirm(sender, confirm, reach)
+        if was_lacking and confirm.is_remembered:
+            self._answer_post(sender, Over(confirm.sequence, confirm.start, confirm.first_serial))
+        if not is_ours and not was_lacking:
+            self._post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+        self.letters += letters
+        if position is not None:
+            self.go_on(position, reach)
+
+    def _wanted(self, sender: ServerId, want: Want) -> None:
+        is_ours, letters = self._origin.want(sender, want)
+        if not is_ours:
+            self._post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+        self.letters += letters
+
+
+def _key_of(send: Send) -> tuple[str, str, int | str]:
+    """By what a message is known if it is sent again."""
+    return (send.message.sender, send.targets[0].name, send.number) if send.number else ("", "", send.request_id)
