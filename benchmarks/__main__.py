@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import (
     audits,
     beside_postgresql,
+    churn,
     commands,
     cost_of_change,
     deliveries,
@@ -61,6 +62,7 @@ TOPICS = {
     "losing": losing.measure,
     "growth": growth.measure,
     "forgetting": forgetting.measure,
+    "churn": churn.measure,
     "snapshots": snapshots.measure,
     "audits": audits.measure,
     "telemetry": telemetry.measure,

@@ -93,8 +93,14 @@ def name_server(folder: Path, *, subnets: Sequence[str], build: Build = NOW) -> 
 
 
 @contextmanager
-def name_servers(folder: Path, shares: Sequence[Sequence[str]], *, build: Build = NOW) -> Iterator[list[ServerProcess]]:
-    """A name server for each share of subnets, all connected with one another."""
+def name_servers(
+    folder: Path, shares: Sequence[Sequence[str]], *, build: Build = NOW, settings: str = ""
+) -> Iterator[list[ServerProcess]]:
+    """A name server for each share of subnets, all connected with one another.
+
+    `settings`: what else all of them are told, as TOML. The database of each is its number with `.db`.
+    """
+    (folder / "settings.toml").write_text(settings)
     addresses = [f"127.0.0.1:{port}" for port in unused_ports(len(shares))]
     for number, (subnets, address) in enumerate(zip(shares, addresses, strict=True)):
         (folder / f"{number}-subnets").write_text("\n".join(subnets))
@@ -104,7 +110,7 @@ def name_servers(folder: Path, shares: Sequence[Sequence[str]], *, build: Build 
         for number, address in enumerate(addresses):
             command = [sys.executable, "-m", "shadowtree", "serve", "--listen", address]
             command += ["--database", f"sqlite:///{folder / f'{number}.db'}"]
-            command += ["--subnet", f"@{folder / f'{number}-subnets'}"]
+            command += ["--subnet", f"@{folder / f'{number}-subnets'}", "--config", str(folder / "settings.toml")]
             for other in range(len(shares)):
                 if other != number:
                     command += ["--peer", f"@{folder / f'{other}-as-peer'}"]

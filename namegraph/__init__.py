@@ -106,6 +106,11 @@ if TYPE_CHECKING:
     from namegraph.model.rows import RequestId as RequestId
     from namegraph.model.rows import StoredState as StoredState
     from namegraph.model.rows import VirtualNodeRecord as VirtualNodeRecord
+    from namegraph.model.slices import SLICE_ITEMS as SLICE_ITEMS
+    from namegraph.model.slices import Slices as Slices
+    from namegraph.model.slices import at_once as at_once
+    from namegraph.model.slices import in_slices as in_slices
+    from namegraph.model.slices import sorted_in_slices as sorted_in_slices
     from namegraph.model.target_sets import Target as Target
     from namegraph.model.target_sets import TargetSet as TargetSet
     from namegraph.model.target_sets import exceptions_in as exceptions_in
@@ -259,6 +264,7 @@ _PUBLIC_NAMES = {
         "StoredState",
         "VirtualNodeRecord",
     ),
+    "namegraph.model.slices": ("SLICE_ITEMS", "Slices", "at_once", "in_slices", "sorted_in_slices"),
     "namegraph.model.target_sets": (
         "Target",
         "TargetSet",

@@ -75,6 +75,10 @@ class MembershipResolver:
         """Who is in the group: the same plan object as long as the answer is the same."""
         return self.plans.plan(self._require_group(group))
 
+    def fill(self, group: NodeId) -> Iterator[int]:
+        """Make the plan that `resolve` needs, so that it takes no time; yield between slices, when updates may come."""
+        return self.plans.fill(self._require_group(group))
+
     def representative(self, group: NodeId) -> NodeIndex:
         """The number that stands for the group's derived node."""
         return self._graph.representative(self._require_group(group))

@@ -39,6 +39,7 @@ Source: protocol.md sections 5 and 8.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from namegraph import CoreQueries, NodeId, NodeIndex, ServerId, TargetSet, UpdateId, is_plain, named_in
@@ -105,6 +106,16 @@ class Parts:
         self._core = core
         self._plans = plans
         self._start = start
+
+    def fill(self, targets: TargetSet) -> Iterator[int]:
+        """Make the plan that `answer` needs, so that it takes no time; yield between slices, when updates may come.
+
+        Raises as `answer` does.
+        """
+        known = self._known_of(targets)
+        if known and is_plain(targets):
+            return self._plans.fill(known[targets[0].name])
+        return self._plans.fill_for_set(targets, known) if known else iter(())
 
     def answer(self, request: PartRequest) -> PartAnswer:
         """What is owned here of the plan of what is asked for.

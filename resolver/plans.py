@@ -16,10 +16,11 @@ Source: NG 4.2, 4.3; protocol.md sections 4 and 8; invariants I4, I6.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field, replace
 
 from namegraph import (
+    SLICE_ITEMS,
     AncestryStore,
     ArcRecord,
     ArcState,
@@ -29,11 +30,18 @@ from namegraph import (
     NodeIndex,
     NodeKind,
     ServerId,
+    Slices,
     TargetSet,
     arc_order,
+    at_once,
+    in_slices,
     named_in,
+    sorted_in_slices,
 )
 from resolver.target_masks import Masks, masks_below
+
+ATTEMPTS = 3
+"""Plans that are begun again because an update changed what they had read; the next one is made at once."""
 
 PLANS_WEIGHT_LIMIT = 4_000_000
 """Nodes reached by all plans kept together; the least recently used go first."""
@@ -87,6 +95,9 @@ class WalkStep:
 _Key = NodeIndex | tuple[TargetSet, tuple[NodeIndex | None, ...]]
 """The representative of an originator; or a set, with the numbers of its groups, None where one is not known here."""
 
+_Making = Callable[[set[NodeIndex]], Slices[Plan]]
+"""Makes a plan; adds to the set the nodes that it has looked at, before it looks further."""
+
 
 class PlanCache:
     """Plans by originator, or by set."""
@@ -108,32 +119,83 @@ class PlanCache:
 
     def plan(self, group: NodeIndex) -> Plan:
         """The plan of a group: the same object as long as nothing below it changes."""
-        return self._plan(
-            self._core.graph.representative(group), lambda number: make_plan(self._core, group, number=number)
-        )
+        return self._plan(*self._of_group(group))
 
     def plan_of_set(self, targets: TargetSet, known: Mapping[NodeId, NodeIndex]) -> Plan:
         """The plan of a set: the same object as long as nothing below a target or an exception changes.
 
         `known`: the targets and exceptions that this server knows. Nothing of the others is below them here.
         """
-        key = (targets, tuple(map(known.get, named_in(targets))))
-        return self._plan(key, lambda number: make_plan_of_set(self._core, targets, known, number=number))
+        return self._plan(*self._of_set(targets, known))
 
-    def _plan(self, key: _Key, make: Callable[[int], Plan]) -> Plan:
+    def fill(self, group: NodeIndex) -> Iterator[int]:
+        """Make the plan of a group, so that asking for it takes no time; yield between slices, when updates may come.
+
+        Where these change again and again what is below it, there is none in the end.
+        """
+        return self._fill(*self._of_group(group))
+
+    def fill_for_set(self, targets: TargetSet, known: Mapping[NodeId, NodeIndex]) -> Iterator[int]:
+        """The same for the plan of a set."""
+        return self._fill(*self._of_set(targets, known))
+
+    def _of_group(self, group: NodeIndex) -> tuple[_Key, _Making]:
+        return self._core.graph.representative(group), lambda found: make_plan(self._core, group, found)
+
+    def _of_set(self, targets: TargetSet, known: Mapping[NodeId, NodeIndex]) -> tuple[_Key, _Making]:
+        key = (targets, tuple(map(known.get, named_in(targets))))
+        return key, lambda found: make_plan_of_set(self._core, targets, known, found)
+
+    def _plan(self, key: _Key, making: _Making) -> Plan:
+        return self._kept(key) or self._keep(key, at_once(making(set())))
+
+    def _fill(self, key: _Key, making: _Making) -> Iterator[int]:
+        for _ in range(ATTEMPTS):
+            if self._kept(key) is not None:
+                return
+            plan = yield from self._attempt(making)
+            if plan is not None:
+                self._keep(key, plan)
+
+    def _attempt(self, making: _Making) -> Slices[Plan | None]:
+        """A plan, unless something below changes while it is made, or what readers see becomes another graph."""
+        graph, standing, begun_at = self._core.graph, self._core.standing, self._core.graph.update_count
+        reached: set[NodeIndex] = set()
+        slices = making(reached)
+        while True:
+            try:
+                items = next(slices)
+            except StopIteration as end:
+                plan: Plan = end.value
+                return plan
+            yield items
+            is_same = self._core.graph is graph and self._core.standing == standing
+            if not is_same or not graph.is_unchanged_at(reached, since=begun_at):
+                return None
+
+    def _kept(self, key: _Key) -> Plan | None:
+        """The plan that is kept and holds."""
         graph = self._core.graph
         if graph.suspended and self._standing != self._core.standing:
             self._forget_all()
         kept = self._plans.pop(key, None)
+        if kept is None:
+            return None
+        plan, held_at = kept
+        if held_at == graph.update_count or self._still_holds(plan, held_at):
+            self._plans[key] = (plan, graph.update_count)
+            return plan
+        self._weight -= len(plan.reached)
+        return None
+
+    def _keep(self, key: _Key, plan: Plan) -> Plan:
+        """Keep one that was made, unless another one was made meanwhile."""
+        kept = self._kept(key)
         if kept is not None:
-            plan, held_at = kept
-            if held_at == graph.update_count or self._still_holds(plan, held_at):
-                self._plans[key] = (plan, graph.update_count)
-                return plan
-            self._weight -= len(plan.reached)
+            return kept
         self._made += 1
-        plan = make(self._made)
-        self._plans[key] = (plan, graph.update_count)
+        plan = replace(plan, number=self._made)
+        self._plans[key] = (plan, self._core.graph.update_count)
         self._weight += len(plan.reached)
         while self._weight > self._weight_limit and len(self._plans) > 1:
             _, (oldest, _) = self._plans.popitem(last=False)
@@ -151,40 +213,44 @@ class PlanCache:
         return self._core.graph.is_unchanged_at(plan.reached, since=held_at)
 
 
-def make_plan(core: CoreQueries, group: NodeIndex, *, number: int = 0) -> Plan:
-    """Compute the plan of a group: one walk down, level by level."""
+def make_plan(core: CoreQueries, group: NodeIndex, reached: set[NodeIndex]) -> Slices[Plan]:
+    """Compute the plan of a group: one walk down, level by level. `reached`, empty at first, takes what is found."""
     graph = core.graph
-    reached = graph.descendants(graph.components(group))
-    assert reached is not None
+    yield from _descend(graph, graph.components(group), reached)
     elsewhere = nodes_elsewhere(core.records, reached)
     owned = reached - elsewhere if elsewhere else reached
     ids, kinds = graph.ids, graph.kinds
-    processes = sorted([ids[node] for node in owned if kinds[node] == NodeKind.PROCESS])
-    groups = sorted([ids[node] for node in owned if kinds[node] == NodeKind.GROUP])
+    processes: list[NodeId] = []
+    groups: list[NodeId] = []
+    for some in in_slices(owned):
+        processes += [ids[node] for node in some if kinds[node] == NodeKind.PROCESS]
+        groups += [ids[node] for node in some if kinds[node] == NodeKind.GROUP]
+        yield len(some)
+    processes = yield from sorted_in_slices(processes)
+    groups = yield from sorted_in_slices(groups)
     if group in owned and group not in graph.virtual_node_of:
         groups.remove(ids[group])
-    children = graph.children
-    onward = _by_server(core, set().union(*[children[node] for node in owned]) & elsewhere) if elsewhere else ()
-    apart = _by_server(core, apart_below(core, owned)) if graph.suspended else ()
-    return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, apart, number)
+    below = (yield from _immediately_below(graph, owned, elsewhere)) if elsewhere else set()
+    onward = yield from _by_server(core, below)
+    apart = yield from _by_server(core, apart_below(core, owned) if graph.suspended else ())
+    return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, apart)
 
 
 def make_plan_of_set(
-    core: CoreQueries, targets: TargetSet, known: Mapping[NodeId, NodeIndex], *, number: int = 0
-) -> Plan:
-    """Compute the plan of a set: one walk down from all of its groups.
+    core: CoreQueries, targets: TargetSet, known: Mapping[NodeId, NodeIndex], reached: set[NodeIndex]
+) -> Slices[Plan]:
+    """Compute the plan of a set: one walk down from all of its groups. `reached` as in `make_plan`.
 
     Groups below exceptions alone are in it too, since the walk goes on there. Native processes below them are not: they
     are in no answer, whatever others know.
     """
     graph = core.graph
-    ids, kinds, children = graph.ids, graph.kinds, graph.children
-    reached = graph.descendants({component for node in known.values() for component in graph.components(node)})
-    assert reached is not None
+    ids, kinds = graph.ids, graph.kinds
+    yield from _descend(graph, {component for node in known.values() for component in graph.components(node)}, reached)
     elsewhere = nodes_elsewhere(core.records, reached)
     owned = reached - elsewhere
     suspended = {node: core.suspended_children(node) for node in owned & graph.suspended_from.keys()}
-    masks = masks_below(
+    masks = yield from masks_below(
         graph,
         targets,
         known,
@@ -192,25 +258,52 @@ def make_plan_of_set(
     )
     people: dict[NodeId, Masks] = {}
     groups: dict[NodeId, Masks] = {}
-    for node in owned & masks.keys():
-        name, found = ids[node], masks[node]
-        if kinds[node] == NodeKind.GROUP:
-            groups[name] = found
-        elif found.reached or node in graph.suspended_into or not core.knows_subnet_of(name):
-            people[name] = found
-    processes, reached_groups = sorted(people), sorted(groups)
-    below = set().union(*[children[node] for node in owned]) & elsewhere
-    apart = set().union(*suspended.values())
+    for some in in_slices(owned & masks.keys()):
+        for node in some:
+            name, found = ids[node], masks[node]
+            if kinds[node] == NodeKind.GROUP:
+                groups[name] = found
+            elif found.reached or node in graph.suspended_into or not core.knows_subnet_of(name):
+                people[name] = found
+        yield len(some)
+    processes = yield from sorted_in_slices(list(people))
+    reached_groups = yield from sorted_in_slices(list(groups))
+    below = yield from _immediately_below(graph, owned, elsewhere)
+    onward = yield from _by_server(core, below, masks)
+    apart = yield from _by_server(core, set().union(*suspended.values()), masks)
     return Plan(
         frozenset(reached),
         tuple(processes),
         tuple(reached_groups),
-        _by_server(core, below, masks),
-        _by_server(core, apart, masks),
-        number,
+        onward,
+        apart,
         process_masks=tuple(map(people.__getitem__, processes)),
         group_masks=tuple(map(groups.__getitem__, reached_groups)),
     )
+
+
+def _descend(graph: NameGraph, starts: Iterable[NodeIndex], reached: set[NodeIndex]) -> Slices[None]:
+    """Add the starts, and all that is below them."""
+    reached.update(starts)
+    frontier = set(reached)
+    while frontier:
+        found = yield from _immediately_below(graph, frontier, None)
+        frontier = found - reached
+        reached |= frontier
+
+
+def _immediately_below(
+    graph: NameGraph, nodes: Iterable[NodeIndex], among: Set[NodeIndex] | None
+) -> Slices[set[NodeIndex]]:
+    """The children of some nodes, as far as they are among others."""
+    children = graph.children
+    found: set[NodeIndex] = set()
+    for some in in_slices(nodes, SLICE_ITEMS // 4):
+        # Many at once: the union runs in C, which is several times faster than visiting arc by arc.
+        below = set().union(*[children[node] for node in some])
+        found |= below if among is None else below & among
+        yield len(some) + len(below)
+    return found
 
 
 def apart_below(core: CoreQueries, nodes: Set[NodeIndex]) -> set[NodeIndex]:
@@ -224,12 +317,20 @@ def nodes_elsewhere(records: AncestryStore, nodes: Set[NodeIndex]) -> set[NodeIn
 
 
 def _by_server(
-    core: CoreQueries, below: Iterable[NodeIndex], masks: Mapping[NodeIndex, Masks] | None = None
-) -> tuple[Onward, ...]:
+    core: CoreQueries, below: Collection[NodeIndex], masks: Mapping[NodeIndex, Masks] | None = None
+) -> Slices[tuple[Onward, ...]]:
     graph = core.graph
+    numbers: dict[NodeId, NodeIndex] = {}
+    for some in in_slices(below):
+        numbers.update((graph.ids[node], node) for node in some)
+        yield len(some)
+    names = yield from sorted_in_slices(list(numbers))
     found: dict[ServerId, dict[NodeKind, list[NodeIndex]]] = {}
-    for name, node in sorted((graph.ids[node], node) for node in below):
-        found.setdefault(core.home_of(name), {}).setdefault(graph.kind(node), []).append(node)
+    for few in in_slices(names):
+        for name in few:
+            node = numbers[name]
+            found.setdefault(core.home_of(name), {}).setdefault(graph.kind(node), []).append(node)
+        yield len(few)
     told = []
     for server in sorted(found):
         groups, processes = (found[server].get(kind, []) for kind in (NodeKind.GROUP, NodeKind.PROCESS))

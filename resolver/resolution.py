@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 
-from namegraph import NodeId, ServerId, TargetSet, UpdateId, is_plain
+from namegraph import NodeId, ServerId, Slices, TargetSet, UpdateId, at_once, in_slices, is_plain, sorted_in_slices
 from resolver.parts import InDoubt, Part, PartAnswer, PartRequest, Unchanged
 from resolver.plans import Onward, WalkStep
 from resolver.steps import assemble
@@ -86,7 +86,14 @@ class WalkAgain:
     """Those in doubt, as far as they were named, sorted."""
 
 
-Step = Ask | WalkAgain | Resolved
+@dataclass(frozen=True, slots=True, eq=False)
+class Uniting:
+    """All is told: what it comes to is made in slices, between which others may go first."""
+
+    slices: Slices[Resolved]
+
+
+Step = Ask | WalkAgain | Uniting | Resolved
 
 
 class Resolution:
@@ -100,13 +107,15 @@ class Resolution:
         homes: Mapping[NodeId, ServerId],
         remembered: AgreedWalk | None = None,
         with_steps: bool = False,
+        unites_in_slices: bool = False,
     ) -> None:
-        """`homes`: of all targets and exceptions, in order."""
+        """`homes`: of all targets and exceptions, in order. `unites_in_slices`: the last step is `Uniting`."""
         assert is_plain(targets) or not with_steps, "a walk begins at one group"
         self._targets = targets
         self._root = root
         self._homes = homes
         self._with_steps = with_steps
+        self._unites_in_slices = unites_in_slices
         self._agreed = None if with_steps else remembered
         self._parts: dict[ServerId, Part] = dict(self._agreed.parts) if self._agreed else {}
         self._asked: dict[ServerId, None] = {}
@@ -161,13 +170,9 @@ class Resolution:
         self._failed[server] = why
         return self._go_on()
 
-    def expire(self) -> Resolved:
+    def expire(self) -> Uniting | Resolved:
         """The caller's deadline has passed: all that is known so far."""
-        if self._resolved is None:
-            self._resolved = self._unite(in_transition=True)
-            self._awaited = {}
-            self._agreed = None
-        return self._resolved
+        return self._resolved or self._end(self._expired())
 
     def agreed(self) -> AgreedWalk | None:
         """What to remember for the next resolution of the same; None where the answer is incomplete."""
@@ -189,8 +194,10 @@ class Resolution:
             return WalkAgain(True, tuple(sorted(update for update in doubts if update is not None)))
         if self._is_new and len(self._asked.keys() - self._failed.keys()) > 1:
             return WalkAgain(False)
-        self._resolved = self._finish()
-        return self._resolved
+        return self._end(self._finish())
+
+    def _end(self, slices: Slices[Resolved]) -> Uniting | Resolved:
+        return Uniting(slices) if self._unites_in_slices else at_once(slices)
 
     def _ask_reached(self) -> Ask:
         requests = []
@@ -240,16 +247,23 @@ class Resolution:
                 return False
         return True
 
-    def _finish(self) -> Resolved:
+    def _expired(self) -> Slices[Resolved]:
+        self._resolved = yield from self._unite(in_transition=True)
+        self._awaited = {}
+        self._agreed = None
+        return self._resolved
+
+    def _finish(self) -> Slices[Resolved]:
         if self._agreed is not None and not self._failed:
-            return self._agreed.resolved
-        resolved = self._unite(in_transition=False)
+            self._resolved = self._agreed.resolved
+            return self._resolved
+        self._resolved = resolved = yield from self._unite(in_transition=False)
         is_whole = not self._failed and not self._with_steps and not resolved.unreachable
         reached = self._reached()
         self._agreed = AgreedWalk({server: self._parts[server] for server in reached}, resolved) if is_whole else None
         return resolved
 
-    def _unite(self, *, in_transition: bool) -> Resolved:
+    def _unite(self, *, in_transition: bool) -> Slices[Resolved]:
         told, named, unreachable = _Told(), _Told(), set[NodeId]()
         parts = []
         for server, leading in self._reached().items():
@@ -274,8 +288,8 @@ class Resolution:
             left_out = unreachable - groups
         unite = _united if is_plain(self._targets) else _united_masks
         # A process that is joined while its server is away may turn out to be a group.
-        processes = unite(told.processes, named.processes, groups)
-        reached_groups = unite(told.groups, (), frozenset())
+        processes = yield from unite(told.processes, named.processes, groups)
+        reached_groups = yield from unite(told.groups, (), frozenset())
         steps = (delivery for part in parts for delivery in part.steps)
         return Resolved(
             processes=processes.names,
@@ -318,28 +332,45 @@ class _United:
     """How often a name was told again."""
 
 
-def _united(told: Iterable[_Column], named: Iterable[_Column], others: Set[NodeId]) -> _United:
+def _united(told: Sequence[_Column], named: Iterable[_Column], others: Set[NodeId]) -> Slices[_United]:
     """All that is told, and of what is only named what is none of the others."""
-    reports = list(chain.from_iterable(names for names, _ in told))
-    found = set(reports)
-    duplicates = len(reports) - len(found)
+    found: set[NodeId] = set()
+    count = 0
+    for names, _ in told:
+        for some in in_slices(names):
+            found.update(some)
+            yield len(some)
+        count += len(names)
+    duplicates = count - len(found)
     found.update(set(chain.from_iterable(names for names, _ in named)) - others)
-    return _United(tuple(sorted(found)), (), duplicates)
+    in_order = yield from sorted_in_slices(list(found))
+    return _United(tuple(in_order), (), duplicates)
 
 
-def _united_masks(told: Iterable[_Column], named: Iterable[_Column], others: Set[NodeId]) -> _United:
+def _united_masks(told: Sequence[_Column], named: Iterable[_Column], others: Set[NodeId]) -> Slices[_United]:
     """The same of a set, less who is excepted."""
     united: dict[NodeId, Masks] = {}
     duplicates = 0
     for names, column in told:
-        for name, masks in zip(names, column, strict=True):
-            known = united.get(name)
-            duplicates += known is not None
-            united[name] = masks if known is None else known.united(masks)
+        for some in in_slices(zip(names, column, strict=True)):
+            for name, masks in some:
+                known = united.get(name)
+                duplicates += known is not None
+                united[name] = masks if known is None else known.united(masks)
+            yield len(some)
     for names, column in named:
         for name, masks in zip(names, column, strict=True):
             if name not in others:
                 united[name] = masks.united(united.get(name, masks))
-    first_of = {masks: masks.first for masks in set(united.values())}
-    found = sorted((name, first) for name, masks in united.items() if (first := first_of[masks]) is not None)
-    return _United(tuple(name for name, _ in found), tuple(first for _, first in found), duplicates)
+    first_of: dict[Masks, int | None] = {}
+    found: dict[NodeId, int] = {}
+    for rows in in_slices(united.items()):
+        for name, masks in rows:
+            if masks not in first_of:
+                first_of[masks] = masks.first
+            first = first_of[masks]
+            if first is not None:
+                found[name] = first
+        yield len(rows)
+    in_order = yield from sorted_in_slices(list(found))
+    return _United(tuple(in_order), tuple(map(found.__getitem__, in_order)), duplicates)

@@ -6,7 +6,7 @@
 It belongs to the set where some bit is in the first mask and not in the second. A group reaches itself only on a loop.
 
 One pass over the derived nodes, from the top down, brings to each the names above it. So a set costs as much as the
-arcs below it, however many of its groups lead there.
+arcs below it, however many of its groups lead there. It is made in slices: what it reads must not change meanwhile.
 
 Source: mail.md section 3; protocol.md section 8.
 """
@@ -17,7 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 
-from namegraph import NameGraph, NodeId, NodeIndex, NodeKind, TargetSet, exceptions_in
+from namegraph import NameGraph, NodeId, NodeIndex, NodeKind, Slices, TargetSet, exceptions_in, in_slices
+
+ARCS_OF_A_SLICE = 4_096
+"""Each takes half a microsecond."""
 
 
 class Masks(NamedTuple):
@@ -42,7 +45,7 @@ def masks_below(
     targets: TargetSet,
     known: Mapping[NodeId, NodeIndex],
     suspended: Mapping[NodeIndex, Iterable[NodeIndex]],
-) -> dict[NodeIndex, Masks]:
+) -> Slices[dict[NodeIndex, Masks]]:
     """The masks of all nodes that some target or exception reaches.
 
     `known`: those of them that this graph has. `suspended`: processes that suspended arcs lead to, by group: that they
@@ -56,7 +59,12 @@ def masks_below(
         if node is not None:
             own[node] = own.get(node, 0) | 1 << place
     meaning = _Meaning(targets, exceptions)
-    return {node: meaning.of(names) for node, names in _names_above(graph, own, suspended).items()}
+    above = yield from _names_above(graph, own, suspended)
+    masks: dict[NodeIndex, Masks] = {}
+    for some in in_slices(above.items()):
+        masks.update((node, meaning.of(names)) for node, names in some)
+        yield len(some)
+    return masks
 
 
 class _Meaning:
@@ -92,11 +100,13 @@ class _Meaning:
 
 def _names_above(
     graph: NameGraph, own: Mapping[NodeIndex, int], suspended: Mapping[NodeIndex, Iterable[NodeIndex]]
-) -> dict[NodeIndex, int]:
+) -> Slices[dict[NodeIndex, int]]:
     """Of each node below the names: which of them reach it, as their bits in `own` united."""
     above: dict[NodeIndex, int] = {}
     kinds, children, owner = graph.kinds, graph.children, graph.virtual_node_of
-    for node in _from_the_top(graph, own):
+    room = ARCS_OF_A_SLICE
+    from_the_top = yield from _from_the_top(graph, own)
+    for node in from_the_top:
         components = graph.components(node)
         names = own_names = 0
         for component in components:
@@ -106,40 +116,59 @@ def _names_above(
         if node in owner:
             above.update(dict.fromkeys(components, names))
         for component in components:
-            for child in children[component]:
-                # Those on the same loop have it already.
-                if kinds[child] != NodeKind.GROUP or graph.representative(child) != node:
-                    known = above.get(child)
-                    above[child] = names if known is None else known | names
+            for some in in_slices(children[component], ARCS_OF_A_SLICE):
+                room -= len(some)
+                if room < 0:
+                    yield ARCS_OF_A_SLICE
+                    room = ARCS_OF_A_SLICE
+                for child in some:
+                    # Those on the same loop have it already.
+                    if kinds[child] != NodeKind.GROUP or graph.representative(child) != node:
+                        known = above.get(child)
+                        above[child] = names if known is None else known | names
             for child in suspended.get(component, ()):
                 above[child] = above.get(child, 0) | names
     return above
 
 
-def _from_the_top(graph: NameGraph, starts: Iterable[NodeIndex]) -> Iterator[NodeIndex]:
+def _from_the_top(graph: NameGraph, starts: Iterable[NodeIndex]) -> Slices[list[NodeIndex]]:
     """The derived nodes of all groups below the starts, by representative: each after all that lead to it."""
-    finished: dict[NodeIndex, None] = {}
+    finished: list[NodeIndex] = []
     begun: set[NodeIndex] = set()
-    for start in {graph.representative(start): None for start in starts}:
+    kinds, representative = graph.kinds, graph.representative
+    room = ARCS_OF_A_SLICE
+
+    def groups_below(node: NodeIndex) -> Iterator[NodeIndex | None]:
+        """The derived nodes immediately below; None where others may go first."""
+        nonlocal room
+        for component in graph.components(node):
+            for some in in_slices(graph.children[component], ARCS_OF_A_SLICE):
+                room -= len(some)
+                if room < 0:
+                    yield None
+                    room = ARCS_OF_A_SLICE
+                for child in some:
+                    if kinds[child] == NodeKind.GROUP:
+                        yield representative(child)
+
+    for start in {representative(start): None for start in starts}:
         if start in begun:
             continue
         begun.add(start)
-        path = [(start, _groups_below(graph, start))]
+        path = [(start, groups_below(start))]
         while path:
             node, below = path[-1]
-            child = next((child for child in below if child not in begun), None)
+            child = next((child for child in below if child not in begun), _NO_MORE)
             if child is None:
-                finished[node] = None
+                yield ARCS_OF_A_SLICE
+            elif child == _NO_MORE:
+                finished.append(node)
                 path.pop()
             else:
                 begun.add(child)
-                path.append((child, _groups_below(graph, child)))
-    return reversed(finished)
+                path.append((child, groups_below(child)))
+    finished.reverse()
+    return finished
 
 
-def _groups_below(graph: NameGraph, node: NodeIndex) -> Iterator[NodeIndex]:
-    kinds, representative = graph.kinds, graph.representative
-    for component in graph.components(node):
-        for child in graph.children[component]:
-            if kinds[child] == NodeKind.GROUP:
-                yield representative(child)
+_NO_MORE = NodeIndex(-1)

@@ -48,8 +48,9 @@ BUSY_TIMEOUT_MS = 5_000
 LOG_LIMIT_BYTES = 4 * 1024 * 1024
 """From this length on the write-ahead log is copied into the file, and begins anew with the next commit."""
 
-CACHE_KIB = 16_384
-"""Keeps the inner pages of a graph of some hundred thousand arcs in memory while a batch is written."""
+CACHE_KIB = 2_048
+"""Holds the inner pages of a graph of some hundred thousand arcs. More would fill as the record of changes grows; what
+is not in it comes from the memory of the system in microseconds."""
 
 ROWS_PER_SLICE = 256
 """Few enough that the rows of a slice are gone again before the garbage collector would look at them."""

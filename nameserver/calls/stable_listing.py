@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from namegraph import Slices
 from nameserver.driver.run_loop import RunLoop
 from nameserver.wire.chunk_cache import chunks_of
 from resolver.group_order import GroupOrder
@@ -16,14 +18,37 @@ UNDISTURBED_ATTEMPTS = 3
 ROWS_OF_A_CHUNK = 8_000
 """Rows of two names; collecting so many takes some 10 ms, after which others are served."""
 
+TURN_SECONDS = 0.002
+"""From so long on others are served first. Most of what comes in slices is done within it, and then costs no turn."""
+
 Item = TypeVar("Item")
 Row = TypeVar("Row")
+Made = TypeVar("Made")
 
 
 async def groups_sorted(order: GroupOrder) -> None:
     """Sort the groups of this server, so that listing them takes no time; others are served meanwhile."""
-    for _ in order.fill():
-        await asyncio.sleep(0)
+    await filled(order.fill())
+
+
+async def filled(slices: Iterable[object]) -> None:
+    """Have all slices done; others are served between them, once some have taken long enough together."""
+    since = time.perf_counter()
+    for _ in slices:
+        if time.perf_counter() - since > TURN_SECONDS:
+            await asyncio.sleep(0)
+            since = time.perf_counter()
+
+
+async def made(slices: Slices[Made]) -> Made:
+    """The same; returns what they make."""
+    found: list[Made] = []
+
+    def to_the_end() -> Iterator[int]:
+        found.append((yield from slices))
+
+    await filled(to_the_end())
+    return found[0]
 
 
 async def steady_chunks(

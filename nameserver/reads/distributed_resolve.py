@@ -35,6 +35,7 @@ from namegraph import (
     refuse,
 )
 from nameserver.calls.read_your_writes import PEER_SERVICE
+from nameserver.calls.stable_listing import filled, made
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.fan_out import newest
 from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
@@ -42,7 +43,7 @@ from nameserver.wire.resolve_part import NotAPartError, PartReader, read_part
 from nameserver.wire.target_sets import written_targets
 from resolver.membership import MembershipResolver
 from resolver.parts import PartAnswer, PartRequest, Parts
-from resolver.resolution import Ask, Resolution, Resolved, Step, WalkAgain
+from resolver.resolution import Ask, Resolution, Resolved, Step, Uniting, WalkAgain
 from resolver.walk_memory import Originator, WalkMemory
 from shadowtree.v1 import peer_pb2 as messages
 
@@ -100,6 +101,7 @@ class DistributedResolutions:
             homes={group: self._core.server},
             remembered=self._memory.recall(originator),
             with_steps=with_walk,
+            unites_in_slices=True,
         )
         return await self._run(resolution, originator, deadline, at_least_revision, NOBODY)
 
@@ -116,7 +118,13 @@ class DistributedResolutions:
 
         `homes`: of all targets and exceptions. `never_met`: why some of these cannot be asked.
         """
-        resolution = Resolution(targets, root=self._core.server, homes=homes, remembered=self._memory.recall(targets))
+        resolution = Resolution(
+            targets,
+            root=self._core.server,
+            homes=homes,
+            remembered=self._memory.recall(targets),
+            unites_in_slices=True,
+        )
         return await self._run(resolution, targets, deadline, at_least_revision, never_met)
 
     async def _run(
@@ -149,6 +157,7 @@ class DistributedResolutions:
     async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> tuple[PartAnswer, str]:
         """One server's part, and the revision it reflects; raises as the forwarder does, or `NotAPartError`."""
         if request.server == self._core.server:
+            await filled(self._parts.fill(request.targets))
             return self._parts.answer(request), self._core.revision
         message = messages.ResolvePartRequest(
             known_version=request.known_version or "",
@@ -230,7 +239,9 @@ class _Driver:
             for task in self._asked:
                 task.cancel()
 
-    async def _next(self, step: Ask | WalkAgain) -> Step:
+    async def _next(self, step: Ask | WalkAgain | Uniting) -> Step:
+        if isinstance(step, Uniting):
+            return await made(step.slices)
         seconds_left = self._deadline - self._resolutions.now()
         if seconds_left <= 0:
             return self._resolution.expire()

@@ -26,7 +26,7 @@ from namegraph import (
     subnet_of,
 )
 from nameserver.calls.adapters import Chunks, Context, deadline_of
-from nameserver.calls.stable_listing import steady_chunks
+from nameserver.calls.stable_listing import filled, steady_chunks
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.distributed_resolve import Answer, DistributedResolutions
 from nameserver.routing.forwarding import is_out_of_reach
@@ -70,6 +70,7 @@ class StreamCalls:
         group = targets[0].name
         if not self._routing.is_alone:
             return await self._resolve_over_servers(group, request, context)
+        await filled(self._resolver.fill(group))
         walk: list[bytes] = []
         if request.walk:
             walk = await steady_chunks(lambda: self._resolver.walk(group), _walk_chunk, self._run_loop)

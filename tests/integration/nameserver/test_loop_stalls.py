@@ -1,9 +1,11 @@
 """No turn of a server's event loop takes long: whoever asks meanwhile is answered."""
 
+import gzip
 import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -25,6 +27,8 @@ CALL_SECONDS = 120
 MEMBERS = 200_000
 BATCH = 20_000
 FEW = 50
+SET_GROUPS = 1_000
+"""As many as are resolved together."""
 
 BUSY_LOOP = """
 import asyncio, sys, time
@@ -117,6 +121,20 @@ def test_an_import_on_one_server_and_lists_of_its_groups(watched):
     assert found.during(listing) == []
 
 
+def test_the_first_resolutions_of_the_largest_groups_together(watched):
+    subnets = [line.split("\t")[0] for line in (EXAMPLE.parent / "domains.tsv").read_text().splitlines()]
+    servers, stalls = watched([subnets])
+    largest = _largest_groups(EXAMPLE, SET_GROUPS + 1)
+    with _client(servers) as client:
+        client.import_file(EXAMPLE)
+        with span() as resolving:
+            found = client.resolve(largest[:-1], groups=True)
+            assert len(found.processes) > 2_000
+            assert client.resolve(largest[1:], groups=True).groups
+            client.resolve(largest[0])
+    assert stalls().during(resolving) == []
+
+
 def test_the_deletion_of_a_group_of_very_many_members_and_a_large_batch(watched, tmp_path):
     """And many small steps afterwards, in which what was left is forgotten."""
     crowd, people = "crowd@big.example", [f"p{number}@people.example" for number in range(MEMBERS)]
@@ -167,6 +185,13 @@ def test_the_loop_of_the_demo(watched, part):
 
 def _client(servers):
     return shadowtree.Client(servers.address(0), timeout=CALL_SECONDS)
+
+
+def _largest_groups(arcs, count):
+    """Those with the most immediate members."""
+    with gzip.open(arcs, "rt") as lines:
+        sizes = Counter(line.split("\t")[0] for line in lines)
+    return [group for group, _ in sizes.most_common(count)]
 
 
 def _in_words(turn):

@@ -9,16 +9,20 @@ from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId
 from namegraph.model.operations import DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.rows import NodeIndex
+from namegraph.model.slices import at_once
+from namegraph.model.target_sets import Target
 from resolver.membership import MembershipResolver
 from resolver.plans import PlanCache, make_plan, walk
 from tests.cores import CoreUnderTest
 from tests.small_graphs import SmallGraph, node_id
 
+GRAPH = "a>b b>c c>.ann x>y y>.bob"
+
 
 @pytest.fixture
 def graph():
     """a to b to c, and x to y apart."""
-    return SmallGraph("a>b b>c c>.ann x>y y>.bob")
+    return SmallGraph(GRAPH)
 
 
 def plans_of(graph, names, cache):
@@ -41,6 +45,75 @@ def test_a_plan_is_made_anew_when_anything_below_changes(graph, changed):
     changed(graph)
     after = plans_of(graph, "abcx", cache)
     assert [one is other for one, other in zip(before, after, strict=True)] == [False, False, False, True]
+
+
+def filling(cache, graph, *, of_set):
+    """The slices in which the plan of a, or of a and b together, is made."""
+    if not of_set:
+        return cache.fill(graph.node("a"))
+    return cache.fill_for_set(*the_set(graph))
+
+
+def toggle(graph, arc):
+    """Join an arc, or leave it."""
+    is_there = tuple(map(node_id, arc.split(">"))) in graph.arcs
+    (graph.leave if is_there else graph.join)(arc)
+
+
+def asked(cache, graph, *, of_set):
+    return cache.plan_of_set(*the_set(graph)) if of_set else cache.plan(graph.node("a"))
+
+
+def the_set(graph):
+    names = [node_id("a"), node_id("b")]
+    return tuple(map(Target, names)), {name: graph.core.graph.index[name] for name in names}
+
+
+@pytest.mark.parametrize("of_set", [False, True])
+def test_a_plan_that_is_made_in_slices_is_there_when_it_is_asked_for(graph, of_set):
+    cache = PlanCache(graph.core)
+    for _ in filling(cache, graph, of_set=of_set):
+        toggle(graph, "x>.eve")
+    with patch("resolver.plans.at_once", side_effect=AssertionError("it is made again")):
+        plan = asked(cache, graph, of_set=of_set)
+    fresh = asked(PlanCache(graph.core), graph, of_set=of_set)
+    assert (plan.processes, plan.groups, plan.reached) == (fresh.processes, fresh.groups, fresh.reached)
+
+
+@pytest.mark.parametrize("of_set", [False, True])
+def test_a_plan_that_an_update_overtakes_is_begun_again(graph, of_set):
+    slices = sum(1 for _ in filling(PlanCache(graph.core), graph, of_set=of_set))
+    assert slices >= 5
+    for changed_in in range(slices):
+        graph = SmallGraph(GRAPH)
+        cache = PlanCache(graph.core)
+        for number, _ in enumerate(filling(cache, graph, of_set=of_set)):
+            if number == changed_in:
+                graph.join("c>.eve")
+                graph.join("c>x")
+        plan = asked(cache, graph, of_set=of_set)
+        assert set(map(node_id, (".ann", ".bob", ".eve"))) == set(plan.processes), changed_in
+
+
+def test_a_plan_that_updates_overtake_again_and_again_is_made_when_it_is_asked_for(graph):
+    cache = PlanCache(graph.core)
+    for _ in cache.fill(graph.node("a")):
+        toggle(graph, "b>.eve")
+    assert cache.weight == 0
+    assert node_id(".ann") in cache.plan(graph.node("a")).processes
+
+
+def test_a_plan_that_somebody_else_makes_meanwhile_is_made_once(graph):
+    cache = PlanCache(graph.core)
+    first, second = (cache.fill(graph.node("a")) for _ in range(2))
+    next(first)
+    for _ in second:
+        pass
+    made = cache.plan(graph.node("a"))
+    for _ in first:
+        pass
+    assert cache.plan(graph.node("a")) is made
+    assert cache.weight == len(made.reached)
 
 
 def test_a_plan_of_a_group_that_comes_on_a_loop_and_off_again_is_made_anew():
@@ -145,7 +218,7 @@ def test_a_plan_lists_processes_and_groups_sorted_and_once():
 
 
 def make_plan_of(graph, name):
-    return make_plan(graph.core, graph.node(name))
+    return at_once(make_plan(graph.core, graph.node(name), set()))
 
 
 def test_a_walk_goes_depth_first_with_siblings_by_id():
@@ -169,7 +242,7 @@ def test_a_walk_down_a_chain_of_ten_thousand_groups_needs_no_deep_stack():
     server.bring([(parent, child, 1) for parent, child in pairwise(names)])
     graph = server.core.graph
     top = graph.index[names[0]]
-    assert [step.head for step in walk(graph, make_plan(server.core, top), top)] == names[1:]
+    assert [step.head for step in walk(graph, at_once(make_plan(server.core, top, set())), top)] == names[1:]
 
 
 def test_a_walk_around_a_loop_of_ten_thousand_groups_needs_no_deep_stack():
@@ -178,5 +251,5 @@ def test_a_walk_around_a_loop_of_ten_thousand_groups_needs_no_deep_stack():
     server.bring([(parent, child, 1) for parent, child in zip(names, [*names[1:], names[0]], strict=True)])
     graph = server.core.graph
     middle = NodeIndex(5_000)
-    heads = [step.head for step in walk(graph, make_plan(server.core, middle), middle)]
+    heads = [step.head for step in walk(graph, at_once(make_plan(server.core, middle, set())), middle)]
     assert sorted([graph.ids[middle], *heads]) == names

@@ -5,6 +5,7 @@ import pytest
 from namegraph.graph.name_graph import ArcState
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.rows import NodeKind
+from namegraph.model.slices import at_once
 from namegraph.model.target_sets import Target, only
 from namegraph.wire.message_parts import UpdateId
 from resolver.parts import InDoubt, Part, PartRequest, Unchanged
@@ -75,6 +76,23 @@ def test_the_first_walk_asks_the_home_alone_for_everything():
     resolution, first = started()
     assert first == ask(HOME)
     assert (resolution.walks, resolution.requests) == (1, 0)
+
+
+def test_what_is_told_is_united_in_slices_where_that_is_wanted():
+    resolution, _ = started(unites_in_slices=True)
+    step = resolution.answer(HOME, ALONE)
+    assert resolution.agreed() is None
+    resolved = at_once(step.slices)
+    assert (resolved.processes, resolved.groups) == ((FAR,), (TOP,))
+    assert resolution.agreed().resolved is resolved
+    assert resolution.expire() is resolved
+
+
+def test_what_is_known_when_the_deadline_passes_is_united_in_slices_too():
+    resolution, _ = started(unites_in_slices=True)
+    resolution.answer(HOME, LEADS_TO_P)
+    resolved = at_once(resolution.expire().slices)
+    assert (resolved.unreachable, resolved.in_transition) == ((P,), True)
 
 
 # While a walk is under way

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from namegraph.model.slices import at_once
 from namegraph.model.target_sets import Target, is_plain, named_in, only
 from resolver.plans import PlanCache
 from resolver.target_masks import Masks, masks_below
@@ -19,7 +20,7 @@ def target(name, *excluding):
 def masks_of(graph, *targets):
     """Short name -> masks."""
     known = {name: graph.core.graph.index[name] for name in named_in(targets)}
-    found = masks_below(graph.core.graph, targets, known, {})
+    found = at_once(masks_below(graph.core.graph, targets, known, {}))
     return {short(graph.core.graph.ids[node]): tuple(masks) for node, masks in found.items()}
 
 

@@ -160,7 +160,7 @@ def test_beyond_the_limit_the_oldest_answers_are_forgotten_and_the_rows_say_so()
 
 
 def test_beyond_the_size_limit_the_oldest_answers_are_forgotten_but_never_the_newest():
-    with patch("namegraph.state.request_log.OUTCOMES_SIZE_LIMIT", 300):
+    with patch("namegraph.state.request_log.OUTCOMES_SIZE_LIMIT", 350):
         memory = RequestLog()
         remember(memory, "small")
         assert remember(memory, "large", size=200).forget_outcomes_through is None
@@ -219,6 +219,17 @@ def test_a_completed_outcome_keeps_its_place_among_the_oldest():
     assert memory.first_answer(row.request_id, row.digest) == Committed("1@x", (effect,))
     with patch("namegraph.state.request_log.OUTCOMES_LIMIT", 3):
         assert remember(memory, "r3").forget_outcomes_through == 0
+
+
+def test_an_outcome_that_is_remembered_again_has_one_place():
+    memory = RequestLog()
+    remember(memory, "r")
+    remember(memory, "r", size=2)
+    remember(memory, "s")
+    assert memory.first_answer(RequestId("r"), "digest") == Committed("xx")
+    with patch("namegraph.state.request_log.OUTCOMES_LIMIT", 1):
+        remember(memory, "t")
+    assert [known(memory, name) for name in "rst"] == [False, False, True]
 
 
 def test_an_outcome_that_is_forgotten_stays_so_when_more_of_it_is_known():
