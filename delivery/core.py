@@ -278,18 +278,18 @@ class DeliveryCore:
         message = send.message
         if max(len(message.sender), len(send.request_id)) > SENDER_ID_LIMIT:
             raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
-        if send.quality is Quality.DATAGRAM:
-            if send.objection is not None:
-                raise RefusedError(send.objection)
-            self._send_datagram(send)
-            return
-        if self.spreading.is_known(send):
+        if send.quality is not Quality.DATAGRAM and self.spreading.is_known(send):
             return
         if send.objection is not None:
             raise RefusedError(send.objection)
         self._require_possible(send)
+        is_kept = bool(send.number or send.request_id or send.wants_settled)
+        quality = self.policies.quality_of(send.targets[0].name, send.quality, is_kept=is_kept)
+        if quality is Quality.DATAGRAM:
+            self._send_datagram(send)
+            return
         self._require_room()
-        self.spreading.take(send)
+        self.spreading.take(send, quality)
 
     def _require_possible(self, send: Send) -> None:
         message, reach = send.message, self._reach
@@ -317,7 +317,6 @@ class DeliveryCore:
 
     def _send_datagram(self, send: Send) -> None:
         require_datagram(send)
-        self._require_possible(send)
         spread = self.datagrams.send(send.targets, send.message, self._reach)
         self._show(spread.datagram)
         self._sent.append(DatagramSent(send.ticket, spread.datagram.message_id, spread.sent_to, spread.unknown))

@@ -27,7 +27,8 @@ class Send:
     ticket: int
     targets: TargetSet
     message: Message
-    quality: Quality = Quality.FIFO
+    quality: Quality | None = None
+    """None: that of the addressed group."""
     number: int = 0
     """Of the messages of `message.sender` to the first target: 1 more than the one before; 0 where nobody numbers."""
     request_id: str = ""

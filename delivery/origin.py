@@ -134,11 +134,11 @@ class Origin:
 
     # -- messages become parcels
 
-    def take(self, send: Send) -> Waiting:
-        """Let a message wait for the next parcel."""
+    def take(self, send: Send, quality: Quality) -> Waiting:
+        """Let a message of this quality wait for the next parcel."""
         waiting = Waiting(send, [], [])
         waiting.also_for(send)
-        self._open.setdefault((send.targets, send.quality), []).append(waiting)
+        self._open.setdefault((send.targets, quality), []).append(waiting)
         self.open_bytes += send.message.size
         return waiting
 

@@ -5,6 +5,9 @@
 
 Who may send is judged where the graph can be asked over servers, by the shell; this remembers it alone.
 
+The quality of a message is that of the addressed group, the first target, unless its sender asks for less. Who asks for
+more is refused: also who only numbers a message to a group that takes datagrams, and would send it again.
+
 Source: delivery.md sections 0, 12, 16.
 """
 
@@ -42,6 +45,7 @@ class Policy(Struct, frozen=True, array_like=True):
     """Of one group."""
 
     quality: Quality = Quality.FIFO
+    """The most that a message to the group can have, and what it has where nothing else is said."""
     senders: str = ANYONE
     """`ANYONE`; `MEMBERS`, who is below the group; or the id of the group below which a sender must be."""
 
@@ -64,6 +68,25 @@ class Policies:
     def of(self, group: NodeId) -> Policy:
         """What holds for a group, or for anything else that can be sent to."""
         return self._rows.get(group, DEFAULT)
+
+    def groups(self) -> list[NodeId]:
+        """Those that have another one than the default."""
+        return list(self._rows)
+
+    def quality_of(self, addressed: NodeId, asked: Quality | None, *, is_kept: bool) -> Quality:
+        """What a message has to this first target; raises `RefusedError` where it asks for more than that gives.
+
+        `is_kept`: whether its sender asks for what no datagram has, as a number.
+        """
+        given = self.of(addressed).quality
+        wanted = asked if asked is not None else Quality.FIFO if is_kept else given
+        if wanted > given:
+            raise refuse(
+                Reason.TAKES_DATAGRAMS,
+                f"{addressed} takes datagrams: a message to it has no number and no request id, and is never settled",
+                group=addressed,
+            )
+        return wanted
 
     def change(
         self, group: NodeId, quality: Quality | None, senders: str | None, reach: Reach, server: ServerId

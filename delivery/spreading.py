@@ -18,6 +18,7 @@ from delivery.audiences import Audiences
 from delivery.dead_letters import DeadLetters
 from delivery.events import Accepted, Answer, Send
 from delivery.log_writer import LogWriter
+from delivery.model import Quality
 from delivery.origin import Origin, Waiting
 from delivery.post import Post
 from delivery.reach import Reach
@@ -72,9 +73,9 @@ class Spreading:
             self.answers += self._origin.wait(send.ticket, first, self._dead_letters.lacking(first))
         return True
 
-    def take(self, send: Send) -> None:
-        """Let a message, which is not known yet and may be sent, wait for the next parcel."""
-        waiting = self._origin.take(send)
+    def take(self, send: Send, quality: Quality) -> None:
+        """Let a message of this quality, which is not known yet and may be sent, wait for the next parcel."""
+        waiting = self._origin.take(send, quality)
         self._senders.begin((send.message.sender, send.targets[0].name), send.number)
         if send.number or send.request_id:
             self._open[_key_of(send)] = waiting

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from shadowtree.errors import ServerUnreachable as ServerUnreachable
     from shadowtree.errors import ShadowtreeError as ShadowtreeError
     from shadowtree.errors import TakenOver as TakenOver
+    from shadowtree.errors import TakesDatagrams as TakesDatagrams
     from shadowtree.errors import TargetNotFound as TargetNotFound
     from shadowtree.errors import Unavailable as Unavailable
     from shadowtree.errors import UnknownSubnet as UnknownSubnet
@@ -113,6 +114,7 @@ _PUBLIC_NAMES = {
         "ServerUnreachable",
         "ShadowtreeError",
         "TakenOver",
+        "TakesDatagrams",
         "TargetNotFound",
         "Unavailable",
         "UnknownSubnet",

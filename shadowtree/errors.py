@@ -198,6 +198,15 @@ class NotASender(PermissionDenied):
     reason = "NOT_A_SENDER"
 
 
+class TakesDatagrams(ShadowtreeError):
+    """A group takes datagrams, and more was asked for: a number, a request id, to wait until it is settled, `fifo`.
+
+    `facts["group"]` is the group. Nothing was sent.
+    """
+
+    reason = "TAKES_DATAGRAMS"
+
+
 class ServerFault(ShadowtreeError):
     """The server failed, or speaks another version of the protocol."""
 
@@ -245,6 +254,7 @@ _CLASSES: tuple[type[ShadowtreeError], ...] = (
     TakenOver,
     NotASender,
     RateExceeded,
+    TakesDatagrams,
 )
 
 ERROR_OF_REASON: Mapping[str, type[ShadowtreeError]] = {error.reason: error for error in _CLASSES}

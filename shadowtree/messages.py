@@ -30,6 +30,8 @@ class Sent:
     unreachable: tuple[str, ...] = ()
     """Servers that are said to be below and do not get it: they were never met, or were removed before they had it.
     Of a datagram also those that are out of reach."""
+    quality: Quality = "fifo"
+    """What its receivers can rely on: what was asked for, or what the group of its first target gives."""
 
     @property
     def is_settled_everywhere(self) -> bool:

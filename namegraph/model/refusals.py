@@ -34,6 +34,7 @@ class Reason(StrEnum):
     TAKEN_OVER = "TAKEN_OVER"
     NOT_A_SENDER = "NOT_A_SENDER"
     RATE_EXCEEDED = "RATE_EXCEEDED"
+    TAKES_DATAGRAMS = "TAKES_DATAGRAMS"
 
 
 @dataclass(frozen=True, slots=True)

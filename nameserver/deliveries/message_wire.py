@@ -24,10 +24,11 @@ RECIPIENTS_BYTES: Final = 256 * 1024
 FILTER_LIMIT: Final = 64
 """Groups, and senders, that one endpoint may name."""
 _QUALITIES: Final[dict[int, Quality]] = {
-    wire.QUALITY_UNSPECIFIED: Quality.FIFO,
     wire.QUALITY_FIFO: Quality.FIFO,
     wire.QUALITY_DATAGRAM: Quality.DATAGRAM,
 }
+TOLD_QUALITIES: Final = {Quality.FIFO: wire.QUALITY_FIFO, Quality.DATAGRAM: wire.QUALITY_DATAGRAM}
+"""As callers are told them."""
 _POSITION: Final = re.compile(r"(\d{1,18})\.(-1|\d{1,9})@([^#]{1,300})#(\d{1,18})", re.ASCII)
 
 
@@ -119,8 +120,10 @@ def _read_headers(headers: Iterable[wire.Header]) -> tuple[tuple[str, str], ...]
     return tuple(found.items())
 
 
-def read_quality(quality: int) -> Quality:
-    """What the receivers can rely on; raises `RefusedError`."""
+def read_quality(quality: int) -> Quality | None:
+    """What the receivers can rely on; None where nothing is said of it. Raises `RefusedError`."""
+    if quality == wire.QUALITY_UNSPECIFIED:
+        return None
     if quality not in _QUALITIES:
         raise refuse(
             Reason.INVALID_REQUEST, f"the quality {quality} is not known here; fifo and datagram are", field="quality"
@@ -156,6 +159,7 @@ def accepted(number: int, answer: Accepted) -> wire.SendResponse.Answer:
         state=wire.SendResponse.STATE_ACCEPTED,
         id=answer.message_id,
         is_repeated=answer.is_repeated,
+        quality=wire.QUALITY_FIFO,
     )
 
 
@@ -179,6 +183,7 @@ def datagram_sent(
         state=wire.SendResponse.STATE_ACCEPTED,
         id=answer.message_id,
         servers=len(in_reach),
+        quality=wire.QUALITY_DATAGRAM,
         unreachable=sorted({*answer.sent_to, *answer.unknown} - {*in_reach}),
     )
 
@@ -209,6 +214,7 @@ def settled(number: int, answer: Settled) -> wire.SendResponse.Answer:
         mailboxes=answer.mailboxes or 0,
         servers=answer.servers or 0,
         unreachable=answer.unreachable,
+        quality=wire.QUALITY_FIFO,
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Final
 
 from delivery.events import DeliveryRefused, PolicySet, SetPolicy
-from delivery.model import Quality
 from delivery.policy import ANYONE, MEMBERS, Policy
 from namegraph import NodeId, Reason, RefusedError, group_not_found, refuse
 from nameserver.calls.adapters import Context
@@ -43,11 +42,7 @@ class PolicyCalls:
     async def set_delivery(self, request: wire.SetDeliveryRequest, context: Context) -> wire.Delivery:
         """Lay down what is said; a group of senders must exist, whose ever it is."""
         group = conversion.read_id(request.group, "group", self._known)
-        quality = None if request.quality == wire.QUALITY_UNSPECIFIED else message_wire.read_quality(request.quality)
-        if quality is Quality.DATAGRAM:
-            raise refuse(
-                Reason.INVALID_REQUEST, "a datagram is asked for by who sends it, not by the group", field="quality"
-            )
+        quality = message_wire.read_quality(request.quality)
         senders = self._read_senders(request.senders)
         if quality is None and senders is None:
             raise refuse(Reason.INVALID_REQUEST, f"nothing is said of what is to hold for {group}", field="senders")
@@ -93,7 +88,4 @@ class PolicyCalls:
 
 
 def _told(group: NodeId, policy: Policy) -> wire.Delivery:
-    return wire.Delivery(group=group, quality=_QUALITIES[policy.quality], senders=policy.senders)
-
-
-_QUALITIES: Final = {Quality.FIFO: wire.QUALITY_FIFO}
+    return wire.Delivery(group=group, quality=message_wire.TOLD_QUALITIES[policy.quality], senders=policy.senders)

@@ -387,7 +387,10 @@ class _SendStream:
                 is_late = deadline is not None and loop.time() >= deadline
                 if is_late or (pending and not any(map(machine.is_in_reach, pending))):
                     answer = state.Answer(
-                        state=state.STATE_ACCEPTED if is_late else state.STATE_SETTLED, id=message_id, pending=pending
+                        state=state.STATE_ACCEPTED if is_late else state.STATE_SETTLED,
+                        id=message_id,
+                        pending=pending,
+                        quality=wire.QUALITY_FIFO,
                     )
                     if progress is not None:
                         answer.mailboxes, answer.servers = progress.mailboxes, progress.servers

@@ -25,7 +25,7 @@ from shadowtree.client.messages.listening import Listening
 from shadowtree.client.messages.sync_streams import Listener, Sender, Way
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
 from shadowtree.client.target_sets import Asked
-from shadowtree.errors import ShadowtreeError
+from shadowtree.errors import ShadowtreeError, TakesDatagrams
 from shadowtree.messages import DeadLetter, DeadLetters, Delivery, Mailbox, Replayed, Sent
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.v1 import admin_pb2, name_service_pb2
@@ -564,27 +564,38 @@ class Client:
         longer than the timeout, or servers are away, what is returned says how far it came. `deadline`: after so many
         seconds it is handed to nobody any more. `as_`: the process that sends, where a group says who may; it is
         believed, for nobody is authenticated. Of `quality` ``datagram`` it goes to those alone who listen now: it is
-        never settled, and raises `OutcomeUnknown` where it may have left. `queue`: where the home of the first target
-        is away, the server that is asked keeps the message for it (`queued`), and sends it when that is back.
+        never settled, and raises `OutcomeUnknown` where it may have left. Without a `quality` it has that of the group
+        of its first target, as what is returned says; `TakesDatagrams` where more is asked for. `queue`: where the
+        home of the first target is away, the server that is asked keeps the message for it (`queued`), and sends it
+        when that is back.
         """
         message = sending.message_request(
             targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers, as_=as_
         )
-        request, request_id = sending.single_request(message, wait=wait, request_id=request_id, queue=queue)
-        answer = sending.SingleAnswer()
+        single = sending.SingleMessage.of(message, wait=wait, request_id=request_id, queue=queue)
+        limit = self._limit(timeout)
+        try:
+            return self._send(single, limit)
+        except TakesDatagrams:
+            if not single.is_plain:
+                raise
+        return self._send(single.as_datagram(), limit)
+
+    def _send(self, single: sending.SingleMessage, limit: TimeLimit) -> Sent:
+        answer = sending.SingleAnswer(single)
 
         def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:
             try:
-                for response in connection.call("Send", iter([request]), remaining):
+                for response in connection.call("Send", iter([single.request]), remaining):
                     answer.add(response)
             except grpc.RpcError as error:
-                if quality == "datagram":
+                if single.is_datagram:
                     sending.require_unsent(self._failure(error, connection))
                 raise
             return answer.finish()
 
         try:
-            return self._attempt(attempt, self._limit(timeout), request_id)
+            return self._attempt(attempt, limit, single.request_id)
         except ShadowtreeError:
             if answer.sent is None:
                 raise
@@ -640,6 +651,7 @@ class Client:
         """Lay down what holds for messages to a group; what is not given stays.
 
         `senders`: who may send: ``anyone``, ``members`` (who is below the group), or the id of a group, of any server.
+        `quality`: the most that a message to it can have, and what it has where nothing else is said.
         """
         return self._call(delivery_calls.set_delivery(group, quality=quality, senders=senders), timeout)
 

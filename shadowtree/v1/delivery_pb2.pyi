@@ -85,7 +85,7 @@ class SendResponse(_message.Message):
     STATE_SETTLED: SendResponse.State
     STATE_QUEUED: SendResponse.State
     class Answer(_message.Message):
-        __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused")
+        __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused", "quality")
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
         STATE_FIELD_NUMBER: _ClassVar[int]
         ID_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +96,7 @@ class SendResponse(_message.Message):
         UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
         NEXT_NUMBER_FIELD_NUMBER: _ClassVar[int]
         REFUSED_FIELD_NUMBER: _ClassVar[int]
+        QUALITY_FIELD_NUMBER: _ClassVar[int]
         message: int
         state: SendResponse.State
         id: str
@@ -106,7 +107,8 @@ class SendResponse(_message.Message):
         unreachable: _containers.RepeatedScalarFieldContainer[str]
         next_number: int
         refused: Refused
-        def __init__(self, message: _Optional[int] = ..., state: _Optional[_Union[SendResponse.State, str]] = ..., id: _Optional[str] = ..., is_repeated: _Optional[bool] = ..., mailboxes: _Optional[int] = ..., servers: _Optional[int] = ..., pending: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., next_number: _Optional[int] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ...) -> None: ...
+        quality: Quality
+        def __init__(self, message: _Optional[int] = ..., state: _Optional[_Union[SendResponse.State, str]] = ..., id: _Optional[str] = ..., is_repeated: _Optional[bool] = ..., mailboxes: _Optional[int] = ..., servers: _Optional[int] = ..., pending: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., next_number: _Optional[int] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., quality: _Optional[_Union[Quality, str]] = ...) -> None: ...
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     answers: _containers.RepeatedCompositeFieldContainer[SendResponse.Answer]
     def __init__(self, answers: _Optional[_Iterable[_Union[SendResponse.Answer, _Mapping]]] = ...) -> None: ...

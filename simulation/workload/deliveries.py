@@ -60,6 +60,7 @@ from simulation.workload import known_members
 from simulation.workload.clients import FOREIGN, Population
 from simulation.workload.known_members import KnownMembers
 from simulation.workload.offline_joins import nobody_of
+from simulation.workload.policies import PolicySetting
 from simulation.workload.queueing import Queueing
 
 FIRST_TICKET = 10_000_000
@@ -121,6 +122,9 @@ HAS_QUEUES = True
 
 QUEUED_AT_MOST = 4
 """In a burst."""
+
+HAS_POLICIES = True
+"""Whether groups may have policies. Without them, a seed runs as it did before there were any."""
 
 HAS_GATEWAYS = True
 """Whether some servers have a gateway. Without them, a seed runs as it did before there were any."""
@@ -213,6 +217,17 @@ class Deliveries(Watcher):
             self.starts(core)
         self._are_restless = HAS_OTHER_LISTENERS and chance.random() < RESTLESS_SHARE
         self._settle_people()
+        self._policies = self._policy_setting() if HAS_POLICIES else None
+
+    def _policy_setting(self) -> PolicySetting:
+        return PolicySetting(
+            self._cluster,
+            self._chance,
+            submit=self._submit,
+            send=self._pass_on,
+            new_ticket=self._new_ticket,
+            tally=self.tally,
+        )
 
     def starts(self, core: Server) -> None:
         """Messages may be kept for a short time. One that starts on an older disk has the mailboxes of then."""
@@ -243,6 +258,8 @@ class Deliveries(Watcher):
         spread = chance.choice(SPREADS)
         for _ in range(chance.randint(0, QUEUED_AT_MOST) if HAS_QUEUES and self._sets else 0):
             self._later(partial(self._queueing.submit, chance.choice(self._sets)), spread)
+        if self._policies is not None:
+            self._later(partial(self._policies.submit_burst, self._sets), spread)
         for process in self._people:
             if chance.random() < 0.8:
                 self._later(partial(self._subscribe, process, chance.choice(["", "desk"])), spread)
@@ -470,6 +487,8 @@ class Deliveries(Watcher):
         """What servers answer senders and endpoints."""
         for answer in answers:
             self._queueing.answered(answer)
+            if self._policies is not None:
+                self._policies.answered(server, answer)
             match answer:
                 case Accepted(ticket):
                     sender = self._senders.pop(ticket, None)
@@ -504,6 +523,8 @@ class Deliveries(Watcher):
         """Datagrams that are sent, and handed to those who listen at the moment."""
         if isinstance(unkept, DatagramSent):
             send = self._sends[unkept.ticket]
+            if self._policies is not None:
+                self._policies.let_out(unkept)
             self.tally["datagrams sent"] += 1
             self._note(history.DatagramSent(instant, unkept.message_id, send.targets, send.message.payload))
             return
@@ -526,6 +547,8 @@ class Deliveries(Watcher):
 
     def watch(self) -> None:
         """Called after each step: who is below what, at the home of each mailbox."""
+        if self._policies is not None:
+            self._policies.watch()
         # Those that are down, too: others may end a membership meanwhile.
         cores = self._cluster.servers
         state = [
@@ -707,6 +730,8 @@ class Deliveries(Watcher):
                 self._note(history.DeadLettered(self._at, message_id, "its origin is gone for good"))
         self._check_listeners()
         self._queueing.check()
+        if self._policies is not None:
+            self._policies.check()
         violations = check(History.gathered(self._history), is_at_rest=True)
         if violations:
             raise InvariantViolatedError(f"messages: {violations[0]}")

@@ -30,6 +30,7 @@ CODES = {
     Reason.MAILBOX_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.TAKEN_OVER: grpc.StatusCode.ABORTED,
     Reason.NOT_A_SENDER: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.TAKES_DATAGRAMS: grpc.StatusCode.FAILED_PRECONDITION,
     Reason.GROUP_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     Reason.WRONG_KIND: grpc.StatusCode.FAILED_PRECONDITION,
 }
@@ -79,6 +80,10 @@ class FakeLog:
     """By first target: what a message to it is refused with, a `RefusedError`, and how often."""
     senders: dict[str, str] = field(default_factory=dict)
     """By group: who may send, where that is not anyone."""
+    breaks_datagrams: bool = False
+    """Whether the answer to each is lost."""
+    qualities: dict[str, int] = field(default_factory=dict)
+    """What groups give, where it is not `fifo`."""
     pending: list[str] = field(default_factory=list)
     """Servers that confirm nothing."""
     queued_for: str = ""
@@ -139,6 +144,8 @@ class FakeDeliveryService(DeliveryServiceServicer):
                     log.refuse[log.messages[-1].group] = log.refuse_after_break, 1
                 # What is on its way is accepted, and the answers are lost.
                 context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+            if log.breaks_datagrams and any(one.quality == delivery_pb2.QUALITY_DATAGRAM for one in response.answers):
+                context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
             yield response
             if log.breaks_before_settled:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
@@ -159,11 +166,12 @@ class FakeDeliveryService(DeliveryServiceServicer):
             if request.queue and log.queued_for:
                 yield wire.Answer(state=wire.STATE_QUEUED, pending=[log.queued_for])
                 return
+            quality = self._quality(request, first)
             message_id, is_repeated = self._accept(request, first, key)
         except (self._refused_error, InvalidNameError) as error:
             yield wire.Answer(refused=self._told_refusal(error))
             return
-        yield wire.Answer(state=wire.STATE_ACCEPTED, id=message_id, is_repeated=is_repeated)
+        yield wire.Answer(state=wire.STATE_ACCEPTED, id=message_id, is_repeated=is_repeated, quality=quality)
         if request.wait == delivery_pb2.SendRequest.WAIT_SETTLED and not log.breaks_before_settled:
             position = int(message_id.partition("@")[0]) - 1
             mailboxes = sum(1 for mailbox in log.mailboxes.values() if position in mailbox.entries)
@@ -174,6 +182,15 @@ class FakeDeliveryService(DeliveryServiceServicer):
                 servers=1 if mailboxes else 0,
                 pending=log.pending,
             )
+
+    def _quality(self, request: Any, first: str) -> int:
+        datagram = delivery_pb2.QUALITY_DATAGRAM
+        given = self._log.qualities.get(first, delivery_pb2.QUALITY_FIFO)
+        is_kept = request.number or request.request_id or request.wait
+        is_more = request.quality == delivery_pb2.QUALITY_FIFO or (not request.quality and is_kept)
+        if given == datagram and is_more:
+            raise self._refused_error(Reason.TAKES_DATAGRAMS, f"{first} takes datagrams", group=first)
+        return int(datagram if request.quality == datagram else given)
 
     def _told_refusal(self, error: Any) -> Any:
         if isinstance(error, InvalidNameError):
@@ -246,6 +263,8 @@ class FakeDeliveryService(DeliveryServiceServicer):
             senders = request.senders
             if senders not in ("", "anyone", "members"):
                 senders = self._require_group(senders)
+            if request.quality:
+                self._log.qualities[group] = request.quality
             self._log.senders[group] = senders or self._log.senders.get(group, "anyone")
             return self._told_delivery(group)
 
@@ -263,7 +282,8 @@ class FakeDeliveryService(DeliveryServiceServicer):
 
     def _told_delivery(self, group: str) -> Any:
         senders = self._log.senders.get(group, "anyone")
-        return delivery_pb2.Delivery(group=group, quality=delivery_pb2.QUALITY_FIFO, senders=senders)
+        quality = self._log.qualities.get(group, delivery_pb2.QUALITY_FIFO)
+        return delivery_pb2.Delivery(group=group, quality=quality, senders=senders)
 
     def _audience(self, request: Any) -> set[str]:
         found: set[str] = set()

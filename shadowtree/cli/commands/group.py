@@ -107,7 +107,11 @@ group_command.add_command(describe_command)
     metavar="anyone|members|GROUP",
     help="Who may send: anyone; who is below GROUP itself; or who is below another group, of any server.",
 )
-@click.option("--quality", type=click.Choice(["fifo"]), help="What receivers can rely on.")
+@click.option(
+    "--quality",
+    type=click.Choice(["fifo", "datagram"]),
+    help="What receivers can rely on, where who sends asks for no less.",
+)
 @everywhere()
 @in_session
 def deliver_command(session: Session, group: str, senders: str | None, quality: Quality | None) -> None:

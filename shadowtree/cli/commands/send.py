@@ -37,7 +37,7 @@ NOT_KNOWN = "-"
     "--quality",
     type=click.Choice(["fifo", "datagram"]),
     help="What its receivers can rely on. fifo: each gets it once, in sequence; datagram: at most once, if it listens "
-    "now. [default: fifo]",
+    "now. [default: what the group of the first TARGET gives]",
 )
 @click.option(
     "--wait",
@@ -119,7 +119,7 @@ def send_command(
             request_id=request_id,
             queue=queue,
         )
-    _print_sent(sent, session, is_datagram=quality == "datagram")
+    _print_sent(sent, session)
     return DONE if wait != "settled" else _tell_what_is_missing(sent)
 
 
@@ -192,7 +192,8 @@ def _lines_of(file: BinaryIO) -> Iterable[bytes]:
     return (line.removesuffix(b"\n").removesuffix(b"\r") for line in file)
 
 
-def _print_sent(sent: Sent, session: Session, *, is_datagram: bool) -> None:
+def _print_sent(sent: Sent, session: Session) -> None:
+    is_datagram = sent.quality == "datagram"
     # Of a message that is accepted, nobody has said yet who gets it; of a datagram nobody ever does.
     is_counted = sent.state == "settled" or (bool(sent.pending) and sent.state != "queued")
     if session.is_json:

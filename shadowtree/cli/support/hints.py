@@ -16,6 +16,7 @@ from shadowtree.errors import (
     ServerUnreachable,
     ShadowtreeError,
     TakenOver,
+    TakesDatagrams,
     Unavailable,
     WrongKind,
 )
@@ -41,6 +42,8 @@ def _hint(error: ShadowtreeError, command: str) -> str:
             return "--as PROCESS says it" if command == _SEND else ""
         case NotASender() if "group" in error.facts:
             return f"`shadowtree group deliver {shlex.quote(error.facts['group'])} --senders ...` says who may"
+        case TakesDatagrams() if command == _SEND:
+            return "--quality datagram sends one, to who listens now"
         case TakenOver():
             return "--subscription NAME listens beside it"
         case ServerUnreachable():

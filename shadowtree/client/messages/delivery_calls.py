@@ -27,10 +27,7 @@ def shown_time(milliseconds: int) -> str:
 
 
 QUALITIES: Final = {"fifo": wire.QUALITY_FIFO, "datagram": wire.QUALITY_DATAGRAM}
-POLICY_QUALITIES: Final = {"fifo": wire.QUALITY_FIFO}
-"""What a group can lay down: a datagram is asked for by who sends it, for its client does not send it again."""
-
-_QUALITY_NAMES: Final[dict[int, Quality]] = {wire.QUALITY_FIFO: "fifo"}
+_QUALITY_NAMES: Final[dict[int, Quality]] = {wire.QUALITY_FIFO: "fifo", wire.QUALITY_DATAGRAM: "datagram"}
 
 
 def set_delivery(group: GroupId, *, quality: Quality | None, senders: str | None) -> UnaryCall[Delivery]:
@@ -40,7 +37,7 @@ def set_delivery(group: GroupId, *, quality: Quality | None, senders: str | None
     request = message_of(
         wire.SetDeliveryRequest,
         group=group,
-        quality=wire.QUALITY_UNSPECIFIED if quality is None else choice(POLICY_QUALITIES, quality, "quality"),
+        quality=wire.QUALITY_UNSPECIFIED if quality is None else choice(QUALITIES, quality, "quality"),
         senders=given(senders, "senders"),
     )
     return UnaryCall("SetDelivery", request, _read_delivery)

@@ -16,7 +16,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from shadowtree.client.calls import as_kept, choice, given, message_of, new_request_id
 from shadowtree.client.failures import Failure, read_refusal
@@ -39,7 +39,11 @@ REQUEST_BYTES: Final = 256 * 1024
 """What goes into one request, where so much is there: more would only come later."""
 
 _LONGEST_DEADLINE_S: Final = 10 * 365 * 86_400.0
-QUALITY_NAMES: Final = {wire.QUALITY_UNSPECIFIED: "fifo"} | {number: name for name, number in QUALITIES.items()}
+QUALITY_NAMES: Final[dict[int, Quality]] = {
+    wire.QUALITY_UNSPECIFIED: "fifo",
+    wire.QUALITY_FIFO: "fifo",
+    wire.QUALITY_DATAGRAM: "datagram",
+}
 _WAITS: Final = {"accepted": wire.SendRequest.WAIT_ACCEPTED, "settled": wire.SendRequest.WAIT_SETTLED}
 _STATES: Final[dict[int, SendState]] = {
     wire.SendResponse.STATE_ACCEPTED: "accepted",
@@ -84,22 +88,51 @@ def message_request(
     return request
 
 
-def single_request(
-    request: wire.SendRequest.Message, *, wait: Wait, request_id: RequestId | None, queue: bool
-) -> tuple[wire.SendRequest, RequestId | None]:
-    """A message that is sent alone: by its request id, which is returned too, it is accepted once.
+class SingleMessage(NamedTuple):
+    """A message that is sent alone: by its request id it is accepted once.
 
     A datagram has none, and is not sent again where it may have been sent.
     """
-    if queue and request.quality == wire.QUALITY_DATAGRAM:
-        raise InvalidRequest("a datagram is not queued: it is for who listens now", {"field": "queue"})
-    if request.quality != wire.QUALITY_DATAGRAM:
-        request_id = request_id or new_request_id()
-    own = message_of(
-        wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id or "", queue=queue
-    )
-    request.MergeFrom(own)
-    return wire.SendRequest(messages=[request]), request_id
+
+    message: wire.SendRequest.Message
+    request_id: RequestId | None
+    is_plain: bool
+    """Whether its sender leaves it to the group what it is, and asks for nothing that a datagram does not have."""
+
+    @classmethod
+    def of(
+        cls, message: wire.SendRequest.Message, *, wait: Wait, request_id: RequestId | None, queue: bool
+    ) -> SingleMessage:
+        """Raises `InvalidRequest` for what cannot be sent."""
+        is_datagram = message.quality == wire.QUALITY_DATAGRAM
+        if queue and is_datagram:
+            raise InvalidRequest("a datagram is not queued: it is for who listens now", {"field": "queue"})
+        is_plain = message.quality == wire.QUALITY_UNSPECIFIED and request_id is None and not queue
+        if not is_datagram:
+            request_id = request_id or new_request_id()
+        own = message_of(
+            wire.SendRequest.Message, wait=choice(_WAITS, wait, "wait"), request_id=request_id or "", queue=queue
+        )
+        message.MergeFrom(own)
+        return cls(message, request_id, is_plain and wait == "accepted")
+
+    @property
+    def is_datagram(self) -> bool:
+        """Whether nobody keeps it."""
+        return bool(self.message.quality == wire.QUALITY_DATAGRAM)
+
+    @property
+    def request(self) -> wire.SendRequest:
+        """What is said on a stream of its own."""
+        return wire.SendRequest(messages=[self.message])
+
+    def as_datagram(self) -> SingleMessage:
+        """The same as a datagram, for a group that takes no others."""
+        message = wire.SendRequest.Message()
+        message.CopyFrom(self.message)
+        message.quality = wire.QUALITY_DATAGRAM
+        message.ClearField("request_id")
+        return SingleMessage(message, None, is_plain=False)
 
 
 def require_unsent(failure: Failure) -> None:
@@ -112,7 +145,8 @@ def require_unsent(failure: Failure) -> None:
 class SingleAnswer:
     """What became of one message, over all attempts to send it."""
 
-    def __init__(self) -> None:
+    def __init__(self, single: SingleMessage) -> None:
+        self._is_datagram = single.is_datagram
         self.sent: Sent | None = None
         """The best that was told: once a message is accepted, it will be delivered, whatever breaks."""
 
@@ -120,7 +154,7 @@ class SingleAnswer:
         """Take the next response; raises the error of a refusal."""
         for answer in response.answers:
             raise_refusal(answer)
-            if answer.state not in _STATES:
+            if answer.state not in _STATES or answer.quality not in QUALITY_NAMES:
                 raise ServerFault("the server sent a value that this client does not know; it may be newer")
             found = Sent(
                 id=answer.id,
@@ -129,6 +163,8 @@ class SingleAnswer:
                 servers=answer.servers,
                 pending=tuple(sorted(answer.pending)),
                 unreachable=tuple(sorted(answer.unreachable)),
+                # A server of before does not say.
+                quality="datagram" if self._is_datagram else QUALITY_NAMES[answer.quality],
             )
             self.sent = cleaned(found)
 

@@ -87,6 +87,7 @@ def test_who_waits_hears_how_many_get_it_and_who_is_away(shadowtree, log, ann):
         "servers": 1,
         "pending": [],
         "unreachable": [],
+        "quality": "fifo",
     }
     log.pending = ["y.example"]
     pending = shadowtree("send", STAFF, "--wait", "settled", stdin=b"")
@@ -119,6 +120,17 @@ def test_what_holds_for_messages_to_a_group_is_shown_and_laid_down(shadowtree, l
     assert (missing.status, missing.out) == (4, "")
     assert missing.err == "shadowtree: there is no group nothing@x.example\n"
     assert shadowtree("group", "deliver", STAFF, "--senders", "").status == 2
+
+
+def test_a_message_to_a_group_that_takes_datagrams_is_one_unless_more_is_asked_for(shadowtree, log):
+    assert shadowtree("group", "deliver", STAFF, "--quality", "datagram").out == "quality\tdatagram\nsenders\tanyone\n"
+    sent = shadowtree("send", STAFF, "--format", "json", stdin=b"tick")
+    assert (sent.status, sent.json["quality"]) == (0, "datagram")
+    assert [(one.quality, one.request_id) for one in log.requests] == [(delivery_pb2.QUALITY_DATAGRAM, "")]
+    for more in (("--wait", "settled"), ("--sender", "ann"), ("--lines",), ("--quality", "fifo"), ("--queue",)):
+        refused = shadowtree("send", STAFF, *more, stdin=b"tick\n")
+        assert refused.status == 4 and refused.err.endswith("; --quality datagram sends one, to who listens now\n")
+    assert len(log.requests) == 1
 
 
 @pytest.mark.parametrize("more", [(), ("--lines",)])
@@ -204,7 +216,7 @@ def test_an_archive_has_what_was_sent_to_its_group(shadowtree, log):
         ("send", STAFF, "--quality", "datagram", "--wait", "settled"),
         ("send", STAFF, "--quality", "datagram", "--sender", "s"),
         ("send", STAFF, "--quality", "datagram", "--lines", "--request-id", "mine"),
-        ("group", "deliver", STAFF, "--quality", "datagram"),
+        ("group", "deliver", STAFF, "--quality", "total"),
         ("send", "no name"),
         ("listen",),
         ("bench-delivery",),

@@ -94,6 +94,32 @@ def test_a_datagram_has_no_request_id_and_is_not_sent_again_where_it_may_have_be
     assert (payloads(log), log.streams) == ([b"tick", b"tock"], 2)
 
 
+def test_to_a_group_that_takes_datagrams_a_message_is_sent_once_as_one_and_not_again(names, log):
+    assert names.set_delivery(STAFF, quality="datagram") == shadowtree.Delivery(STAFF, "datagram", "anyone")
+    sent = names.send(STAFF, b"tick")
+    assert (sent.state, sent.quality) == ("accepted", "datagram")
+    # Where the refusal is lost, nothing was sent.
+    log.break_sends_after = 1
+    assert names.send(STAFF, b"tack", timeout=30).quality == "datagram"
+    log.breaks_datagrams = True
+    with pytest.raises(shadowtree.OutcomeUnknown, match="whether the datagram was sent"):
+        names.send(STAFF, b"tock", timeout=30)
+    assert [(one.payload, one.quality, one.request_id) for one in log.requests] == [
+        (payload, delivery_pb2.QUALITY_DATAGRAM, "") for payload in (b"tick", b"tack", b"tock")
+    ]
+
+
+@pytest.mark.parametrize("more", [{"quality": "fifo"}, {"wait": "settled"}, {"request_id": "r"}, {"queue": True}])
+def test_who_asks_a_group_that_takes_datagrams_for_more_is_refused(names, log, more):
+    names.set_delivery(STAFF, quality="datagram")
+    with pytest.raises(shadowtree.TakesDatagrams, match=f"{STAFF} takes datagrams") as caught:
+        names.send(STAFF, b"tick", **more)
+    assert caught.value.facts["group"] == STAFF
+    with pytest.raises(shadowtree.TakesDatagrams), names.sender("billing") as out:
+        out.send(STAFF, b"tick")
+    assert not log.requests
+
+
 def test_a_datagram_has_no_number(names, log):
     with names.sender("billing") as out, pytest.raises(shadowtree.InvalidRequest, match="a datagram has no number"):
         out.send(STAFF, b"", quality="datagram")

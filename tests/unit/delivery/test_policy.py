@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.events import Accepted, DeliveryRefused, PolicySet, SetPolicy
+from delivery.events import Accepted, DatagramSent, DeliveryRefused, PolicySet, SetPolicy
 from delivery.model import Quality
 from delivery.policy import ANYONE, DEFAULT, MEMBERS, Policy
 from namegraph import DeleteGroup, NodeId, Reason, Refusal, ServerId
@@ -86,6 +86,39 @@ def test_a_policy_goes_with_its_group_and_one_that_is_created_again_begins_anew(
     servers.create(STAFF)
     assert policy(servers) == DEFAULT
     assert rows(servers) == {"other@a.x"}
+
+
+def test_a_message_has_the_quality_of_its_first_target_where_it_says_nothing(servers):
+    set_policy(servers, quality=Quality.DATAGRAM)
+    (sent,) = servers.send(STAFF, wants_settled=False)
+    assert isinstance(sent, DatagramSent)
+    assert isinstance(servers.send("other@a.x", STAFF, wants_settled=False)[0], Accepted)
+    set_policy(servers, quality=Quality.FIFO)
+    assert isinstance(servers.send(STAFF, wants_settled=False)[0], Accepted)
+    assert isinstance(servers.send_datagram(STAFF)[0], DatagramSent)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"quality": Quality.FIFO}, {"wants_settled": True}, {"request_id": "r"}, {"sender": "s", "number": 1}],
+)
+def test_who_asks_for_more_than_a_group_gives_is_refused_and_nothing_is_sent(servers, more):
+    set_policy(servers, quality=Quality.DATAGRAM)
+    more = {"wants_settled": False} | more
+    (refused,) = servers.send(STAFF, **more)
+    assert isinstance(refused, DeliveryRefused) and refused.refusal.reason is Reason.TAKES_DATAGRAMS
+    assert refused.refusal.facts == {"group": STAFF}
+    # It takes no number, and is not remembered.
+    set_policy(servers, quality=Quality.FIFO)
+    (accepted, *_) = servers.send(STAFF, **more)
+    assert isinstance(accepted, Accepted) and not accepted.is_repeated
+
+
+def test_what_was_accepted_before_a_group_takes_datagrams_is_answered_as_then(servers):
+    first = servers.send(STAFF, request_id="r")[0]
+    set_policy(servers, quality=Quality.DATAGRAM)
+    again = servers.send(STAFF, request_id="r")[0]
+    assert again == Accepted(again.ticket, first.message_id, is_repeated=True)
 
 
 def test_what_the_shell_objects_to_is_refused_and_takes_no_number(servers):

@@ -520,6 +520,17 @@ async def test_who_may_send_is_judged_by_the_home_of_the_group_whichever_server_
             await client.send(STAFF, b"")
 
 
+async def test_whichever_server_is_asked_a_message_has_the_quality_that_its_group_gives(here, there):
+    assert (await here.send(STAFF, b"kept", wait="settled")).quality == "fifo"
+    assert (await there.set_delivery(STAFF, quality="datagram")).quality == "datagram"
+    for client in (here, there):
+        assert (await client.delivery(STAFF)).quality == "datagram"
+        assert (await client.send(STAFF, b"tick")).quality == "datagram"
+        assert (await client.send(STAFF, b"tick", quality="datagram")).quality == "datagram"
+        with pytest.raises(shadowtree.TakesDatagrams, match=f"{STAFF} takes datagrams"):
+            await client.send(STAFF, b"tick", wait="settled")
+
+
 async def test_a_policy_with_another_servers_group_needs_that_server_once_to_say_that_it_exists(here, there, scene):
     with pytest.raises(shadowtree.GroupNotFound, match=r"nothing@b\.x.*b\.x"):
         await here.set_delivery(STAFF, senders="nothing@b.x")

@@ -146,6 +146,18 @@ async def test_mailboxes_are_opened_once_listed_and_closed(names):
         assert (await anext(messages)).payload == b"to the group"
 
 
+async def test_a_group_that_takes_datagrams_gets_no_others(names):
+    assert await names.set_delivery(STAFF, quality="datagram") == shadowtree.Delivery(STAFF, "datagram", "anyone")
+    sent = await names.send(STAFF, b"tick")
+    assert (sent.state, sent.quality) == ("accepted", "datagram")
+    with pytest.raises(shadowtree.TakesDatagrams) as caught:
+        await names.send(STAFF, b"tick", request_id="r")
+    assert caught.value.facts == {"group": STAFF}
+    with pytest.raises(shadowtree.TakesDatagrams):
+        async with names.sender("s") as out:
+            await out.send(STAFF, b"tick")
+
+
 async def test_who_may_send_to_a_group_is_what_was_laid_down(names):
     assert await names.delivery(STAFF) == shadowtree.Delivery(STAFF, "fifo", "anyone")
     assert await names.set_delivery(STAFF, senders="members") == shadowtree.Delivery(STAFF, "fifo", "members")

@@ -1,0 +1,137 @@
+"""Clients that lay down what holds for messages to groups, and send what is more or less than that.
+
+    client --SetPolicy--> home --PolicySet, durable--> it holds until it is set again, or the group is deleted
+    client --message without a quality--> home --the group takes datagrams--> a datagram, or refused and sent as one
+
+Source: delivery.md sections 0, 5 and 12.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, PolicySet, Send, SetPolicy
+from delivery.model import Message, Quality
+from delivery.policy import ANYONE, DEFAULT, MEMBERS, Policy
+from namegraph import NodeId, Reason, ServerId, TargetSet, subnet_of
+from simulation.cluster.cluster import Cluster
+from simulation.oracle.violation import InvariantViolatedError
+
+RUNS_SHARE = 0.3
+"""Of runs, those in which anybody lays down anything."""
+
+CHANGED_SHARE = 0.4
+"""Of groups that messages are addressed to, those whose policy is set in a burst."""
+
+SENT_AT_MOST = 3
+"""Messages without a quality to each target set, in a burst."""
+
+
+class PolicySetting:
+    """Those who set policies in a cluster, and those who send without saying what."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        chance: Random,
+        *,
+        submit: Callable[[ServerId, SetPolicy], None],
+        send: Callable[[ServerId, Send], None],
+        new_ticket: Callable[[], int],
+        tally: Counter[str],
+    ) -> None:
+        """`submit`, `send`: have an event, a message come to a server."""
+        self._cluster, self._chance, self._tally = cluster, chance, tally
+        self._submit, self._send, self._new_ticket = submit, send, new_ticket
+        self._is_on = chance.random() < RUNS_SHARE
+        self._asked: dict[int, tuple[NodeId, Policy]] = {}
+        """By ticket: policies that nobody has answered for."""
+        self._may_hold: dict[NodeId, set[Policy]] = {}
+        """Of each group with a policy: the one that was answered last, those asked for since, and the default where
+        the group was deleted since."""
+        self._sent: dict[int, Send] = {}
+
+    def submit_burst(self, sets: list[TargetSet]) -> None:
+        """Let clients set policies of first targets, and send to them."""
+        if not self._is_on:
+            return
+        chance = self._chance
+        for targets in sets:
+            group = targets[0].name
+            home = ServerId(subnet_of(group))
+            if home in self._cluster.gone:
+                continue
+            if chance.random() < CHANGED_SHARE:
+                policy = Policy(chance.choice(list(Quality)), chance.choice([ANYONE, MEMBERS, group]))
+                ticket = self._new_ticket()
+                self._asked[ticket] = group, policy
+                self._may_hold.setdefault(group, {DEFAULT}).add(policy)
+                self._submit(home, SetPolicy(ticket, group, policy.quality, policy.senders))
+            for _ in range(chance.randint(0, SENT_AT_MOST)):
+                ticket = self._new_ticket()
+                request_id = f"sent {ticket}" if chance.random() < 0.5 else ""
+                self._pass(home, Send(ticket, targets, Message(f"sent {ticket}".encode()), request_id=request_id))
+
+    def _pass(self, home: ServerId, send: Send) -> None:
+        self._sent[send.ticket] = send
+        self._send(home, send)
+
+    def answered(self, server: ServerId, answer: Answer) -> None:
+        """What homes answer."""
+        match answer:
+            case PolicySet(ticket, policy):
+                group, asked = self._asked.pop(ticket)
+                if policy != asked:
+                    raise InvariantViolatedError(f"policy: {asked} of {group} was asked for, and {policy} holds")
+                others = {other for name, other in self._asked.values() if name == group}
+                self._may_hold[group] = {policy, *others}
+                self._tally["policies set"] += 1
+            case DeliveryRefused(ticket, refusal) if ticket in self._asked:
+                del self._asked[ticket]
+            case DeliveryRefused(ticket, refusal) if ticket in self._sent:
+                send = self._sent.pop(ticket)
+                if refusal.reason is Reason.TAKES_DATAGRAMS:
+                    self._require_asked(send.targets[0].name)
+                    self._tally["refused for a group that takes datagrams"] += 1
+                    again = Send(self._new_ticket(), send.targets, send.message, Quality.DATAGRAM)
+                    self._pass(server, again)
+            case Accepted(ticket) if ticket in self._sent:
+                if self._sent[ticket].quality is Quality.DATAGRAM:
+                    raise InvariantViolatedError("policy: a datagram is accepted as a message that is kept")
+            case _:
+                pass
+
+    def let_out(self, sent: DatagramSent) -> None:
+        """A datagram was sent: its sender asked for one, or for nothing."""
+        send = self._sent.pop(sent.ticket, None)
+        if send is not None and send.quality is None:
+            if send.request_id:
+                raise InvariantViolatedError("policy: a message with a request id was sent as a datagram")
+            self._require_asked(send.targets[0].name)
+            self._tally["datagrams of groups that take them"] += 1
+
+    def _require_asked(self, group: NodeId) -> None:
+        if group not in self._may_hold:
+            raise InvariantViolatedError(f"policy: {group} takes datagrams, and nobody has said so")
+
+    def watch(self) -> None:
+        """Called after each step: what goes with its group."""
+        for group, policies in self._may_hold.items():
+            home = self._cluster.servers.get(ServerId(subnet_of(group)))
+            if home is not None and home.graph.group(group) is None:
+                policies.add(DEFAULT)
+
+    def check(self) -> None:
+        """What was laid down holds, and only of groups that there are."""
+        for server, core in self._cluster.servers.items():
+            if server in self._cluster.down or self._cluster.on_old_disks:
+                continue
+            for group in core.delivery.policies.groups():
+                if core.graph.group(group) is None:
+                    raise InvariantViolatedError(f"policy: {server} keeps that of {group}, which is none")
+            for group, policies in self._may_hold.items():
+                if ServerId(subnet_of(group)) == server and core.delivery.policies.of(group) not in policies:
+                    holds = core.delivery.policies.of(group)
+                    raise InvariantViolatedError(f"policy: {holds} holds for {group}, and one of {policies} was said")
