@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from namegraph.graph.duplication_control import blocked_originators as blocked_originators
     from namegraph.graph.duplication_control import sources as sources
     from namegraph.graph.name_graph import ArcState as ArcState
+    from namegraph.graph.name_graph import LeftBehind as LeftBehind
     from namegraph.graph.name_graph import NameGraph as NameGraph
     from namegraph.graph.name_graph import VirtualNode as VirtualNode
     from namegraph.graph.pathnames import pathnames as pathnames
@@ -232,6 +233,7 @@ _PUBLIC_NAMES = {
     # The graph, and what is derived from it.
     "namegraph.graph.name_graph": (
         "ArcState",
+        "LeftBehind",
         "NameGraph",
         "VirtualNode",
     ),

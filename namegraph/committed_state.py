@@ -28,6 +28,7 @@ from namegraph.events import (
     Tick,
     UpdateCommand,
 )
+from namegraph.graph.name_graph import LeftBehind
 from namegraph.model.operations import DeleteGroup
 from namegraph.queries import CoreQueries
 from namegraph.wire.inflation import may_inflate
@@ -42,10 +43,6 @@ LONG_FROM_ARCS = 2_000
 """So many arcs between servers take more than some milliseconds when a view ends, or heals."""
 
 
-FREED_AT_ONCE = 5_000
-"""Pieces of a state that nobody reads any more: less than a millisecond."""
-
-
 class CommittedState(CoreQueries):
     """A core as its readers see it: as it was before the first of the long steps that are not durable."""
 
@@ -53,8 +50,6 @@ class CommittedState(CoreQueries):
         self._core = core
         self._held: deque[CoreQueries] = deque()
         """The states before each of these steps, the earliest first."""
-        self._unread: list[object] = []
-        """Pieces of states that nobody reads any more."""
         self._show()
 
     def may_take_long(self, event: Event) -> bool:
@@ -89,16 +84,13 @@ class CommittedState(CoreQueries):
         self._held.append(held)
         self._show()
 
-    def let_go(self, *, earliest: bool) -> None:
+    def let_go(self, *, earliest: bool) -> LeftBehind:
         """The earliest long step is durable; or the latest one has left nothing to be made durable."""
-        self._held.popleft() if earliest else self._held.pop()
-        self._unread += self._core.graph.let_go()
+        held = self._held.popleft() if earliest else self._held.pop()
         self._show()
-
-    def free_some(self) -> bool:
-        """Free a part of what was let go; whether there is more."""
-        del self._unread[-FREED_AT_ONCE:]
-        return bool(self._unread)
+        parts = (part for whole in (held.graph, held.ancestors, held.records) for part in vars(whole).values())
+        left = self._core.graph.let_go()
+        return LeftBehind([*parts, *left.large], left.small)
 
     @property
     def revision(self) -> str:

@@ -59,18 +59,18 @@ class Census:
         return len(self._owned) < len(core.graph.ids)
 
     def _count(self) -> Counts:
-        """A few passes that run in C: some twenty milliseconds for half a million arcs."""
+        """A few passes that run in C: some milliseconds for half a million arcs."""
         core, graph = self._core, self._core.graph
         while self.look_at_some():
             pass
         owned = self._owned
-        kinds = bytes(compress(graph.kinds, owned))
-        arcs = sum(map(len, compress(graph.children, owned))) + sum(owned[parent] for parent, _ in graph.suspended)
+        groups, processes = (_both(owned, graph.kinds.translate(_IS[kind])) for kind in _IS)
+        arcs = sum(map(len, compress(graph.children, groups))) + sum(owned[parent] for parent, _ in graph.suspended)
         virtual_nodes = sum(
             core.home_of(min(graph.ids[component] for component in virtual_node.components)) == core.server
             for virtual_node in graph.virtual_nodes.values()
         )
-        return Counts(kinds.count(NodeKind.GROUP), kinds.count(NodeKind.PROCESS), arcs, virtual_nodes)
+        return Counts(groups.count(1), processes.count(1), arcs, virtual_nodes)
 
     def _follow_renamed(self) -> None:
         """Look again at the numbers that got another name since."""
@@ -83,3 +83,13 @@ class Census:
         for node in renamed:
             if node < len(self._owned):
                 self._owned[node] = core.owns(node)
+
+
+_IS = {kind: bytes(number == kind for number in range(256)) for kind in (NodeKind.GROUP, NodeKind.PROCESS)}
+"""Tables that translate kinds: 1 for this one, 0 for others."""
+
+
+def _both(some: bytearray, others: bytearray) -> bytes:
+    """Where both hold 1; the shorter one is filled up with 0."""
+    both = int.from_bytes(some, "little") & int.from_bytes(others, "little")
+    return both.to_bytes(max(len(some), len(others)), "little")

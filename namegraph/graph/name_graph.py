@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from namegraph.graph.spanning_tree import spanning_tree
 from namegraph.model.names import NodeId, ServerId
@@ -69,6 +69,9 @@ CHANGED_TAILS_LIMIT = 100_000
 CHANGED_TAILS_LISTED_LIMIT = 10_000
 """Changed tails of one update; of one with more, readers keep nothing."""
 
+MANY_ARCS = 1_000
+"""So many arcs of one node are freed one by one, and not with their table: that may take 20 ms."""
+
 NOBODY = NodeId("@")
 """The id of a number that is free: never a legal name, and of no subnet that anybody owns."""
 
@@ -83,6 +86,15 @@ class Mark(NamedTuple):
 _KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
 
 
+class LeftBehind(NamedTuple):
+    """What nobody needs any more once a graph that was held is let go, to be freed bit by bit."""
+
+    large: list[Any]
+    """Each takes a millisecond or two."""
+    small: list[Any]
+    """Thousands take a millisecond, and there may be hundreds of thousands; to be freed from the end."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Shared:
     """Which arcs a graph no longer shares with the one that is held: those of copied nodes, and of new ones."""
@@ -90,8 +102,15 @@ class _Shared:
     length: int
     copied_out: set[NodeIndex]
     copied_in: set[NodeIndex]
-    replaced: list[dict[NodeIndex, ArcRecord]]
-    """The arcs of copied nodes as they were. Whoever holds a graph has them, too: they are freed when it is let go."""
+    replaced: list[Any]
+    """The arcs of copied nodes as they were, to be freed from the end when nobody holds them any more."""
+
+    def copy(self, arcs: dict[NodeIndex, ArcRecord]) -> dict[NodeIndex, ArcRecord]:
+        """The arcs of a node, to be changed; those that the held graph has are noted."""
+        if len(arcs) > MANY_ARCS:
+            self.replaced.extend(arcs.values())
+        self.replaced.append(arcs)
+        return arcs.copy()
 
 
 class _IndexBefore(Mapping[NodeId, NodeIndex]):
@@ -203,17 +222,14 @@ class NameGraph:
         self._shared = _Shared(len(self.ids), set(), set(), [] if self._shared is None else self._shared.replaced)
         return held
 
-    def let_go(self) -> list[dict[NodeIndex, ArcRecord]]:
-        """Whoever held the graph reads it no more; returns what nobody needs now, to be freed bit by bit.
-
-        A step that ends 200,000 memberships leaves as many pieces, and to free all of them at once takes 30 ms.
-        """
+    def let_go(self) -> LeftBehind:
+        """Whoever held the graph reads it no more."""
         self._holders -= 1
-        if self._holders:
-            return []
-        replaced, self._shared = ([] if self._shared is None else self._shared.replaced), None
-        self._hidden.clear()
-        return replaced
+        if self._holders or self._shared is None:
+            return LeftBehind([], [])
+        shared, self._shared = self._shared, None
+        hidden, self._hidden = self._hidden, []
+        return LeftBehind([shared.copied_out, shared.copied_in, *hidden], shared.replaced)
 
     @property
     def is_held(self) -> bool:
@@ -225,8 +241,7 @@ class NameGraph:
         shared = self._shared
         if shared is not None and node < shared.length and node not in shared.copied_out:
             shared.copied_out.add(node)
-            shared.replaced.append(self.children[node])
-            self.children[node] = self.children[node].copy()
+            self.children[node] = shared.copy(self.children[node])
         return self.children[node]
 
     def arcs_in(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
@@ -234,8 +249,7 @@ class NameGraph:
         shared = self._shared
         if shared is not None and node < shared.length and node not in shared.copied_in:
             shared.copied_in.add(node)
-            shared.replaced.append(self.parents[node])
-            self.parents[node] = self.parents[node].copy()
+            self.parents[node] = shared.copy(self.parents[node])
         return self.parents[node]
 
     @property

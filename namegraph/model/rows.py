@@ -170,6 +170,10 @@ class Records:
         if later.counter is not None:
             self.counter = later.counter
 
+    def graph_row_count(self) -> int:
+        """How many rows are of the graph itself."""
+        return len(self.nodes) + len(self.arcs) + len(self.virtual_nodes)
+
     def is_empty(self) -> bool:
         """Whether nothing needs to be made durable."""
         return (

@@ -19,20 +19,34 @@ def tune_collector() -> None:
 
 @contextmanager
 def growing_graph() -> Iterator[None]:
-    """Surround work that makes very many lasting objects.
+    """Surround work that makes very many lasting objects: nothing is collected meanwhile, and they are kept apart.
 
     The collector would walk all of them again and again while they come to be, for nothing (a third of the time of an
-    import). Afterwards they are frozen: never walked again, but freed as always once nothing refers to them. A cycle
-    that is garbage at this moment stays for ever: a few kilobytes of calls under way. What else such work needed, tens
-    of megabytes, goes back to the system.
+    import).
     """
+    with paused_collector():
+        yield
+        keep_apart()
+
+
+@contextmanager
+def paused_collector() -> Iterator[None]:
+    """Collect nothing."""
     gc.disable()
     try:
         yield
     finally:
-        gc.freeze()
         gc.enable()
-        _give_back_free_memory()
+
+
+def keep_apart() -> None:
+    """Never walk the objects again that there are; give back what memory is free.
+
+    They are freed as always once nothing refers to them. A cycle that is garbage at this moment stays for ever: a few
+    kilobytes of calls under way, so this is for moments when very many objects have come to be.
+    """
+    gc.freeze()
+    _give_back_free_memory()
 
 
 def _give_back_free_memory() -> None:

@@ -78,8 +78,8 @@ class Batch:
     def row_count(self) -> int:
         """How much there is to write."""
         records = self.records
-        graph_rows = len(records.nodes) + len(records.arcs) + len(records.virtual_nodes)
-        return graph_rows + len(records.outcomes) + len(records.protocol) + ROWS_OF_A_PARCEL * len(records.log)
+        small_rows = records.graph_row_count() + len(records.outcomes) + len(records.protocol)
+        return small_rows + ROWS_OF_A_PARCEL * len(records.log)
 
     def release(self) -> None:
         """Say that the records are durable."""

@@ -36,9 +36,8 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple, Protocol
 
 from delivery.datagrams import PeerDatagram, Shown, Unkept
@@ -52,8 +51,8 @@ from namegraph import (
     CutCommand,
     Effects,
     Event,
-    ImportCommand,
     Lane,
+    LeftBehind,
     LogRecord,
     Outcome,
     PeerMessage,
@@ -71,8 +70,9 @@ from namegraph import (
     Tick,
     refuse,
 )
-from nameserver.driver.gc_tuning import growing_graph
+from nameserver.driver.gc_tuning import keep_apart, paused_collector
 from nameserver.driver.group_commit import Batch, Batches, Flow, outcome_unknown, unavailable
+from nameserver.driver.leavings import Leavings
 from nameserver.driver.observer import Observer
 from storage.errors import DatabaseLostError, StorageError
 from storage.store import ChangesFound, ChangesWanted, LogWanted
@@ -88,6 +88,9 @@ GATHER_ROUNDS_LIMIT = 10
 
 LARGE_LETTER_BYTES = 256 * 1024
 """A letter of this size makes tens of thousands of objects."""
+
+MANY_ROWS = 20_000
+"""A step that changes so many nodes and arcs has made as many objects that stay."""
 
 FIRST_RETRY_SECONDS = 0.1
 SHORTEST_TICK_SECONDS = 0.001
@@ -151,11 +154,8 @@ class LongSteps(Protocol):
     def hold(self) -> None:
         """Show readers no later state until the step is durable."""
 
-    def let_go(self, *, earliest: bool) -> None:
+    def let_go(self, *, earliest: bool) -> LeftBehind:
         """The earliest of these steps is durable; or the latest one has left nothing to be made durable."""
-
-    def free_some(self) -> bool:
-        """Free a part of what was let go; whether there is more."""
 
 
 class DeliveryDesk(Protocol):
@@ -248,6 +248,7 @@ class RunLoop:
         self._tickets = itertools.count(1)
         self._waiting: dict[int, Waiting] = {}
         self._batches = Batches()
+        self._leavings = Leavings()
         self._expected_replies = 0
         self._gathered = asyncio.Event()
         self._wake = asyncio.Event()
@@ -557,8 +558,7 @@ class RunLoop:
         self.step_count += 1
         now = self._clock()
         try:
-            carried_out = partial(_carry_out, core, event, now)
-            effects = await asyncio.get_running_loop().run_in_executor(self._stepper, carried_out)
+            effects = await asyncio.get_running_loop().run_in_executor(self._stepper, _carry_out, core, event, now)
         except BaseException as bug:
             self._end_because_of(bug)
             raise
@@ -567,21 +567,13 @@ class RunLoop:
         self._take_effects(event, effects, is_first_meeting=is_first_meeting)
         self._tell_stepped(event, effects, self._clock() - now, was_long=True)
         if self._batches.collecting is None:
-            self._let_go(long_steps, earliest=False)
+            self._leavings.add(long_steps.let_go(earliest=False))
         else:
             self._batches.collecting.is_of_long_step = True
             self._batches.seal()
         while self._later and self._long_step is None:
             self._step(self._later.popleft())
         self._wake.set()
-
-    def _let_go(self, long_steps: LongSteps, *, earliest: bool) -> None:
-        long_steps.let_go(earliest=earliest)
-        self._free(long_steps)
-
-    def _free(self, long_steps: LongSteps) -> None:
-        if long_steps.free_some():
-            asyncio.get_running_loop().call_soon(self._free, long_steps)
 
     def _tell_stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
         for observer in self.observers:
@@ -759,7 +751,10 @@ class RunLoop:
             observer.committed(self._clock() - began)
         self._durable_revision = batch.revision
         if batch.is_of_long_step and self._long_steps is not None:
-            self._let_go(self._long_steps, earliest=True)
+            self._leavings.add(self._long_steps.let_go(earliest=True))
+            # Nobody but the writer has read these lists.
+            self._leavings.add(LeftBehind([], batch.records.nodes))
+            self._leavings.add(LeftBehind([], batch.records.arcs))
             self.step_count += 1
         self._recover()
         collecting = self._batches.collecting
@@ -817,8 +812,11 @@ def _may_take_long(long_steps: LongSteps, event: Event | DeliveryEvent) -> bool:
 
 
 def _carry_out(core: Core, event: Event | DeliveryEvent, now: float) -> Effects:
-    with growing_graph() if _brings_much(event) else nullcontext():
-        return core.step(event, now)
+    with paused_collector():
+        effects = core.step(event, now)
+        if _brings_much(event) or effects.records.graph_row_count() > MANY_ROWS:
+            keep_apart()
+        return effects
 
 
 def _numbers_anew(event: Event | DeliveryEvent, peer: ServerId) -> bool:
@@ -826,10 +824,4 @@ def _numbers_anew(event: Event | DeliveryEvent, peer: ServerId) -> bool:
 
 
 def _brings_much(event: Event | DeliveryEvent) -> bool:
-    match event:
-        case ImportCommand():
-            return True
-        case PeerMessage(encoded=encoded):
-            return len(encoded) > LARGE_LETTER_BYTES
-        case _:
-            return False
+    return isinstance(event, PeerMessage) and len(event.encoded) > LARGE_LETTER_BYTES

@@ -1,14 +1,16 @@
 """What readers see while a long step goes on is the state before it."""
 
+import weakref
+
 import pytest
 
-from namegraph import committed_state
 from namegraph.committed_state import LONG_FROM_OPERATIONS, CommittedState
 from namegraph.core import ServerCore
 from namegraph.events import PeerLost, PeerMet, UpdateCommand
+from namegraph.graph import name_graph
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
-from namegraph.model.rows import RequestId
+from namegraph.model.rows import ArcRecord, RequestId
 
 A, B = ServerId("a.x"), ServerId("b.x")
 G = NodeId("g@a.x")
@@ -33,17 +35,20 @@ def crowd():
     return core
 
 
-def test_what_a_large_deletion_leaves_is_freed_bit_by_bit(crowd, monkeypatch):
-    monkeypatch.setattr(committed_state, "FREED_AT_ONCE", 10)
+def test_what_a_large_deletion_leaves_can_be_freed_bit_by_bit(crowd, monkeypatch):
+    monkeypatch.setattr(name_graph, "MANY_ARCS", LONG_FROM_OPERATIONS - 1)
     readers = CommittedState(crowd)
     readers.hold()
+    held = weakref.ref(readers.graph)
     crowd.step(UpdateCommand(2, RequestId("another"), (DeleteGroup(G, force=True),)), 0.0)
-    readers.let_go(earliest=True)
-    parts = 1
-    while readers.free_some():
-        parts += 1
-    assert parts > LONG_FROM_OPERATIONS / 10
-    assert not readers.free_some()
+    left = readers.let_go(earliest=True)
+    assert held() is not None
+    left.large.clear()
+    assert held() is None
+    kinds = [type(piece) for piece in left.small]
+    assert kinds.count(ArcRecord) == LONG_FROM_OPERATIONS, "the arcs of the group"
+    assert kinds.count(dict) > LONG_FROM_OPERATIONS, "the table of the group and those of its members"
+    assert kinds.index(ArcRecord) < kinds.index(dict)
 
 
 def update(*operations):

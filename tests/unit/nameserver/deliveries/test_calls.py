@@ -645,11 +645,12 @@ async def test_what_comes_too_fast_is_refused_and_a_sender_waits_and_goes_on(her
             await out.send(STAFF, payload)
     assert rates.refused > 0
     assert await payloads(here, ANN, 30) == numbers(30)
+    rates.of_sender_per_second = 1
     sends = (here.send(STAFF, b"", as_=BOB) for _ in range(100))
     refusals = [one for one in await asyncio.gather(*sends, return_exceptions=True) if isinstance(one, Exception)]
     assert len(refusals) > 50
     assert {type(refusal) for refusal in refusals} == {shadowtree.RateExceeded}
-    assert all(0 < int(refusal.facts["retry_after_ms"]) <= 50 for refusal in refusals)
+    assert all(0 < int(refusal.facts["retry_after_ms"]) <= 1000 for refusal in refusals)
     assert (await here.send(STAFF, b"", as_=CY, request_id="mine")).state == "accepted"
     rates.per_second = 0.1
     assert (await here.send(STAFF, b"", request_id="mine")).state == "accepted"

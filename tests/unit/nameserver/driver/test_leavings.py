@@ -1,0 +1,39 @@
+"""What large steps leave behind is freed some at a time."""
+
+import asyncio
+import weakref
+
+from namegraph import LeftBehind
+from nameserver.driver import leavings
+from nameserver.driver.leavings import Leavings
+
+
+class Piece:
+    """Something that nobody needs."""
+
+
+async def test_one_large_piece_or_some_small_ones_are_freed_in_a_turn(monkeypatch):
+    monkeypatch.setattr(leavings, "FREED_AT_ONCE", 2)
+    left = LeftBehind([Piece(), Piece()], [Piece() for _ in range(5)])
+    alive = weakref.WeakSet([*left.large, *left.small])
+    freeing = Leavings()
+    freeing.add(left)
+    del left
+    counts = [len(alive)]
+    while alive:
+        await asyncio.sleep(0)
+        counts.append(len(alive))
+    assert counts == [7, 6, 5, 3, 1, 0]
+
+
+async def test_what_is_added_meanwhile_is_freed_too():
+    freeing, alive = Leavings(), weakref.WeakSet()
+    for _ in range(3):
+        pieces = [Piece(), Piece()]
+        alive.update(pieces)
+        freeing.add(LeftBehind(pieces, []))
+        del pieces
+        await asyncio.sleep(0)
+    assert alive
+    while alive:
+        await asyncio.sleep(0)
