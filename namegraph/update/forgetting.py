@@ -38,10 +38,10 @@ from namegraph.wire.view_messages import ForgetLeft, LeftForgotten
 FORGOTTEN_FROM = 1_000
 """Tombstones and names that wait before any is forgotten: so that few steps look for them, and few letters are sent."""
 
-LOOKED_AT_ONCE = 200
-"""Tombstones, and names, that one step looks at: two milliseconds."""
+LOOKED_AT_ONCE = 100
+"""Tombstones, and names, that one step looks at: some milliseconds."""
 
-LOOKED_AT_MOST = 300
+LOOKED_AT_MOST = 150
 """Where many wait, a step looks at a quarter of them, up to so many, and as many names: some milliseconds."""
 
 LOOKED_AGAIN_SECONDS = 0.02
