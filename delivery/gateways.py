@@ -111,6 +111,10 @@ class Gateways:
             if process not in numbers and any(serves(pattern, process) for pattern in patterns)
         ]
 
+    def number_of(self, process: NodeId) -> int | None:
+        """The number of a recipient; None: it is none."""
+        return self._numbers.get(process)
+
     def _current(self) -> dict[int, BitMap]:
         if self._served_at != self._mailboxes.version:
             before, gateways = self._served, self._mailboxes.gateways

@@ -18,7 +18,7 @@ Things are compared by their *place*, which is their number in the history. Hind
     an endpoint wants some groups or senders alone
         What else there is is not owed to its subscription.
     a process has mailboxes at several servers, for it is foreign
-        What one of them was handed, the others are not owed.
+        What one of them was handed, the others are not owed; nor what one of these servers has in its log for it.
 
 What this costs is n log n, where n is the history and, for each subscription, what it was told as gaps.
 """
@@ -41,6 +41,7 @@ from delivery.history import (
     GapTold,
     Handed,
     History,
+    Logged,
     MailboxClosed,
     MailboxOpened,
     Membership,
@@ -187,6 +188,8 @@ class Hindsight:
         self._restarts: dict[ServerId, list[int]] = defaultdict(list)
         self._reach: dict[Mailbox, dict[Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
         self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
+        self.servers_that_serve: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
+        """By process that no server owns, and message: who has that in its log for it, and has not gone back since."""
         self._read(history)
         self.runs = [Runs(self, reading) for reading in self.readings]
 
@@ -209,10 +212,16 @@ class Hindsight:
                     watch.reach(place, happening)
                 case StreamBegan() | StreamEnded() | Handed() | Acknowledged() | GapTold():
                     watch.subscription(place, happening)
+                case Logged():
+                    self.servers_that_serve[happening.process, happening.message_id].add(happening.server)
+                    for reader in happening.readers:
+                        self._servers_that_handed[reader, happening.message_id].add(happening.server)
                 case Restarted():
                     self._restarts[happening.server].append(place)
                 case WentBack():
                     watch.went_back(place, happening.server)
+                    for servers in self.servers_that_serve.values():
+                        servers.discard(happening.server)
                 case Sizes():
                     self.sizes.append(happening)
         watch.end()
@@ -267,7 +276,7 @@ class Hindsight:
         return first < len(restarts) and restarts[first] < until
 
     def is_handed_elsewhere(self, mailbox: Mailbox, message_id: str) -> bool:
-        """Whether the mailbox of the same process at another server was handed a message."""
+        """Whether the mailbox of the same process at another server was handed a message, or is to be."""
         return bool(self._servers_that_handed.get((mailbox.process, message_id), set()) - {mailbox.server})
 
     def is_given_up(self, sent: Sent, place: int) -> bool:

@@ -170,6 +170,18 @@ class Handed:
 
 
 @dataclass(frozen=True, slots=True)
+class Logged:
+    """A server serves a process that no server owns: a message is in its log for it, durably."""
+
+    at: int
+    server: ServerId
+    process: NodeId
+    message_id: str
+    readers: tuple[NodeId, ...]
+    """As whom it is read, at any server: the process, and whoever has a history for each gateway that serves it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """It is durable that a subscription has handled all through a position, or begins behind it."""
 
@@ -226,6 +238,7 @@ Happening = (
     | StreamBegan
     | StreamEnded
     | Handed
+    | Logged
     | Acknowledged
     | GapTold
     | Restarted

@@ -58,6 +58,7 @@ def check(history: History, *, is_at_rest: bool, limits: Mapping[str, int] | Non
     past = Hindsight(history)
     violations = [
         *p1_integrity(past),
+        *served_once(past),
         *datagrams_right(past),
         *p2_audience(past, is_at_rest=is_at_rest),
         *p3_sequence(past),
@@ -102,6 +103,15 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
                 wrong.append(f"handed at {_at(handed.position)}, where {there} is")
             violations += [Violation(Property.INTEGRITY, what, message_id, subscription) for what in wrong]
     return violations
+
+
+def served_once(past: Hindsight) -> list[Violation]:
+    """P1 of a process that no server owns, and that may be below at several: one of these serves it."""
+    return [
+        Violation(Property.INTEGRITY, f"{process} is served by {' and by '.join(sorted(servers))}", message_id)
+        for (process, message_id), servers in past.servers_that_serve.items()
+        if len(servers) > 1
+    ]
 
 
 def p2_audience(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:

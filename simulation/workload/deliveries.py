@@ -57,7 +57,7 @@ from simulation.cluster.networks import Errand
 from simulation.oracle.serial_model import TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload import known_members
-from simulation.workload.clients import FOREIGN, Population
+from simulation.workload.clients import FOREIGN, Population, is_foreign
 from simulation.workload.known_members import KnownMembers
 from simulation.workload.offline_joins import nobody_of
 from simulation.workload.policies import PolicySetting
@@ -122,6 +122,16 @@ HAS_QUEUES = True
 
 QUEUED_AT_MOST = 4
 """In a burst."""
+
+FOREIGN_ARE_SERVED_ONCE = False
+"""Whether it is judged that of several servers with a process that nobody owns below a target one alone logs a message
+for it. They know nothing of one another, so it comes from each: one seed in ten fails the judgement."""
+
+FOREIGN_JOIN_OFTEN = 3
+"""How often each of these is among the processes that clients choose from."""
+
+FOREIGN_LISTEN_SHARE = 0.4
+"""Of servers in a burst, those where one of these listens."""
 
 HAS_POLICIES = True
 """Whether groups may have policies. Without them, a seed runs as it did before there were any."""
@@ -248,6 +258,8 @@ class Deliveries(Watcher):
                 population.wanted += [(group, person) for group in chance.sample(population.groups, 1)]
         population.processes += people
         self._people = people
+        self._foreign_people = [NodeId(f"e{number}@{FOREIGN}") for number in range(PEOPLE * FOREIGN_ARE_SERVED_ONCE)]
+        population.processes += self._foreign_people * FOREIGN_JOIN_OFTEN
 
     # -- what clients do
 
@@ -270,6 +282,10 @@ class Deliveries(Watcher):
             for _ in range(RESTLESS_TIMES if self._are_restless else 0):
                 self._later(partial(self._subscribe, process, ""), spread)
                 self._later(partial(self._close, process), spread)
+        for process in self._foreign_people:
+            for server in self._cluster.servers:
+                if chance.random() < FOREIGN_LISTEN_SHARE:
+                    self._later(partial(self._subscribe, process, "", server), spread)
         for server in self._cluster.servers if HAS_GATEWAYS else ():
             self._open_gateway(server, spread)
         for targets in self._sets:
@@ -635,6 +651,8 @@ class Deliveries(Watcher):
                 self.tally["accepted after a server had gone back"] += bool(self._gone_back)
                 self.tally["accepted before a server was told that it had gone back"] += is_untold
                 self._note_accepted(server, answer, instant)
+        if FOREIGN_ARE_SERVED_ONCE:
+            self._note_served(server, effects)
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
         ids |= {answer.message_id for answer in accepted} - posted
@@ -654,6 +672,19 @@ class Deliveries(Watcher):
                 self._note_dead(server, int(key))
             elif part == "cursor" and value is not None:
                 self._note_cursor(server, key, msgspec.msgpack.decode(value, type=Cursor))
+
+    def _note_served(self, server: ServerId, effects: ServerEffects) -> None:
+        """Which processes that nobody owns what became durable in the log is for."""
+        core = self._cluster.servers[server].delivery
+        for record in effects.records.log:
+            audience = core.audiences.bitmap(record.audience)
+            for process in filter(is_foreign, self._population.processes):
+                numbers = (core.mailboxes.numbers.get(process), core.gateways.number_of(process))
+                if any(number in audience for number in numbers if number is not None):
+                    patterns = (EVERYBODY, f"*@{FOREIGN}")
+                    readers = (process, *(_served_by(NodeId(pattern), process) for pattern in patterns))
+                    for message_id in self._known[server][record.position]:
+                        self._note(history.Logged(self._at, server, process, message_id, readers))
 
     def _note_went_back(self, core: Server) -> None:
         server = core.server

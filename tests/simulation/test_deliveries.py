@@ -33,6 +33,7 @@ def as_before(monkeypatch):
     monkeypatch.setattr("simulation.workload.deliveries.HAS_OTHER_LISTENERS", False)
     monkeypatch.setattr("simulation.workload.deliveries.HAS_GATEWAYS", False)
     monkeypatch.setattr("simulation.workload.deliveries.HAS_QUEUES", False)
+    monkeypatch.setattr("simulation.workload.deliveries.HAS_POLICIES", False)
 
 
 def test_every_member_gets_every_message_once_and_in_sequence():
@@ -48,6 +49,12 @@ def test_so_they_do_whatever_goes_wrong_for_a_while():
     for seed in range(25):
         tally += run_seed(seed, faults=True, messages=True).deliveries
     assert tally["accepted"] > 300 and tally["handed"] > 150
+
+
+def test_that_two_servers_serve_a_process_that_nobody_owns_is_found(monkeypatch):
+    monkeypatch.setattr("simulation.workload.deliveries.FOREIGN_ARE_SERVED_ONCE", True)
+    with pytest.raises(AssertionError, match=r"messages: P1: e0@elsewhere\.example is served by"):
+        run_seed(5, servers=5, updates=20, messages=True)
 
 
 @pytest.mark.usefixtures("as_before")

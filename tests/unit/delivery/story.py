@@ -10,6 +10,7 @@ from delivery.history import (
     Handed,
     Happening,
     History,
+    Logged,
     MailboxClosed,
     MailboxOpened,
     Membership,
@@ -51,6 +52,9 @@ class Story:
 
     def accept(self, serial: int, **facts) -> None:
         self(Accepted(0, f"{serial}", ORIGIN, "staff", serial, STAFF, b"%d" % serial, **facts))
+
+    def log(self, serial: int, *, server: ServerId = HOME) -> None:
+        self(Logged(0, server, ANN, f"{serial}", (ANN,)))
 
     def settle(self, serial: int) -> None:
         self(SettledAt(0, f"{serial}", 1))

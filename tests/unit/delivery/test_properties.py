@@ -96,6 +96,26 @@ class TestIntegrity:
         story.accept(1)
         assert story.broken() == [("P1", "1")]
 
+    def test_a_foreign_process_that_two_servers_serve_is_found(self):
+        story = listening()
+        story.send(1)
+        story.hand(1)
+        story.log(1)
+        # Late, or for another subscription.
+        story.log(1)
+        assert not story.broken()
+        story.log(1, server=ORIGIN)
+        assert story.broken() == [("P1", "1")]
+        assert [violation.what for violation in story.violations()] == ["ann@b.example is served by a and by b"]
+
+    def test_what_a_server_served_before_it_went_back_does_not_count(self):
+        story = listening()
+        story.send(1)
+        story.log(1)
+        story(WentBack(0, HOME))
+        story.log(1, server=ORIGIN)
+        assert not story.broken()
+
     def test_the_same_position_on_a_later_stream_is_right(self):
         story = listening()
         story.send(1)
@@ -247,6 +267,18 @@ class TestAudience:
         story.begin(1, who=DESK._replace(server=ORIGIN))
         story.send(1)
         assert len(story.broken()) == 2
+        story.hand(1)
+        assert not story.broken()
+
+    def test_what_the_server_that_serves_a_foreign_process_has_logged_no_other_one_owes(self):
+        story = listening()
+        story.open(server=ORIGIN)
+        story.join(server=ORIGIN)
+        story.begin(1, who=DESK._replace(server=ORIGIN))
+        story.send(1)
+        story.log(1)
+        # It is owed there.
+        assert story.broken() == [("P2", "1")]
         story.hand(1)
         assert not story.broken()
 
