@@ -142,6 +142,8 @@ class Cluster:
                 return f"{name} is in doubt of {', '.join(status.in_doubt)}"
             if status.parcels_unsettled:
                 return f"{name} has {status.parcels_unsettled} parcels that are not settled"
+            if status.messages_queued:
+                return f"{name} has {status.messages_queued} messages for homes that were away"
             for peer in peers:
                 if (peer.life, peer.via) != ("up", ""):
                     return f"{name} thinks {peer.life} {peer.via} of {', '.join(peer.subnets)}: {peer.why}"

@@ -1,4 +1,7 @@
-"""Endpoints that listen: always, or they vanish and come back, take over from themselves, store where they are."""
+"""Endpoints that listen: always, or they vanish and come back, take over from themselves, store where they are.
+
+One of each server is a gateway: it is handed what anybody there gets, each message once, with the names.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,8 @@ OLD_ENDS_SECONDS = 5.0
 
 class Endpoint(Someone):
     """Listens on one subscription of a process, until it is handed the last word."""
+
+    _looks = True
 
     def __init__(self, cluster, history, process, subscription, *, stays=False, stores=False):
         """`stays`: it never vanishes by itself. `stores`: it goes on behind a position that it keeps itself."""
@@ -83,7 +88,7 @@ class Endpoint(Someone):
         """Begin a stream, at the home of the process or at another server."""
         client = self._new_client()
         messages = self._messages
-        if self.chance.random() < LOOKS_SHARE:
+        if self._looks and self.chance.random() < LOOKS_SHARE:
             messages.note_looked(self.process, client.open_mailbox(self.process, timeout=5))
         begins = {"from_": self._stored} if self._stores else {}
         listener = client.listen(self.process, subscription=self.subscription or None, **begins)
@@ -156,11 +161,49 @@ class Endpoint(Someone):
             timer.cancel()
 
 
+class Gateway(Endpoint):
+    """Listens for all processes of a server; what it writes down is of each of them, as if each had listened."""
+
+    _looks = False
+    """A pattern has no mailbox that anybody may open."""
+
+    def __init__(self, cluster, history, subnet):
+        super().__init__(cluster, history, f"*@{subnet}", "gateway")
+        served = [process for process in [*STEADY, *DEEP, *WITNESS, *VISITOR] if process.endswith(f"@{subnet}")]
+        self._messages = _OfEach(history.messages, served)
+
+
+class _OfEach:
+    """What a gateway writes down; a stream of its own is one for each whom it serves, by name."""
+
+    def __init__(self, messages, served):
+        self._messages, self._served = messages, served
+        self.count = messages.count
+
+    def note_began(self, pattern, name, stored):
+        return {process: self._messages.note_began(process, f"{name} {pattern}", stored) for process in self._served}
+
+    def note_handed(self, streams, message):
+        assert message.recipients, "a gateway is handed what is for somebody"
+        for process in message.recipients:
+            self._messages.note_handed(streams[process], message)
+        self._messages.count("handed to gateways")
+
+    def note_acknowledged(self, streams, message):
+        for stream in streams.values():
+            self._messages.note_acknowledged(stream, message)
+
+    def note_ended(self, streams):
+        for stream in (streams or {}).values():
+            self._messages.note_ended(stream)
+
+
 def new_endpoints(cluster, history):
-    """Five for each server."""
+    """Six for each server."""
     return [
         *(Endpoint(cluster, history, process, "", stays=True) for process in STEADY),
         *(Endpoint(cluster, history, process, "desk") for process in STEADY),
         *(Endpoint(cluster, history, process, "") for process in [*DEEP, *VISITOR]),
         *(Endpoint(cluster, history, process, "books", stores=True) for process in WITNESS),
+        *(Gateway(cluster, history, subnet) for subnet in SUBNETS),
     ]

@@ -101,6 +101,8 @@ class MessageHistory:
         sending.told = time.monotonic_ns()
         if sent is not None:
             sending.id = sent.id
+            if sent.state == "queued":
+                self.count("kept for a home that was away")
             if sent.is_settled_everywhere:
                 sending.settled = sending.told
 

@@ -1,6 +1,6 @@
 """Clients that send messages to groups through all servers, and one that changes who is below these groups.
 
-    senders     number their messages, or send each again under its request id, until it is accepted
+    senders     number their messages, or send each again under its request id, until it is accepted or queued
     mover       joins and leaves what may change; all else lasts as long as the run
 
     ring@a --> ring@b --> ring@c --> ring@d --> ring@e --> ring@a       a loop over all servers, with a short cut;
@@ -84,6 +84,7 @@ OWED = {
 
 NUMBERED_SENDERS = 3
 SINGLE_SENDERS = 3
+QUEUEING_SENDERS = 2
 
 BURST = 8
 """Messages that a sender numbers at one time, at most."""
@@ -128,9 +129,13 @@ class Sender(Someone):
     def _new(self, number, sets):
         targets, excluding = sets
         payload = f"{self.name} {number} to {' '.join(targets)}".encode()
-        sending = Sending(payload, targets, excluding, self.name, number, asked=time.monotonic_ns())
+        sending = Sending(payload, targets, excluding, self._sender_of(number), number, asked=time.monotonic_ns())
         self.history.messages.note_sending(sending)
         return sending
+
+    def _sender_of(self, number):
+        """As whose it is judged: messages of one sender keep their order."""
+        return self.name
 
 
 class NumberedSender(Sender):
@@ -198,14 +203,7 @@ class SingleSender(Sender):
         if sending is None:
             return True
         try:
-            sent = self._client().send(
-                sending.targets,
-                sending.payload,
-                excluding=sending.excluding,
-                wait=self.chance.choice(["accepted", "settled"]),
-                request_id=f"{sending.sender}-{sending.number}",
-                timeout=self._timeout(),
-            )
+            sent = self._send(sending, wait=self.chance.choice(["accepted", "settled"]), timeout=self._timeout())
         except UNANSWERED:
             self.history.messages.count("messages sent again")
             return False
@@ -215,6 +213,21 @@ class SingleSender(Sender):
         self.history.messages.note_accepted(sending, sent)
         self._waiting = None
         return True
+
+    def _send(self, sending, **how):
+        request_id = f"{sending.sender}-{sending.number}"
+        targets, excluding = sending.targets, sending.excluding
+        return self._client().send(targets, sending.payload, excluding=excluding, request_id=request_id, **how)
+
+
+class QueueingSender(SingleSender):
+    """Has any server keep a message for a home that is away. What different servers keep has no order."""
+
+    def _sender_of(self, number):
+        return f"{self.name}-{number}"
+
+    def _send(self, sending, **how):
+        return super()._send(sending, queue=True, **how)
 
 
 class Mover(Writer):
@@ -259,4 +272,5 @@ def new_senders(cluster, history):
     return [
         *(NumberedSender(cluster, history, f"numbered-{number}") for number in range(NUMBERED_SENDERS)),
         *(SingleSender(cluster, history, f"single-{number + 2}") for number in range(SINGLE_SENDERS)),
+        *(QueueingSender(cluster, history, f"queueing-{number}") for number in range(QUEUEING_SENDERS)),
     ]
